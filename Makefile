@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Many tests wait for daemons and mock drivers, so six workers fill two cores: four left them idle for a third of the time.
+# Many tests wait for daemons and mock drivers, so two cores need six workers to be busy.
 WORKERS ?= 6
 
 .PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean
@@ -11,7 +11,7 @@ WORKERS ?= 6
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
-# Python compiles modules at their first import: most installed ones are never imported, and pip would use one processor.
+# Without --no-compile pip would compile every installed module; most are never imported (docs/decisions/0108).
 $(STAMP): requirements-dev.txt pyproject.toml setup.py gpuwatch/sources/nvml/compiled_loop.c $(wildcard gpuwatch/libgpuwatch/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "gpuwatch needs Python 3.11 or newer, found $$($(PYTHON) -V); name one: make PYTHON=python3.12 …" >&2; exit 2; }
@@ -20,7 +20,7 @@ $(STAMP): requirements-dev.txt pyproject.toml setup.py gpuwatch/sources/nvml/com
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP)  ## install if needed, then three benchmarks and their verdicts: on the real GPU, else on a simulated one
+demo: $(STAMP)  ## install if needed, then run three benchmarks and judge them, on the real GPU or a simulated one
 	@$(BIN)/gpuwatch demo
 
 # As root on Debian this installs missing packages; elsewhere the tests that need one are skipped with a message.
@@ -31,8 +31,8 @@ system:
 	  export DEBIAN_FRONTEND=noninteractive; \
 	  (apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing) >/dev/null; fi
 
-# The harnesses that the tests of gpuwatch.harness use, each in a separate folder: in the environment torch would change the types,
-# and pytest-benchmark would join every run of pytest.
+# The harnesses for the tests of gpuwatch.harness, each in a separate folder: in the environment torch would change the types,
+# and pytest-benchmark would join every run of pytest (docs/decisions/0100).
 .PHONY: harness
 harness: $(STAMP)  ## real Triton, torch and pytest-benchmark for the tests of gpuwatch.harness (320 MB, and torch's CPU build)
 	@for list in tests/harness_packages/*.txt; do \
@@ -41,7 +41,7 @@ harness: $(STAMP)  ## real Triton, torch and pytest-benchmark for the tests of g
 	    && cp $$list $$folder/requirements.txt || echo "$$list: not installed; its tests are skipped, and fail with CI=true" >&2; \
 	done
 
-test: system harness check  ## everything CI runs: format, lint, types, import contracts, generated pages, tests
+test: system harness check  ## run everything that CI runs: format, lint, types, import contracts, generated pages, tests
 
 # The checks run in parallel; a test that fails then runs once more alone (docs/decisions/0073).
 check: $(STAMP)
@@ -65,13 +65,13 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-# Compiles every test module once: without it each worker would compile all of them.
+# Compiles every test module once; otherwise each worker would compile all test modules.
 .PHONY: collected
 collected: $(STAMP)
 	@said=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$said"; exit 1; }
 
 .PHONY: shape
-shape: $(STAMP)  ## print the code's lengths, parameters and names beside their limits
+shape: $(STAMP)  ## print the code's lengths, parameters and names with their limits
 	$(BIN)/python -m tests.shape
 
 .PHONY: docs
@@ -79,17 +79,17 @@ docs: $(STAMP)  ## build the documentation site in build/site, with warnings as 
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site -d build/doctrees . build/site
 	@echo "build/site/index.html"
 
-pages: $(STAMP)  ## write the generated pages again
+pages: $(STAMP)  ## rewrite the generated pages
 	$(BIN)/python -m tests.pages
 
-pictures: $(STAMP)  ## make the pictures of README and docs with the commands themselves, in both themes
+pictures: $(STAMP)  ## make the pictures of README and docs from the commands, in both themes
 	$(BIN)/python -m tests.pictures
 
 .PHONY: pages-fresh
 pages-fresh: $(STAMP)
 	$(BIN)/python -m tests.pages --check
 
-gpu: $(STAMP)  ## run the tests and windows that need a real GPU; the results become data and pages
+gpu: $(STAMP)  ## run the tests and windows that need a real GPU, and write data and pages
 	$(BIN)/python -m pytest -m gpu -s
 	$(BIN)/python -m tests.hardware.campaign build/h200
 	$(BIN)/python -m tests.hardware.stamps build/h200
@@ -115,11 +115,11 @@ campaign: $(STAMP)  ## measure the judge's error rates over thousands of simulat
 	$(BIN)/python -m tests.hardware.render
 
 .PHONY: timing-record
-timing-record: $(STAMP)  ## run timing-sensitive tests ten times, three times with all others, beside busy loops; it can be interrupted and continued
+timing-record: $(STAMP)  ## run the timing-sensitive tests ten times under load, three times with all others; resumes after an interruption
 	$(BIN)/python -m tests.load_record --workers $(WORKERS) $(RUNS)
 
 .PHONY: alerts-run
-alerts-run: $(STAMP)  ## run Prometheus for half an hour over daemons with every hazard (as root), and write record and page
+alerts-run: $(STAMP)  ## run Prometheus for half an hour on daemons with every hazard (as root), and write record and page
 	$(BIN)/python -m tests.dashboards.long_run
 
 .PHONY: soak fuzz fuzz-library

@@ -1,6 +1,6 @@
-"""gpuwatch's plug-in for pytest: its options, and nothing else until ``--gpuwatch`` or the ini key ``gpuwatch`` asks for it.
+"""gpuwatch's plug-in for pytest: its options, and the rest only with ``--gpuwatch`` or the ini key ``gpuwatch``.
 
-The module lies beside the package, because importing anything of the package costs each run of pytest 50 ms.
+The module is outside the package, because importing any module of the package would slow down each run of pytest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 _MARKER = (
     "gpuwatch(claim='sustained', tolerance=None, precision=None, accept=(), limits=None): "
-    "judge this test's windows by these arguments of gpuwatch.window(); a test that opens none runs in one window"
+    "judge this test's windows with these arguments of gpuwatch.window(); a test without windows runs in one window"
 )
 
 
@@ -23,8 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     statuses = "STATUSES"
     fails = "Fail tests whose verdict is one of these: flagged, rejected, unproven; comma-separated."
     group.addoption("--gpuwatch-fail-on", metavar=statuses, help=fails)
-    parser.addini("gpuwatch", "Do as --gpuwatch.", type="bool", default=False)
-    parser.addini("gpuwatch_fail_on", "Do as --gpuwatch-fail-on.", default="")
+    parser.addini("gpuwatch", "True has the effect of --gpuwatch.", type="bool", default=False)
+    parser.addini("gpuwatch_fail_on", "STATUSES of --gpuwatch-fail-on.", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,12 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def gpu_window(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Return a maker of windows for this test, judged by the arguments of the test's marker ``gpuwatch``.
+    """Return a function that makes windows for this test, judged with the arguments of the test's marker ``gpuwatch``.
 
-    ``gpu_window(label=None)`` makes one window; without a label the test's id names it.  Without ``--gpuwatch`` its windows
+    ``gpu_window(label=None)`` makes one window; the default label is the test's id.  Without ``--gpuwatch`` the windows
     watch nothing and have no verdict, so a test needs no branch.
 
-    Provisional: it is new in 0.2.
+    Provisional: the fixture is new in 0.2.
 
     Raises pytest.UsageError: when the marker has an argument that ``gpuwatch.window`` refuses.
 
@@ -54,13 +54,13 @@ def gpu_window(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 class UnwatchedWindow:
-    """A window that does nothing, so that a test works without --gpuwatch too."""
+    """A window that does nothing, so that a test also works without --gpuwatch."""
 
     verdict = None
     run_id = None
 
     def __init__(self, *_: object) -> None:
-        """Take a label."""
+        """Accept a label."""
 
     def __enter__(self) -> UnwatchedWindow:
         return self

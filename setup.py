@@ -1,4 +1,4 @@
-"""The two C files as plain shared libraries: they use nothing of Python, so that one wheel serves every Python 3."""
+"""The build of the C sources as plain shared libraries without Python's headers, so that one wheel serves every Python 3."""
 
 import os
 import sys
@@ -9,14 +9,14 @@ from setuptools.command.build_ext import build_ext
 
 
 class PlainLibraries(build_ext):
-    """Libraries without a Python's name in theirs."""
+    """A build of libraries without a Python version in the file name."""
 
     def get_ext_filename(self, ext_name: str) -> str:
-        """Return the path of a library: its module's, and ``.so``."""
+        """Return the path of a library: the module's path with ``.so``."""
         return f"{ext_name.replace('.', '/')}.so"
 
     def get_export_symbols(self, ext: object) -> list[str]:  # noqa: ARG002 - as setuptools calls it
-        """Return nothing: there is no module's initialisation to export."""
+        """Return no symbols, because the libraries have no module initialisation to export."""
         return []
 
 
@@ -24,7 +24,7 @@ class AnyPython(bdist_wheel):
     """A wheel for this platform and every Python 3."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Return the tags of the wheel's name: it needs the C library of this machine or a newer one."""
+        """Return the tags of the wheel's name; the wheel needs the C library of this machine or a newer one."""
         name, _, version = os.confstr("CS_GNU_LIBC_VERSION").partition(" ") if sys.platform == "linux" else ("", "", "")
         platform = super().get_tag()[2]
         return (

@@ -1,7 +1,7 @@
-"""The judge: rules over evidence, and the verdict they give.
+"""The judge: rules that turn evidence into a verdict.
 
-Pure: it reads no clock and knows nothing of gpuwatch.  Only ``python -m annotate FILE``, which prints the verdicts of a
-recording, opens a file.  ``docs/JUDGE.md`` shows how to judge a recording in Python.
+The package is pure: it reads no clock and does not import gpuwatch.  Only ``python -m annotate FILE``, which prints the
+verdicts of a recording, opens a file.  ``docs/JUDGE.md`` shows how to judge a recording in Python.
 """
 
 __version__ = "0.2.0"

@@ -1,6 +1,6 @@
 """The judge as a program: ``python -m annotate FILE`` prints the verdicts of a recording.
 
-The only module of this package that opens files.  A recording is what ``gpuwatch record`` writes.
+No other module of this package opens files.  ``gpuwatch record`` writes recordings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from annotate.user_policy import Policy
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the verdict on every window of a recording; return 2, with one line on stderr, for what is no recording."""
+    """Print the verdict on every window of a recording; return 2, with one line on stderr, if the file cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m annotate", description="Judge the windows of a recording again.")
     parser.add_argument("file", type=Path, help="a recording, as `gpuwatch record` writes it")
     parser.add_argument("--claim", choices=[claim.value for claim in Claim], default=Claim.SUSTAINED.value)
@@ -44,10 +44,10 @@ def main(arguments: Sequence[str]) -> int:
 def _read(path: Path) -> tuple[Evidence, ...]:
     """Return the evidence of a file.
 
-    Raises CapsuleError: when the file cannot be read, or is no recording.
+    Raises CapsuleError: when the file cannot be read, or is not a recording with evidence.
     """
     if path.exists() and not path.is_file():
-        raise CapsuleError("expected a recording, found no regular file; write it to a file first")
+        raise CapsuleError("expected a recording, found a folder or a pipe; write the recording to a regular file first")
     try:
         with path.open("rb") as file:
             evidence = unpack(file.read(UNPACKED_BYTES + 1))
@@ -59,5 +59,5 @@ def _read(path: Path) -> tuple[Evidence, ...]:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that leaves early, as head does, is no error
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit quietly if a reader such as head closes the pipe
     sys.exit(main(sys.argv[1:]))

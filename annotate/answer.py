@@ -10,7 +10,7 @@ from annotate.evidence import Fact
 
 
 class Severity(StrEnum):
-    """The weight of a hazard: a label, a stated limit on the number's use, or an end to it."""
+    """The weight of a hazard: a remark, a doubt about the number, or a reason to reject the number."""
 
     NOTE = "note"
     FLAG = "flag"
@@ -19,11 +19,11 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The hazard is there.
+    """The answer that the hazard is there.
 
-    ``facts`` fill the rule's sentence and stay in the verdict; ``effect_ratio`` is the estimated relative change of the
-    measured time (0.16: 16 % longer than it should read; negative: it reads too short); ``span_ns`` is when it happened.
-    ``bounds`` say by how much each number can be off for it; a bias rule gives them, and the judge makes the severity.
+    ``facts`` fill the rule's sentence and stay in the verdict.  ``effect_ratio`` is the estimated relative change of the
+    measured time: 0.16 means 16 % too long, a negative value too short.  ``span_ns`` is the interval of the hazard.
+    ``bounds`` limit the deviation of each number; only a bias rule gives bounds, from which the judge derives the severity.
     """
 
     severity: Severity = Severity.NOTE
@@ -35,14 +35,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """The evidence was there and the hazard was not."""
+    """The answer that the evidence was there and the hazard was not."""
 
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Unobserved:
-    """The rule could not tell, and why; ``failure`` is the class of the exception with which it failed, if it did."""
+    """The answer of a rule without evidence, or of a rule that failed: then ``failure`` is the class of the exception."""
 
     reason: str
     failure: str | None = None

@@ -1,6 +1,6 @@
-"""The budget of a verdict: how far each number can be off, by what, and what was shown.
+"""The budget of a verdict: the bound on each number's deviation, the causes, and the proofs.
 
-Imports nothing heavy: the measured process reads verdicts too.
+The module avoids heavy imports because the measured process reads verdicts too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 Figure: TypeAlias = str | int | float | bool | None
 
-PRINTED_RATIO = 0.1  # of the tolerance: a smaller cause adds, and is printed only where all are asked for
+PRINTED_RATIO = 0.1  # of the tolerance: smaller causes still add up, but reports print them only on request
 
 
 class Number(StrEnum):
-    """The numbers that a window gives, and the ratio of two windows where it is compared."""
+    """The numbers of a window, and the ratio of two compared windows."""
 
     THROUGHPUT = "throughput"
     MEAN = "mean"
@@ -25,9 +25,9 @@ class Number(StrEnum):
 
 
 class Group(StrEnum):
-    """Causes that share evidence: a group counts once, at its largest, and groups add.
+    """Groups of causes that share evidence: the largest bound of each group counts, and groups add up.
 
-    ``whole`` is evidence of the number itself, which holds every cause: it counts in place of their sum where it is larger.
+    ``whole`` is evidence of the number itself, which includes every cause: ``whole`` replaces the sum if it is larger.
     """
 
     IDLE = "idle"
@@ -47,15 +47,15 @@ class Group(StrEnum):
 
 
 class Replaces(StrEnum):
-    """The part of an earlier pass's bound that one with times takes the place of."""
+    """The part of an earlier pass's bound that a bound from times replaces."""
 
     NOTHING = "nothing"
-    UNRESOLVED = "unresolved"  # stamps whose mean agrees with the witness: what its noise could hide
-    EXPLAINED = "explained"  # declared other work covers the cause: all of it
+    UNRESOLVED = "unresolved"  # the part that the witness's noise could hide: the stamps' mean agrees with the witness
+    EXPLAINED = "explained"  # all of the bound: declared other work covers the cause
 
 
 class Proof(StrEnum):
-    """The five things a valid window has shown."""
+    """The five proofs of a valid window."""
 
     WORK_SEEN = "work-seen"
     BOOKS = "books"
@@ -65,7 +65,7 @@ class Proof(StrEnum):
 
 
 class ProofState(StrEnum):
-    """The outcomes of a proof: shown, contradicted by evidence, short of evidence, or not asked for."""
+    """The outcomes of a proof: shown, contradicted by evidence, lacking evidence, or not required."""
 
     SHOWN = "shown"
     BROKEN = "broken"
@@ -75,7 +75,7 @@ class ProofState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A signed deviation of a number with its 95 % interval: the number over the undisturbed one, less 1."""
+    """A signed deviation of a number with its 95 % interval: the number over the undisturbed one, minus 1."""
 
     low_ratio: float
     value_ratio: float
@@ -98,16 +98,16 @@ class Estimate:
 
     @property
     def nearer_ratio(self) -> float:
-        """The distance of the interval's nearer end from zero; 0 if it holds zero."""
+        """Return the distance of the interval's nearer end from zero; 0 if the interval contains zero."""
         return max(self.above_ratio, self.below_ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The deviation that one cause does not exceed, in either direction.  A rule gives one for each number and group.
+    """The largest deviation that one cause can make, in either direction.  A rule gives one bound per number and group.
 
-    ``ratio`` None means seen, and of unknown size.  ``seen_ratio`` is the part that a witness resolved, all of it unless
-    stated; times and stamps never lower it.  Raises ValueError for figures that are none.
+    ``ratio`` is None for a cause of unknown size.  ``seen_ratio`` is the part that a witness resolved, by default all of
+    ``ratio``; times and stamps never lower ``seen_ratio``.  Raises ValueError for figures that are not valid bounds.
     """
 
     number: Number
@@ -116,7 +116,7 @@ class Bound:
     ratio: float | None
     estimate: Estimate | None = None
     can_reject: bool = True
-    seen_ratio: float | None = None  # None only where ratio is: the seen part has no bound either
+    seen_ratio: float | None = None  # None only if ratio is None: the seen part has no bound either
     span_ns: tuple[int, int] | None = None
     replaces: Replaces = Replaces.NOTHING
 
@@ -125,22 +125,22 @@ class Bound:
             object.__setattr__(self, "seen_ratio", self.ratio)
         for part_ratio in (self.ratio, self.seen_ratio):
             if part_ratio is not None and not 0.0 <= part_ratio < float("inf"):
-                raise ValueError(f"expected a bound of 0 or more, found {part_ratio} of {self.rule}")
+                raise ValueError(f"{self.rule}: expected a bound of 0 or more, found {part_ratio}")
         if self.size_ratio < (self.seen_ratio or 0.0):
-            raise ValueError(f"expected at most {self.ratio} seen of {self.rule}, found {self.seen_ratio}")
+            raise ValueError(f"{self.rule}: expected a seen part of at most {self.ratio}, found {self.seen_ratio}")
 
     @property
     def size_ratio(self) -> float:
-        """The bound as an amount to order by: infinite where there is none."""
+        """Return the bound for sorting: infinite if ``ratio`` is None."""
         return float("inf") if self.ratio is None else self.ratio
 
 
 @dataclass(frozen=True, slots=True)
 class Repeatability:
-    """The difference to expect between two undisturbed windows; ``kind`` says of what, or why it is unknown.
+    """The difference to expect between two undisturbed windows; ``kind`` names the source, or why the difference is unknown.
 
-    Its square is that of ``within_ratio``, from this window alone, plus that of ``between_ratio``, from the record.  Without a
-    record 0.06 to 0.44 % takes its place, by which this number was measured to differ between windows of unchanged work.
+    ``ratio``² is ``within_ratio``² of this window plus ``between_ratio``² of the record.  Without a record, a measured
+    difference between windows of unchanged work takes the place of ``between_ratio`` (``annotate.derived.measured_numbers``).
     """
 
     ratio: float | None = None
@@ -155,33 +155,33 @@ NOT_REPEATED = Repeatability()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberBudget:
-    """One number, how far it can be off, and everything that can have moved it, largest first."""
+    """One number, the bound on its deviation, and the bounds of all causes, largest first."""
 
     number: Number
     value: float | None = None
     unit: str = ""
-    clock_mhz: float | None = None  # of the median at one clock
-    bound_ratio: float | None = 0.0  # None: something was seen that has no bound
+    clock_mhz: float | None = None  # clock of the median at one clock
+    bound_ratio: float | None = 0.0  # None: a cause has no bound
     estimate: Estimate | None = None
     bounds: tuple[Bound, ...] = ()
     repeatability: Repeatability = NOT_REPEATED
-    other_cards_ratio: float | None = None  # of one clock: repeatability and spread between cards; None: none on record
+    other_cards_ratio: float | None = None  # of the median at one clock: repeatability plus recorded spread between cards
 
     @property
     def counted(self) -> tuple[Bound, ...]:
-        """The bounds that add up: the largest of each group, or the one of the whole number if it exceeds their sum."""
+        """Return the bounds that add up: the largest of each group, or that of ``whole`` if it exceeds their sum."""
         causes = tuple(each for each in self.largest if each.group is not Group.WHOLE)
         whole = next((each for each in self.largest if each.group is Group.WHOLE), None)
         return (whole,) if whole is not None and whole.size_ratio > fsum(each.size_ratio for each in causes) else causes
 
     @property
     def largest(self) -> tuple[Bound, ...]:
-        """The largest bound of each group."""
+        """Return the largest bound of each group."""
         return tuple(self._largest())
 
     @property
     def unbounded_by(self) -> tuple[str, ...]:
-        """The rules that saw something and cannot bound it."""
+        """Return the rules that found a cause without a bound."""
         return tuple(bound.rule for bound in self.bounds if bound.ratio is None)
 
     def _largest(self) -> Iterator[Bound]:
@@ -199,8 +199,8 @@ class ProofShown:
     proof: Proof
     state: ProofState
     says: str = ""
-    missing: tuple[str, ...] = ()  # of an unproven proof: the evidence it needs
-    broken_by: tuple[str, ...] = ()  # of a broken one: the rules that say so, which a policy may accept
+    missing: tuple[str, ...] = ()  # of an unproven proof: the missing evidence
+    broken_by: tuple[str, ...] = ()  # of a broken proof: the rules that contradict it, which a policy may accept
     facts: Mapping[str, Figure] = field(default_factory=dict)
 
 
@@ -231,5 +231,5 @@ class Budget:
         return next((each for each in self.numbers if each.number is number), None)
 
     def is_printed(self, bound: Bound) -> bool:
-        """Return whether a report names this cause unless asked for all."""
+        """Return True if a report prints this cause by default."""
         return bound.size_ratio >= PRINTED_RATIO * self.tolerance_ratio

@@ -1,4 +1,4 @@
-"""A budget, its proofs and the stated claim as plain data: the keys that a verdict of schema 2 has beside those of schema 1."""
+"""A budget, its proofs and the stated claim as plain data: the keys that schema 2 of a verdict adds to schema 1."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 from annotate.budget import Budget, NumberBudget
 from annotate.errors import InvalidValueError
 
-# They state the claim, and no pass is without them.
+# Facts that state the claim; every pass keeps them.
 CLAIM_FACTS = ("locked_mhz", "every_s", "varies", "whole_program", "untrusted", "own_processes")
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """The parts of a claim that the user states beside its name; None where not stated."""
+    """The parts of a claim that the user states besides its name; None if not stated."""
 
     locked_mhz: float | None = None
     every_s: float | None = None
@@ -26,7 +26,7 @@ class ClaimFacts:
 
     @staticmethod
     def of(declared: Mapping[str, object]) -> ClaimFacts:
-        """Read declared facts.  A fact that makes no sense is not stated."""
+        """Read declared facts; an invalid fact counts as not stated."""
         return ClaimFacts(
             locked_mhz=_amount(declared.get("locked_mhz")),
             every_s=_amount(declared.get("every_s")),
@@ -39,7 +39,7 @@ NOT_STATED = ClaimFacts()
 
 
 def budget_to_data(budget: Budget) -> dict[str, Any]:
-    """Return ``budget`` and ``proofs``; each number lists who left it unbounded, each bound whether it counts."""
+    """Return ``budget`` and ``proofs``, with the rules that left a number unbounded and a mark on each bound that counts."""
     data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(budget))
     proofs = data.pop("proofs")
     for number, written in zip(budget.numbers, data["numbers"], strict=True):
@@ -48,7 +48,7 @@ def budget_to_data(budget: Budget) -> dict[str, Any]:
 
 
 def budget_from_data(data: Mapping[str, Any]) -> Budget | None:
-    """Read the two keys of a verdict; None of schema 1, which has neither.  Raises InvalidValueError: if it is no budget."""
+    """Read ``budget`` and ``proofs`` of a verdict; None for schema 1.  Raises InvalidValueError: if the data is invalid."""
     if data.get("budget") is None:
         return None
     try:
@@ -58,11 +58,12 @@ def budget_from_data(data: Mapping[str, Any]) -> Budget | None:
         ]
         return msgspec.convert({**data["budget"], "numbers": numbers, "proofs": data["proofs"]}, Budget)
     except (LookupError, TypeError, ValueError) as error:
-        raise InvalidValueError(f"not a budget: {type(error).__name__} {error}") from error
+        problem = f"expected a verdict's budget, found invalid data ({type(error).__name__}: {error}); export the verdict again"
+        raise InvalidValueError(problem) from error
 
 
 def _explained(number: NumberBudget, bounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """The consequences of the bounds, for readers that do not add up groups themselves."""
+    """Mark the bounds that count, and return the rules without a bound, for readers that do not add up groups."""
     counted = set(map(id, number.counted))
     for bound, written in zip(number.bounds, bounds, strict=True):
         del written["number"]

@@ -1,4 +1,4 @@
-"""One window as one asking pass sees it, and what rules and proofs compute of it once."""
+"""One window's evidence in one asking pass, with the derived facts that rules and proofs share."""
 
 from annotate.case_series import CaseSeries
 from annotate.claims import Claim
@@ -19,7 +19,7 @@ from annotate.times.reference_clock import reference_clock_mhz
 
 
 class Case(CaseSeries):
-    """The answers that several rules and proofs take from the series of a window."""
+    """The derived facts of a window that several rules and proofs use; each is computed once."""
 
     def __init__(
         self,
@@ -30,21 +30,24 @@ class Case(CaseSeries):
         whole: Evidence | None = None,
     ) -> None:
         super().__init__(evidence, claim, whole=whole)
-        self._given_mhz = reference_mhz  # None: the model's
+        self._given_mhz = reference_mhz  # None: the reference clock of the model
 
     @Kept
     def busy_shares(self) -> tuple[BusyShare, ...]:
-        """The share in which the GPU was busy, by each witness."""
+        """Return the share of the window in which the GPU was busy, once per witness."""
         return busy_witnesses(self.evidence, self.idle_w)
 
     @Kept
     def is_busy_contradicted(self) -> bool:
-        """Return whether utilisation shows rest and energy shows work."""
+        """Return True if utilisation shows an idle GPU while energy shows work."""
         return is_contradicted(self.evidence, self.busy_shares, self.idle_w)
 
     @Kept
     def accounts(self) -> TimeAccounts | None:
-        """The books: of timed and declared time against utilisation, without times of the own processes' time."""
+        """Return the books: timed and declared time or, without times, the window's processes' time against busy time.
+
+        None without a usable busy share.
+        """
         if not self.has_times:
             return untimed_accounts(self.evidence, self.busy_shares)
         if self.is_busy_contradicted:
@@ -55,37 +58,37 @@ class Case(CaseSeries):
 
     @Kept
     def overlap(self) -> TimeOverlap | None:
-        """The sum of all times against the time there was; None without times."""
+        """Return the sum of all times next to the time that was available; None without times."""
         shares = () if self.is_busy_contradicted else self.busy_shares
         return time_overlap(self.evidence, shares, self.timings, self.gaps)
 
     @property
     def times_agree(self) -> bool:
-        """Return whether the times claim no more than the GPU was seen busy, so that their gaps hold all of its idle time."""
+        """Return True if the times claim no more than the observed busy time, so that the gaps hold all idle time."""
         accounts = self.accounts
         return self.has_times and accounts is not None and accounts.counted_ratio() >= 0.0
 
     @Kept
     def one_clock(self) -> OneClockTimes:
-        """The times at the window's own clock, or as measured where nothing puts them there."""
+        """Return the times converted to the window's median clock, or as measured if no conversion is possible."""
         return one_clock_times(self.timings, self.fit)
 
     @Kept
     def time_levels(self) -> TimeLevels | None:
-        """The levels of the times at one clock; None of too few of them."""
+        """Return the levels of the times at one clock; None for too few times."""
         clocked = self.clocked
         times = self.one_clock if clocked is self.timings else one_clock_times(clocked, self.fit)
         return time_levels(self.evidence, self.timings, times)
 
     @property
     def reference_mhz(self) -> float | None:
-        """The clock at which numbers at one clock are stated: a given one, else that of the model; None if it has none."""
+        """Return the clock for numbers at one clock: the given one, else that of the model, or None for an unknown model."""
         device = self.evidence.device
         return reference_clock_mhz(device.name if device is not None else None, self._given_mhz)
 
     @Kept
     def numbers(self) -> MeasuredNumbers:
-        """The window's numbers with their repeatability, without causes."""
+        """Return the window's numbers with their repeatability, without causes."""
         return measured_numbers(
             self.evidence,
             self.timings,
@@ -97,7 +100,7 @@ class Case(CaseSeries):
 
     @Kept
     def clock_shift(self) -> ClockShift | None:
-        """The bias of a clock that did not keep one level, or was not the steady one; None where no clock is known."""
+        """Return the bias of a clock that changed its level or differed from the steady clock; None if no clock is known."""
         if self.blocks is None:
             return None
         sustained = self.claim is Claim.SUSTAINED
@@ -111,10 +114,10 @@ class Case(CaseSeries):
 
     @Kept
     def neighbours(self) -> Neighbours:
-        """Other processes on the GPU."""
+        """Return the other processes on the GPU."""
         return neighbours(self.evidence)
 
     @Kept
     def foreign_work(self) -> ForeignWork:
-        """The traces of others' work in times, utilisation and the record, whether or not anybody was named."""
+        """Return the traces of other processes' work in times, utilisation and the record, even without a named process."""
         return foreign_work(self.evidence, self.timings, self.fit, self.neighbours, stamp_s=self.stamp_s)

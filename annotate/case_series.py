@@ -31,7 +31,7 @@ class CaseSeries:
 
     @Kept
     def timings(self) -> Timings:
-        """The usable times inside the window; empty where there are none."""
+        """Return the usable times inside the window; empty without times."""
         return inside(self.evidence)
 
     @property
@@ -40,12 +40,12 @@ class CaseSeries:
 
     @Kept
     def is_stamped(self) -> bool:
-        """Return whether the clock of at least half of the window's blocks was stamped."""
+        """Return True if the clock of at least half of the window's blocks was stamped."""
         return self.blocks is not None and self.blocks.stamped_ratio >= 0.5
 
     @property
     def stamp_s(self) -> float:
-        """The GPU's time for the stamps around one entry; 0 without stamps."""
+        """Return the GPU's time for the stamps around one entry; 0 without stamps."""
         if self.timings.sm_clock_mhz is None:
             return 0.0
         stamp_s = self.fact("stamp_s")
@@ -53,30 +53,30 @@ class CaseSeries:
 
     @property
     def timer_s(self) -> float:
-        """The GPU's time for the timer of one call.  Without stamps, the estimate for CUDA events is the time of two stamps."""
+        """Return the GPU's time for the timer of one call; without stamps, CUDA events are assumed to take as long as stamps."""
         return STAMP_S if self.timings.sm_clock_mhz is None else self.stamp_s
 
     @property
     def other_spans_ns(self) -> Sequence[Span]:
-        """Begin and end of each piece of declared other work."""
+        """Return start and end of each piece of declared other work."""
         other = self.evidence.other_work
         return other.spans_ns if other is not None else ()
 
     @Kept
     def gaps(self) -> IdleGaps | None:
-        """Idle time by the gaps between entries; None where no entry or no entry's begin is known."""
+        """Return the idle time in the gaps between entries; None if no entry or no start time is known."""
         if not self.has_times:
             return None
         return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, timer_s=self.timer_s)
 
     @property
     def is_sparse(self) -> bool:
-        """Return whether the claim is about calls between pauses: a burst, or calls with a declared period."""
+        """Return True if the claim is about calls between pauses: a burst, or calls with a declared period."""
         return self.claim is Claim.BURST or amount(self.evidence.declared, "every_s") is not None
 
     @Kept
     def idle_w(self) -> float | None:
-        """The GPU's idle power: the device record's, else the lowest in or before the window; None if the GPU never rested."""
+        """Return the idle power: that of the device record, else the lowest in or before the window, or None if never idle."""
         evidence = self.evidence
         if evidence.device is not None and evidence.device.idle_power_w is not None:
             return evidence.device.idle_power_w
@@ -86,7 +86,7 @@ class CaseSeries:
 
     @Kept
     def dips(self) -> IdleGaps | None:
-        """Idle time by dips of the driver's power record; None if the record has holes or idle power is not known."""
+        """Return the idle time in dips of the driver's power record; None if the record has holes or idle power is unknown."""
         evidence = self.evidence
         dips = power_dips(
             evidence.trace.dense_power,
@@ -98,22 +98,22 @@ class CaseSeries:
 
     @Kept
     def blocks(self) -> ClockBlocks | None:
-        """The SM clock in blocks: from stamps where a block has them, else from NVML; None if no block has a clock."""
+        """Return the SM clock in blocks, from a block's stamps, else from the driver; None if no block has a clock."""
         return clock_blocks(self.evidence)
 
     @Kept
     def levels(self) -> tuple[SeriesLevel, ...]:
-        """The levels of the clock's logarithm, slowest first; empty where no clock is known."""
+        """Return the levels of the clock's logarithm, slowest first; empty if no clock is known."""
         return self.blocks.levels(self.clock_variance) if self.blocks is not None else ()
 
     @Kept
     def clock_variance(self) -> float:
-        """The variance per block of the clock's logarithm, due to the controller's cycle; 0 where no clock is known."""
+        """Return the variance per block of the clock's logarithm, due to the controller's cycle; 0 if no clock is known."""
         return self.blocks.variance() if self.blocks is not None else 0.0
 
     @property
     def clock_swing_ratio(self) -> float | None:
-        """Half the 95 % interval of the mean time, due to the swing of the clock; None where no clock is known."""
+        """Return half the 95 % interval of the mean time, due to the swing of the clock; None if no clock is known."""
         if self.blocks is None or not self.blocks.known.any():
             return None
         return _SURE_SD * self.beta * float((self.clock_variance / self.blocks.known.sum()) ** 0.5)
@@ -124,24 +124,24 @@ class CaseSeries:
 
     @property
     def beta(self) -> float:
-        """The exponent β of time against clock; 1 without a fit."""
+        """Return the exponent β of time against clock; 1 without a fit."""
         return self.fit.beta if isinstance(self.fit, Sensitivity) else 1.0
 
     @Kept
     def load(self) -> LoadTime:
-        """The times at which load began, before the window and after each pause in it."""
+        """Return the times at which load began, before the window and after each pause inside."""
         if self.gaps is not None:
             return load_time(self.evidence, self.gaps.spans_ns(least_s=PAUSE_S))
         if self.dips is None:
             return load_time(self.evidence, ())
-        # The idle time of a dip counts, not its length: opening a window leaves shallow dips, which are shorter pauses.
+        # Opening a window leaves long, shallow dips with little idle time, so a pause is judged by idle time, not by length.
         sure_s = (self.dips.idle_s[self.dips.irregular] - self.dips.blur_s).tolist()
         dips = zip(self.dips.spans_ns(), sure_s, strict=True)
         return load_time(self.evidence, [span for span, idle_s in dips if idle_s > PAUSE_S])
 
     @property
     def clocked(self) -> Timings:
-        """The times with their clocks: stamped, else the driver's clock scaled to the stamps."""
+        """Return the times with clocks: the stamped clock, else the driver's clock scaled to the stamps."""
         timings, blocks = self.timings, self.blocks
         if timings.sm_clock_mhz is None or blocks is None or np.isfinite(timings.sm_clock_mhz).all():
             return timings

@@ -8,10 +8,10 @@ from annotate.errors import UnknownNameError
 
 
 class Claim(StrEnum):
-    """The meaning a user gives a number; the judge reads the same signal differently under each.
+    """The meaning that a user gives a number; the judge reads the same signal differently under each claim.
 
     SUSTAINED is steady throughput as shipped: a steady power cap is normal, gaps are not.  BURST is latency with idle time
-    before each call: gaps are meant, a cap is not.  FIXED_CLOCK is efficiency at one clock: any cap or drift spoils it.
+    before each call: gaps are normal, a cap is not.  FIXED_CLOCK is efficiency at one clock: any cap or drift is a hazard.
 
     Example:
         >>> gpuwatch.Claim("fixed-clock") is gpuwatch.Claim.FIXED_CLOCK
@@ -19,8 +19,8 @@ class Claim(StrEnum):
     """
 
     SUSTAINED = "sustained"  # steady throughput as shipped: a steady power cap is normal, gaps are not
-    BURST = "burst"  # latency with idle before each call: gaps are meant, a cap is not
-    FIXED_CLOCK = "fixed-clock"  # efficiency at one clock: any cap or drift spoils it
+    BURST = "burst"  # latency with idle time before each call: gaps are normal, a cap is not
+    FIXED_CLOCK = "fixed-clock"  # efficiency at one clock: any cap or drift is a hazard
 
     @staticmethod
     def of(name: str) -> Claim:
@@ -41,5 +41,5 @@ class Claim(StrEnum):
             raise UnknownNameError("claim", str(name), list(Claim)) from None
 
 
-# Rules that must have been able to answer under every claim, else the window is unproven; the proofs require the rest.
+# Rules without whose answer a window is unproven under every claim; the proofs require all other evidence.
 REQUIRED = ("stale-daemon", "incomplete-body", "claimed-work")

@@ -8,7 +8,7 @@ from annotate.evidence import Reason
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One bit: its name as nvidia-smi prints it, that in plain words, what it says, and the rules that judge it."""
+    """One reason bit: its name in nvidia-smi, the name in plain words, the meaning, and the rules that judge the bit."""
 
     name: str
     words: str
@@ -20,14 +20,14 @@ REASONS: Mapping[Reason, Explained] = {
     Reason.GPU_IDLE: Explained(
         "gpu_idle",
         "idle",
-        "Nothing ran, so the driver let the clocks fall. Inside a window it marks a gap or a wait for the host.",
+        "Nothing ran, so the driver lowered the clocks. Inside a window this bit marks a gap or a wait for the host.",
         ("bursty-duty-cycle",),
     ),
     Reason.APPLICATIONS_CLOCKS: Explained(
         "applications_clocks_setting",
         "application clocks",
-        "Application clocks are set, and hold the clocks down. Newer drivers no longer raise this bit for clocks that were "
-        "locked, so its absence proves nothing.",
+        "Application clocks are set and limit the clocks. Newer drivers do not raise this bit for locked clocks, so its "
+        "absence proves nothing.",
         ("setting-changed",),
     ),
     Reason.SW_POWER_CAP: Explained(
@@ -35,15 +35,15 @@ REASONS: Mapping[Reason, Explained] = {
         "power cap",
         "The board reached its power limit and the driver lowered the clocks to stay under it. Normal for a heavy kernel that "
         "runs steadily; a hazard when it begins or ends inside the window, or when the number is claimed for a fixed clock. "
-        "A single reading of this bit proves little: the time counter behind it says how long.",
+        "A single reading of this bit proves little: the time counter behind it gives the duration.",
         ("power-limited", "regime-change"),
     ),
     Reason.HW_SLOWDOWN: Explained(
         "hw_slowdown",
         "hardware slow-down",
-        "The hardware itself cut the clocks, to half or less, for heat or because the supply asked for it. The bits "
-        "hw_thermal_slowdown and hw_power_brake_slowdown say which; without either, the cause is unknown. It may flash for a "
-        "moment when the clocks change anyway.",
+        "The hardware cut the clocks to half or less, because of heat or on a signal of the power supply. The bits "
+        "hw_thermal_slowdown and hw_power_brake_slowdown show the cause; without either, the cause is unknown. The bit may be "
+        "set for a moment during an ordinary clock change.",
         ("throttle-hw-slowdown",),
     ),
     Reason.SYNC_BOOST: Explained(
@@ -80,20 +80,20 @@ REASONS: Mapping[Reason, Explained] = {
 
 
 def of_bit(bit: int) -> tuple[str, str]:
-    """A bit in plain words with its name, and what it means."""
+    """Return a bit's plain words with its name, and the bit's meaning."""
     known = REASONS.get(Reason(bit))
     if known is None:
-        return f"unknown bit {bit:#x}", "A bit this version has no name for."
+        return f"unknown bit {bit:#x}", "This version of gpuwatch has no name for this bit."
     return f"{known.words} ({known.name})", known.meaning
 
 
 def bits(mask: int) -> list[int]:
-    """The single bits of a mask, lowest first."""
+    """Return the single bits of a mask, lowest first."""
     return [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
 
 
 def named(text: str) -> Reason | None:
-    """The reasons a word or a mask stands for (``sw_power_cap``, ``SwPowerCap``, ``0x4``, ``68``); None if it is neither."""
+    """Return the reasons of a word or a mask (``sw_power_cap``, ``SwPowerCap``, ``0x4``, ``68``); None for any other text."""
     word = text.strip().lower()
     try:
         mask = int(word, 0)

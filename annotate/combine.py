@@ -1,4 +1,4 @@
-"""From bounds to budgets, severities and a status: the only place that knows how causes add up."""
+"""Budgets, severities and a status from bounds: the only module that adds up causes."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from annotate.rule import Severity
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 
-REJECT_TOLERANCES = 5.0  # an estimate whose nearer end is farther from zero than this rejects
+REJECT_TOLERANCES = 5.0  # an estimate whose nearer end is farther from zero than this many tolerances rejects
 
 CLAIMED: Mapping[Claim, tuple[Number, ...]] = {
     Claim.SUSTAINED: (Number.THROUGHPUT, Number.MEAN),
@@ -37,40 +37,41 @@ _ALWAYS_ASKED = (Proof.WORK_SEEN, Proof.BOOKS, Proof.CONDITIONS, Proof.NOBODY_EL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """Everything that decides the status of one window, the policy apart."""
+    """Everything except the policy that decides the status of one window."""
 
     numbers: tuple[NumberBudget, ...] = ()  # as measured, with repeatability, without causes
     causes: tuple[Bound, ...] = ()  # of all passes, in the order of RULES
-    integrity: Mapping[str, Severity] = field(default_factory=dict)  # what each integrity rule found, by its name
+    integrity: Mapping[str, Severity] = field(default_factory=dict)  # severity of each integrity finding, by rule
     proofs: tuple[ProofShown, ...] = ()
-    missing: Mapping[str, str] = field(default_factory=dict)  # unknown preconditions, and the reasons
+    missing: Mapping[str, str] = field(default_factory=dict)  # reasons of unanswered required rules and of failed rules
     is_stamped: bool = False
     has_times: bool = False
+    are_times_outside: bool = False  # none of them lies in the window
     leading: Number | None = None
     scope: BoundScope = ITSELF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusDecision:
-    """The status, the budget that made it, and what the judge made of each bias rule's causes."""
+    """The status, the budget behind it, and the severity of each bias rule's causes."""
 
     status: Status
     budget: Budget
-    severities: Mapping[str, Severity]  # by rule; of a rule that the policy accepts, as if it did not
-    why: str  # of what is unproven, in one sentence; empty if nothing is
+    severities: Mapping[str, Severity]  # by rule; for an accepted rule, the severity without acceptance
+    why: str  # the unproven parts, in one sentence; empty if there are none
 
 
 def combine(measured: NumberBudget, causes: Iterable[Bound], *, is_stamped: bool) -> NumberBudget:
-    """Return the number's budget: the largest of each group counts, groups add, one cause without a bound leaves none.
+    """Return the number's budget: the sum of the bounds that count, or no bound if one of these causes has none.
 
-    Raw times follow the clock, so that without stamps ``times`` and ``clock`` are one group.
+    Raw times follow the clock, so ``times`` and ``clock`` are one group if the clock was not stamped.
     """
     about = (bound for bound in causes if bound.number is measured.number)
     joined = (replace(bound, group=Group.CLOCK) if bound.group is Group.TIMES and not is_stamped else bound for bound in about)
     budget = replace(measured, bounds=tuple(sorted(joined, key=lambda bound: -bound.size_ratio)))
     ratios = [bound.ratio for bound in budget.counted]
     estimates = [bound.estimate for bound in budget.counted if bound.estimate]
-    # Evidence of the whole number may have a size and no sign: then the causes tell it.
+    # A bound of the whole number may have no estimate: then the estimates of the causes add up.
     estimates = estimates or [each.estimate for each in budget.largest if each.estimate and each.group is not Group.WHOLE]
     return replace(
         budget,
@@ -80,7 +81,7 @@ def combine(measured: NumberBudget, causes: Iterable[Bound], *, is_stamped: bool
 
 
 def severity(budget: NumberBudget, tolerance_ratio: float) -> Severity:
-    """Return what the causes of one number do to a status: note if nothing."""
+    """Return the severity that the causes of one number give to the status: note if they have no effect."""
     if any(_together(ends) > REJECT_TOLERANCES * tolerance_ratio for ends in _nearer(budget)):
         return Severity.REJECT
     if budget.bound_ratio is None or budget.bound_ratio > tolerance_ratio:
@@ -89,7 +90,7 @@ def severity(budget: NumberBudget, tolerance_ratio: float) -> Severity:
 
 
 def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
-    """Return status and budget.  An accepted rule keeps its bounds in the budget and leaves the status."""
+    """Return status and budget.  The bounds of an accepted rule stay in the budget and do not affect the status."""
     claimed = _claimed(grounds, policy.claim)
     numbers = _budgets(grounds, claimed, frozenset())
     whole = [each for each in numbers if each.number in claimed]
@@ -125,14 +126,19 @@ def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
 
 
 def _claimed(grounds: Grounds, claim: Claim) -> tuple[Number, ...]:
-    """The numbers that decide: throughput without times, and the ratio where windows are compared."""
-    numbers = CLAIMED[claim] if grounds.has_times else (Number.THROUGHPUT,)
+    """Return the numbers that decide the status.
+
+    These are the claim's; without times in the window also throughput, and for compared windows the ratio.
+    """
+    numbers = CLAIMED[claim] if grounds.has_times else ()
+    if Number.THROUGHPUT not in numbers and (not grounds.has_times or grounds.are_times_outside):
+        numbers = (*numbers, Number.THROUGHPUT)
     compared = any(bound.number is Number.RATIO for bound in grounds.causes)
     return (*numbers, Number.RATIO) if compared else numbers
 
 
 def _budgets(grounds: Grounds, claimed: Iterable[Number], accepted: Collection[str]) -> tuple[NumberBudget, ...]:
-    """The budget of every number that was measured, is claimed or has a cause; accepted rules' causes left out."""
+    """Return the budget of every number that was measured, is claimed or has a cause, without the causes of accepted rules."""
     measured = {each.number: each for each in grounds.numbers}
     wanted = {*measured, *claimed, *(bound.number for bound in grounds.causes)}
     causes = [bound for bound in grounds.causes if bound.rule not in accepted]
@@ -144,10 +150,10 @@ def _budgets(grounds: Grounds, claimed: Iterable[Number], accepted: Collection[s
 
 
 def _nearer(budget: NumberBudget) -> tuple[dict[Group, float], dict[Group, float]]:
-    """Return how far each group surely moved the number up, and how far down.
+    """Return the least increase and the least decrease of the number that each group proves.
 
-    A group counts at its farthest estimate, so that no further cause can hide one: of another sign, of a larger bound
-    without an estimate, or one that never rejects.
+    A group counts at its farthest estimate.  Other causes of the group, such as a larger bound without an estimate, cannot
+    hide that estimate.
     """
     above: dict[Group, float] = {}
     below: dict[Group, float] = {}
@@ -159,12 +165,12 @@ def _nearer(budget: NumberBudget) -> tuple[dict[Group, float], dict[Group, float
 
 
 def _together(ends: Mapping[Group, float]) -> float:
-    """Return how far all groups surely moved a number: their sum, or what the whole number shows if it is more."""
+    """Return the least change that all groups prove: the sum of the causes, or the change of ``whole`` if that is larger."""
     return max(fsum(each for group, each in ends.items() if group is not Group.WHOLE), ends.get(Group.WHOLE, 0.0))
 
 
 def _severities(budgets: Iterable[NumberBudget], tolerance_ratio: float) -> dict[str, Severity]:
-    """Return what each rule's causes did to the status: the worst over the numbers, where the cause was large enough to matter."""
+    """Return the severity of each rule: the worst over the numbers for which the rule's cause is large enough to count."""
     found: dict[str, Severity] = {}
     for budget in budgets:
         made = severity(budget, tolerance_ratio)
@@ -179,7 +185,7 @@ def _severities(budgets: Iterable[NumberBudget], tolerance_ratio: float) -> dict
 
 
 def _rejects(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
-    """Return whether this cause is one of those that reject the number."""
+    """Return True if this cause is among those that reject the number."""
     least_ratio = PRINTED_RATIO * tolerance_ratio
     if not bound.can_reject or bound.estimate is None:
         return False
@@ -188,14 +194,14 @@ def _rejects(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool
 
 
 def _flags(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
-    """Return whether this cause counts: it has no bound, or is its group's largest and either printed or the largest of all."""
+    """Return True if this cause has no bound, or is its group's largest and either printed or the largest of all."""
     is_large = bound.size_ratio >= PRINTED_RATIO * tolerance_ratio or bound is budget.bounds[0]
     counting = [*budget.counted, *(each for each in budget.largest if each.group is not Group.WHOLE)]
     return bound.ratio is None or (is_large and any(bound is each for each in counting))
 
 
 def _unproven(grounds: Grounds) -> tuple[str, ...]:
-    """Return what was not shown and had to be: preconditions, the first four proofs, and the fifth where times are given."""
+    """Return the required rules and proofs that were not shown; the fifth proof is required only with times."""
     answered = {proof.proof for proof in grounds.proofs if proof.state in (ProofState.SHOWN, ProofState.BROKEN)}
     reasons = {proof.proof: ", ".join(proof.missing) for proof in grounds.proofs}
     asked = (*_ALWAYS_ASKED, Proof.STEADY_TIMES) if grounds.has_times else _ALWAYS_ASKED
@@ -204,7 +210,7 @@ def _unproven(grounds: Grounds) -> tuple[str, ...]:
 
 
 def _is_broken(proof: ProofShown, policy: Policy) -> bool:
-    """Return whether evidence shows the contrary, unless the policy accepts every rule that says so."""
+    """Return True if the proof is broken, unless the policy accepts every rule that breaks it."""
     return proof.state is ProofState.BROKEN and not (proof.broken_by and policy.accept.issuperset(proof.broken_by))
 
 
@@ -214,7 +220,7 @@ def _is_imprecise(budget: NumberBudget, policy: Policy) -> bool:
 
 
 def _unrepeated(budgets: Iterable[NumberBudget], policy: Policy) -> tuple[str, ...]:
-    """The claimed numbers of unknown repeatability, where a precision is asked for."""
+    """Return the claimed numbers of unknown repeatability, if the policy demands a precision."""
     if policy.precision_ratio is None:
         return ()
     return tuple(

@@ -1,6 +1,6 @@
-"""Facts that only the measured process knows and may declare: every name, and its meaning.
+"""Facts that only the measured process can declare: every name, and its meaning.
 
-A declared fact may worsen a verdict and never improve it, so a rule reads one to find a hazard, never to clear it.
+A declared fact can only worsen a verdict, so rules use declared facts to find a hazard, never to clear one.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from annotate.evidence import Fact
 
 FACTS: Mapping[str, str] = {
-    # How the window ended, and how long its last synchronisation waited.
+    # The end of the window.
     "exception": "the exception that ended the work",
     "abandoned": "the reason why its process did not close the window",
     "sync_s": "the time that the GPU still worked after the body returned",
@@ -25,22 +25,22 @@ FACTS: Mapping[str, str] = {
     "cuda_uuids": "the GPUs the process has memory on, comma-separated UUIDs",
     "sm_count": "the number of SMs of the GPU",
     "l2_bytes": "the size of the L2 cache",
-    # What runs beside the work in its own process.
+    # Tools and settings that slow the measured process.
     "launch_blocking": "the presence of CUDA_LAUNCH_BLOCKING",
-    "profiler_used": "the use of a profiler or tracer of torch or Python, or of torch's earlier",
-    "tampered": "the timing functions that are not the ones their library defines, comma-separated",
+    "profiler_used": "the use of a profiler or tracer of torch or Python",
+    "tampered": "the timing functions that were replaced, comma-separated",
     # Memory, between the window's edges.
     "alloc_count": "the number of times the caching allocator requested memory of the driver",
     "alloc_retry_count": "the number of times the caching allocator had to free its cache",
     "reserved_change_bytes": "the growth of the caching allocator's memory",
     # Parts of the claim, printed with it.
     "locked_mhz": "the clock at which the caller locked the SMs",
-    "every_s": "the time from one call's beginning to the next that the caller keeps on purpose",
+    "every_s": "the period at which the caller starts calls on purpose",
     "varies": "variation of the times by design, so that the mean over whole periods is claimed",
-    "own_processes": "the processes whose work on the GPU is the window's own, for a mark",
-    "untrusted": "distrust of the measured code, so that only the witness's evidence counts",
+    "own_processes": "the processes whose work on the GPU belongs to the window of `gpuwatch mark`",
+    "untrusted": "distrust of the measured code, so that only the witnesses' evidence counts",
     "whole_program": "a window around a whole program, whose work on the GPU is claimed",
-    # How it was timed.
+    # The timing method.
     "stamp_s": "the GPU's time for the stamps around one entry",
     "timer": "the timer: events, graph, stamps, host, or caller for times handed over",
     "timer_overhead_s": "the time that the timer reads around nothing",
@@ -61,7 +61,7 @@ FACTS: Mapping[str, str] = {
     # A number that untrusted code claims.
     "claimed_calls_count": "the number of calls that the code claims to have run in the window",
     "claimed_call_s": "the time of each call that the code claims",
-    # What was timed.
+    # The timed work.
     "dtype": "the data type of the arithmetic",
     "call_flops_count": "the floating-point operations of one call",
     "call_bytes": "the bytes that one call must read and write in device memory",
@@ -72,7 +72,7 @@ FACTS: Mapping[str, str] = {
     "reference_error_ratio": "the largest relative error against the reference",
     "reference_limit_ratio": "the largest relative error allowed",
     "output_unchanged": "an output that stayed the same when the inputs changed",
-    # The comparison it belongs to.
+    # The comparison that the window belongs to.
     "variants_count": "the number of variants, of which this is one",
     "aa_floor_ratio": "this GPU's noise floor between two equal variants (95th percentile)",
     "design": "the order in which the variants ran: interleaved or sequential",
@@ -86,15 +86,15 @@ FACTS: Mapping[str, str] = {
 
 
 def amount(declared: Mapping[str, Fact], name: str) -> float | None:
-    """A declared amount, finite and not negative; None for what is missing or makes no sense: the process may be wrong."""
+    """Return a declared amount, finite and not negative; None if the amount is missing or invalid."""
     value = declared.get(name)
-    # Neither NaN nor infinity passes, nor what is beyond every amount there is: quotients of two must stay finite.
+    # NaN, infinity and absurdly large amounts are invalid: the quotient of two amounts must stay finite.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e24:
         return None
     return float(value)
 
 
 def text(declared: Mapping[str, Fact], name: str) -> str | None:
-    """A declared text; None for what is missing or no text."""
+    """Return a declared text; None if the fact is missing or not a text."""
     value = declared.get(name)
     return value if isinstance(value, str) else None

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 class AnnotateError(Exception):
-    """The base of every error that ``annotate`` raises on purpose.
+    """The base class of the errors that ``annotate`` raises.
 
     Example:
         >>> from annotate.errors import AnnotateError
@@ -17,7 +17,7 @@ class AnnotateError(Exception):
 
 
 class UnknownNameError(AnnotateError):
-    """A claim, rule or limit that does not exist; the message suggests the nearest.
+    """A claim, rule or limit that does not exist; the message suggests the nearest name, or lists all.
 
     Attributes:
         kind: Kind of the name: claim, rule, limit or policy key.
@@ -33,8 +33,8 @@ class UnknownNameError(AnnotateError):
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        known = sorted(map(str, known))  # an enumeration's member reads as its value
-        import difflib  # for a misspelt name alone
+        known = sorted(map(str, known))  # str() of an enumeration's member is its value
+        import difflib  # imported here: only misspelt names need it
 
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
@@ -44,7 +44,7 @@ class UnknownNameError(AnnotateError):
 
 
 class InvalidValueError(AnnotateError):
-    """A value of the wrong type or outside its range; the message names what was expected.
+    """A value of the wrong type or outside its range; the message states the expected type or range.
 
     Example:
         >>> from annotate.errors import InvalidValueError
@@ -57,7 +57,7 @@ class InvalidValueError(AnnotateError):
 
 
 class CapsuleError(AnnotateError):
-    """Packed evidence that cannot be read: torn, foreign, or of a newer schema.
+    """Packed evidence that cannot be read: damaged, of another format, or of a newer schema.
 
     Example:
         >>> from annotate.errors import CapsuleError

@@ -1,6 +1,6 @@
 """The answer of one rule, as a verdict holds it.
 
-It avoids heavy imports because the measured process reads verdicts too.
+The module avoids heavy imports because the measured process reads verdicts too.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class Finding:
         says: Sentence for people; for an unobserved rule, the reason.
         remedy: Remedy of a hazard, as a sentence.
         facts: Amounts behind the sentence, by names that end in their unit.
-        effect_ratio: Change of the measured time, as a ratio of that time; None where the change is unknown.
-        span_ns: Beginning and end of the hazard on the window's clock, in nanoseconds; None without a known span.
-        cause: Cause of the hazard, as a ``FindingCause``; None where the cause is unknown.
+        effect_ratio: Change of the measured time, as a ratio of that time; None if the change is unknown.
+        span_ns: Start and end of the hazard on the window's clock, in nanoseconds; None without a known span.
+        cause: Cause of the hazard, as a ``FindingCause``; None if the cause is unknown.
         basis: Kind of evidence that the rule reads, such as telemetry.
-        required: True where the verdict is unproven without this rule's answer.
-        accepted: True where the policy accepts this hazard.
-        failure: Class of the exception by which the rule failed; else None.
+        required: True if the verdict is unproven without this rule's answer.
+        accepted: True if the policy accepts this hazard.
+        failure: Class of the exception that the rule raised; else None.
         limits_overridden: Limits that the policy changed, by name.
 
     Raises ValueError: when the severity is unknown.
@@ -109,5 +109,5 @@ class Finding:
 
     @property
     def is_label(self) -> bool:
-        """Return True if the hazard was found and stands in the label line, beside the number."""
+        """Return True for a found hazard of kind label, which reports print on the label line."""
         return self.answered is Answered.FOUND and self.kind == LABEL

@@ -1,4 +1,4 @@
-"""The inquiry: every rule and proof is asked in three passes, and their answers are put together."""
+"""The inquiry: asks every rule and proof in three passes and merges the answers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from annotate.proofs import books, conditions_held, nobody_else, steady_times, w
 from annotate.rule import Rule, RuleKind
 from annotate.user_policy import Policy
 
-_Said = TypeVar("_Said")
+_Answered = TypeVar("_Answered")
 _Prove: TypeAlias = Callable[[Case, Mapping[str, Answer]], ProofShown]
 
 _PROOFS: Mapping[Proof, _Prove] = {
@@ -34,29 +34,29 @@ _BADNESS = (ProofState.NOT_ASKED, ProofState.SHOWN, ProofState.UNPROVEN, ProofSt
 
 @dataclass(frozen=True, slots=True)
 class Inquired:
-    """Everything that rules and proofs said of one window, over all passes."""
+    """The answers of all rules and proofs on one window, merged over the passes."""
 
-    case: Case  # of the pass with everything
-    answers: Mapping[str, Answer]  # of each rule, by its name
+    case: Case  # of the declared pass, which has all evidence
+    answers: Mapping[str, Answer]  # by rule name
     causes: tuple[Bound, ...]  # in the order of the rules
     proofs: tuple[ProofShown, ...]
 
 
 def inquire(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> Inquired:
-    """Ask every rule and proof in each pass, and join what they say: nothing declared lowers what witnesses saw."""
+    """Ask every rule and proof in each pass, and merge the answers."""
     passes = _Passes(evidence, policy)
-    said = {rule.name: passes.ask(partial(_answer, rule, policy.limits.get(rule.name))) for rule in rules}
+    by_rule = {rule.name: passes.ask(partial(_answer, rule, policy.limits.get(rule.name))) for rule in rules}
     is_strict = is_untrusted(evidence)
-    causes = _causes(rules, said, is_strict=is_strict)
-    answers = {rule.name: _together(rule, list(said[rule.name].values()), causes) for rule in rules}
+    causes = _causes(rules, by_rule, is_strict=is_strict)
+    answers = {rule.name: _together(rule, list(by_rule[rule.name].values()), causes) for rule in rules}
     proofs = tuple(_proof(passes.ask(partial(_proven, proof, answers)), causes, is_strict=is_strict) for proof in _PROOFS)
     return Inquired(passes.last, answers, causes, proofs)
 
 
 class _Passes:
-    """One case a pass, shared by all that is asked in it, so that no series is computed twice.
+    """One case per pass, shared by all rules and proofs, so that no series is computed twice.
 
-    What looked at nothing that a pass lacks says the same in it, and is asked once.
+    A rule or proof is asked again in an earlier pass only if the answer read evidence that the pass lacks.
     """
 
     def __init__(self, evidence: Evidence, policy: Policy) -> None:
@@ -73,8 +73,8 @@ class _Passes:
         self._witnessed = Case(Asked.of(replace(timed, timings=None, other_work=None), none), policy.claim, whole=evidence)
         self._has_times = evidence.timings is not None or evidence.other_work is not None
 
-    def ask(self, question: Callable[[Case], _Said]) -> dict[AskingPass, _Said]:
-        """Return what each pass says, in the passes' order."""
+    def ask(self, question: Callable[[Case], _Answered]) -> dict[AskingPass, _Answered]:
+        """Return the answer of each pass, in the order of the passes."""
         last, read = self._all.noting(partial(question, self.last))
         timed = last
         if read & FACTS:
@@ -84,7 +84,7 @@ class _Passes:
 
 
 class _Heard(Mapping[str, Fact]):
-    """The declared facts, which note that one was read that is no part of the claim."""
+    """The declared facts; reading a fact beyond the claim sets the bit ``FACTS``."""
 
     def __init__(self, facts: Mapping[str, Fact], ears: Ears) -> None:
         self._facts = facts
@@ -106,12 +106,12 @@ class _Heard(Mapping[str, Fact]):
 
 
 def _answer(rule: Rule, limits: Mapping[str, float] | None, case: Case) -> Answer:
-    """The rule's answer; Unobserved where the rule fails, so that no limit and no evidence costs the other rules theirs."""
+    """Return the rule's answer; Unobserved if the rule raises, so that one failing rule cannot stop the others."""
     try:
         answer = rule.ask_about(case, limits)
         if isinstance(answer, Found):
             rule.says.format(**answer.facts), rule.remedy.format(**answer.facts)
-    except Exception as error:  # noqa: BLE001 - limits and evidence are others' and may be anything; the caller logs
+    except Exception as error:  # noqa: BLE001 - limits and evidence come from outside and may be anything; the caller logs
         failure = type(error).__name__
         under = ", ".join(f"{name} = {value:.6g}" for name, value in (limits or {}).items())
         with_limits = f" with the limit{'s' if len(limits or {}) > 1 else ''} {under}" if under else ""
@@ -122,15 +122,15 @@ def _answer(rule: Rule, limits: Mapping[str, float] | None, case: Case) -> Answe
 def _proven(proof: Proof, answers: Mapping[str, Answer], case: Case) -> ProofShown:
     try:
         return _PROOFS[proof](case, answers)
-    except Exception as error:  # noqa: BLE001 - evidence is others' and may be anything
+    except Exception as error:  # noqa: BLE001 - evidence comes from outside and may be anything
         missing = (f"the proof failed ({type(error).__name__})",)
         return ProofShown(proof=proof, state=ProofState.UNPROVEN, missing=missing)
 
 
-def _causes(rules: Sequence[Rule], said: Mapping[str, Mapping[AskingPass, Answer]], *, is_strict: bool) -> tuple[Bound, ...]:
-    """The causes of all passes, in the order of the rules.  A label gives none; of untrusted code nothing replaces another."""
+def _causes(rules: Sequence[Rule], by_rule: Mapping[str, Mapping[AskingPass, Answer]], *, is_strict: bool) -> tuple[Bound, ...]:
+    """Return the causes of all passes in the order of the rules, without labels; for untrusted code no bound replaces another."""
     order = {rule.name: place for place, rule in enumerate(rules) if rule.kind is not RuleKind.LABEL}
-    found = {asking: [bound for name in order for bound in _bounds(said[name][asking])] for asking in AskingPass}
+    found = {asking: [bound for name in order for bound in _bounds(by_rule[name][asking])] for asking in AskingPass}
     if is_strict:
         found = {each: [replace(bound, replaces=Replaces.NOTHING) for bound in bounds] for each, bounds in found.items()}
     return tuple(sorted(merge_passes(found), key=lambda bound: order.get(bound.rule, len(order))))
@@ -140,16 +140,16 @@ def _bounds(answer: Answer) -> Sequence[Bound]:
     return answer.bounds if isinstance(answer, Found) else ()
 
 
-def _together(rule: Rule, said: Sequence[Answer], causes: Iterable[Bound]) -> Answer:
-    """Return one answer for those of all passes: the worst severity, else the words that fit the size which counts."""
+def _together(rule: Rule, given: Sequence[Answer], causes: Iterable[Bound]) -> Answer:
+    """Merge a rule's answers of all passes: the worst severity, else the answer whose size is nearest to the merged bounds."""
     if rule.kind is RuleKind.LABEL:
-        last = said[-1]
+        last = given[-1]
         return replace(last, severity=Severity.NOTE, bounds=()) if isinstance(last, Found) else last
-    found = [answer for answer in reversed(said) if isinstance(answer, Found)]
+    found = [answer for answer in reversed(given) if isinstance(answer, Found)]
     mine = tuple(bound for bound in causes if bound.rule == rule.name)
     worst = max(found, key=lambda answer: _WEIGHT.index(answer.severity), default=None)
     if worst is None or (rule.name in REQUIRED and worst.severity is Severity.NOTE):
-        return _unobserved(rule, said) or worst or said[-1]
+        return _unobserved(rule, given) or worst or given[-1]
     if worst.severity is Severity.NOTE and any(answer.bounds for answer in found):
         if not any(bound.size_ratio for bound in mine):
             return Clear(found[0].facts)
@@ -158,30 +158,30 @@ def _together(rule: Rule, said: Sequence[Answer], causes: Iterable[Bound]) -> An
     return replace(worst, bounds=mine)
 
 
-def _unobserved(rule: Rule, said: Iterable[Answer]) -> Unobserved | None:
-    """Return what one pass could not tell where that counts although another could: a failure, or a precondition."""
-    untold = (answer for answer in said if isinstance(answer, Unobserved))
-    return next((answer for answer in untold if answer.failure is not None or rule.name in REQUIRED), None)
+def _unobserved(rule: Rule, given: Iterable[Answer]) -> Unobserved | None:
+    """Return the first Unobserved answer that counts although another pass answered: a failure, or any of a required rule."""
+    unanswered = (answer for answer in given if isinstance(answer, Unobserved))
+    return next((answer for answer in unanswered if answer.failure is not None or rule.name in REQUIRED), None)
 
 
 def _size(bounds: Iterable[Bound]) -> float:
-    """The largest of some bounds, none of them infinite: sizes are compared by their difference."""
+    """Return the largest bound, at most 1e9 so that differences of sizes stay finite."""
     return min(max(bound.size_ratio for bound in bounds), 1e9)
 
 
-def _proof(said: Mapping[AskingPass, ProofShown], causes: Iterable[Bound], *, is_strict: bool) -> ProofShown:
-    """Return a proof over all passes, in the words of the last of the worst; of untrusted code the witness always counts."""
-    counting = [said[AskingPass.DECLARED], said[AskingPass.TIMED]]
-    if is_strict or _counts(said[AskingPass.WITNESSED], causes):
-        counting.append(said[AskingPass.WITNESSED])
+def _proof(by_pass: Mapping[AskingPass, ProofShown], causes: Iterable[Bound], *, is_strict: bool) -> ProofShown:
+    """Return the proof of the pass with the worst state, the latest on a tie; for untrusted code the witnessed pass counts."""
+    counting = [by_pass[AskingPass.DECLARED], by_pass[AskingPass.TIMED]]
+    if is_strict or _counts(by_pass[AskingPass.WITNESSED], causes):
+        counting.append(by_pass[AskingPass.WITNESSED])
     return max(counting, key=lambda proof: _BADNESS.index(proof.state))
 
 
 def _counts(witnessed: ProofShown, causes: Iterable[Bound]) -> bool:
-    """Return whether what a proof lacks without times is lacking with them.
+    """Return True if the state of a witnessed proof counts although times were given.
 
-    Idle time, books and a fixed clock are shown by times beside a witness.  The clock must have a witness of its own, and
-    who else was there breaks a proof only while nobody bounds what they took.
+    Times can add missing evidence of work, books and a clock lock, but not of other conditions or of other processes.
+    Other processes break a proof only while a rule has no bound on the effect.
     """
     if witnessed.state is ProofState.BROKEN:
         if witnessed.proof is not Proof.NOBODY_ELSE:
@@ -189,5 +189,5 @@ def _counts(witnessed: ProofShown, causes: Iterable[Bound]) -> bool:
         unbounded = {bound.rule for bound in causes if bound.ratio is None and bound.number is not Number.MEDIAN}
         return not unbounded.isdisjoint(witnessed.broken_by)
     if witnessed.proof is Proof.NOBODY_ELSE:
-        return True  # a neighbour's turns inside timed entries count as timed: times clear nobody
+        return True  # times cannot exclude other processes: a neighbour's time slices inside entries count as timed
     return witnessed.proof is Proof.CONDITIONS and not conditions_held.LOCK_MISSING.issuperset(witnessed.missing)

@@ -1,4 +1,4 @@
-"""The judge: every rule and proof is asked, and their answers make a budget and a status."""
+"""The judge: asks every rule and proof, and derives a budget and a status from the answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,8 +25,8 @@ from annotate.times.durations import usable
 from annotate.user_policy import Policy
 from annotate.verdict import Answered, Finding, FindingCause, Verdict
 
-_TEXT_LENGTH = 1000  # of any text in a finding: some repeat what the measured process declared
-_INTEGERS, _RATIOS = 1 << 63, 1e300  # what encoders of verdicts hold
+_TEXT_LENGTH = 1000  # longest text of a finding: some texts repeat declared facts
+_INTEGERS, _RATIOS = 1 << 63, 1e300  # largest values that encoders of verdicts accept
 _WEIGHT = (Severity.NOTE, Severity.FLAG, Severity.REJECT)
 
 
@@ -53,7 +53,7 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
     policy = policy or Policy()
     whole = without_hung_page(_usable(evidence))
     if is_untrusted(whole):
-        whole = replace(whole, other_work=None, record=None)  # it explains busy time by unwitnessed work
+        whole = replace(whole, other_work=None, record=None)  # unwitnessed work would explain busy time
     evidence = working_part(whole, policy.claim)
     inquired = inquire(rules, evidence, policy)
     decision = decide(_grounds(rules, evidence, inquired, policy), policy)
@@ -82,7 +82,7 @@ def _part_label(whole: Evidence, part: Evidence) -> tuple[str, ...]:
 
 
 def _usable(evidence: Evidence) -> Evidence:
-    """The evidence, and what it is compared with, without times that are none."""
+    """Return the evidence and its baseline without invalid times."""
     baseline = _usable(evidence.baseline) if evidence.baseline else None
     return replace(evidence, timings=usable(evidence.timings, evidence.window), baseline=baseline)
 
@@ -98,20 +98,21 @@ def _grounds(rules: Sequence[Rule], evidence: Evidence, inquired: Inquired, poli
         missing=_missing(rules, inquired.answers),
         is_stamped=case.is_stamped,
         has_times=evidence.timings is not None,
+        are_times_outside=evidence.timings is not None and all(each.value is None for each in numbers.budgets),
         leading=numbers.leading,
         scope=_scope(evidence, numbers, policy),
     )
 
 
 def _scope(evidence: Evidence, numbers: MeasuredNumbers, policy: Policy) -> BoundScope:
-    """Return the reference for conditions that held from first to last: the record, if it holds every claimed number."""
+    """Return the reference for conditions of the whole window: the record if it has every claimed number, else the window."""
     shifts = compared(numbers.budgets, evidence.record)
     claimed = CLAIMED[policy.claim] if evidence.timings is not None else (Number.THROUGHPUT,)
     return BoundScope("record", len(evidence.record.windows)) if evidence.record and shifts.keys() >= set(claimed) else ITSELF
 
 
 def _measured(inquired: Inquired) -> MeasuredNumbers:
-    """The numbers; none if the times make no number, as rules then say."""
+    """Return the measured numbers; an empty set if the times are unusable, which rules report."""
     try:
         return inquired.case.numbers
     except (ArithmeticError, ValueError):
@@ -119,13 +120,13 @@ def _measured(inquired: Inquired) -> MeasuredNumbers:
 
 
 def _integrity(answers: Mapping[str, Answer]) -> Mapping[str, Severity]:
-    """Return the severities that rules give themselves, whatever the size."""
+    """Return the severities above note that rules set themselves, by rule."""
     found = {name: answer.severity for name, answer in answers.items() if isinstance(answer, Found)}
     return {name: severity for name, severity in found.items() if severity is not Severity.NOTE}
 
 
 def _missing(rules: Sequence[Rule], answers: Mapping[str, Answer]) -> Mapping[str, str]:
-    """Return why preconditions are unknown, and which rules failed, whose hazards may be of any size."""
+    """Return the reasons of unobserved required rules and of failed rules, whose hazards may be of any size."""
     out = {name: "no such rule" for name in REQUIRED if name not in answers}
     for rule in rules:
         answer = answers[rule.name]
@@ -165,13 +166,13 @@ def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Polic
 
 
 def _kind(rule: Rule, answer: Answer) -> RuleKind:
-    """Return what the rule was in this verdict: a finding that neither moves a number nor flags is a label."""
+    """Return the rule's kind in this verdict: a note without bounds is a label."""
     is_label = isinstance(answer, Found) and answer.severity is Severity.NOTE and not answer.bounds
     return RuleKind.LABEL if is_label else rule.kind
 
 
 def _cause(found: Found) -> FindingCause | None:
-    """The cause that the rule names by its facts, if it names one."""
+    """Return the cause that the answer's facts name, or None."""
     cause, by, overlap = (found.facts.get(name) for name in ("cause", "cause_by", "cause_overlap_ratio"))
     if not isinstance(cause, str) or not isinstance(by, str):
         return None
@@ -179,16 +180,16 @@ def _cause(found: Found) -> FindingCause | None:
 
 
 def _effect_ratio(found: Found) -> float | None:
-    """The change of the measured time by a rule's bounds: the estimate of the mean, else that of the throughput with its sign turned."""
+    """Return the change of the measured time by a rule's bounds: the mean's estimate, else the throughput's, negated."""
     estimates = {bound.number: bound.estimate.value_ratio for bound in found.bounds if bound.estimate}
     rate_ratio = estimates.get(Number.THROUGHPUT)
     return estimates.get(Number.MEAN, -rate_ratio if rate_ratio is not None else None)
 
 
 def _plain(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Facts as plain data: numpy's scalars and names of enumerations pass for Python's own until somebody encodes or compares.
+    """Return facts as plain data: numpy scalars and enumeration members become Python values.
 
-    A number that JSON or 64 bits cannot hold becomes its text.
+    A number that JSON or 64 bits cannot hold becomes text.
     """
     return {name: _encodable(value.item() if isinstance(value, np.generic) else value) for name, value in facts.items()}
 
@@ -211,7 +212,7 @@ def _finite(ratio: float | None) -> float | None:
 
 
 def _instants(span_ns: tuple[int, int] | None) -> tuple[int, int] | None:
-    """A span in plain integers; None for one that 64 bits cannot hold."""
+    """Return a span as plain integers; None for a span that 64 bits cannot hold."""
     if span_ns is None or not all(abs(at_ns) < _INTEGERS for at_ns in span_ns):
         return None
     return int(span_ns[0]), int(span_ns[1])

@@ -1,4 +1,4 @@
-"""The three passes in which the judge asks: what the measured process declares can only worsen what witnesses saw."""
+"""The three passes of the judge, by which facts of the measured process can only raise the witnesses' bounds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -9,23 +9,23 @@ from annotate.budget import Bound, Group, Number, Replaces
 
 _Key: TypeAlias = tuple[str, Number, Group]
 
-# Groups of one bias that several rules name, each in its own shape: what one of them replaces, it replaces for all.
+# Groups in which several rules report one bias, each for another shape: a replacement by one rule holds for all.
 _NAMED_BY_SHAPE = frozenset({Group.CLOCK})
 
 
 class AskingPass(StrEnum):
-    """The parts of the evidence that the judge hands to rules and proofs, in the order in which it asks."""
+    """The passes of the judge, in order; each pass hands rules and proofs more of the evidence."""
 
-    WITNESSED = "witnessed"  # neither times nor declared facts
-    TIMED = "timed"  # times, stamps, and work declared beside them
-    DECLARED = "declared"  # everything
+    WITNESSED = "witnessed"  # no times, and no declared facts except those of the claim
+    TIMED = "timed"  # also times, stamps and declared other work
+    DECLARED = "declared"  # all evidence
 
 
 def merge_passes(passes: Mapping[AskingPass, Iterable[Bound]]) -> tuple[Bound, ...]:
-    """Return the causes of all passes, each at its largest size: one for each rule, number and group.
+    """Merge the causes of all passes into one bound per rule, number and group, at the largest size.
 
-    A bound of the timed pass may say that it replaces what the witnesses left unresolved, or that declared other work
-    explains the cause.  The pass with everything replaces nothing.
+    A bound of the timed pass may replace the unresolved part of a witnessed bound, or all of that bound if declared other
+    work explains the cause.  The declared pass replaces nothing.
     """
     merged: dict[_Key, Bound] = {}
     for asking in AskingPass:
@@ -40,7 +40,7 @@ def merge_passes(passes: Mapping[AskingPass, Iterable[Bound]]) -> tuple[Bound, .
 
 
 def _resolved(earlier: Mapping[_Key, Bound], timed: Iterable[Bound]) -> dict[_Key, Bound]:
-    """Return the earlier causes without what a bound of the same bias, under whichever name, resolves."""
+    """Return the earlier causes, cut to the seen part if a timed bound of the same bias resolves the rest."""
     by_shape = {
         (bound.number, bound.group)
         for bound in timed
@@ -53,7 +53,7 @@ def _resolved(earlier: Mapping[_Key, Bound], timed: Iterable[Bound]) -> dict[_Ke
 
 
 def _one_each(found: Iterable[Bound]) -> dict[_Key, Bound]:
-    """One bound for each rule, number and group; of several the largest of each part."""
+    """Return one bound per rule, number and group, with the largest size, estimate and seen part of several."""
     each: dict[_Key, Bound] = {}
     for bound in found:
         key = (bound.rule, bound.number, bound.group)
@@ -62,10 +62,10 @@ def _one_each(found: Iterable[Bound]) -> dict[_Key, Bound]:
 
 
 def _over(earlier: Bound, later: Bound, replaces: Replaces) -> Bound:
-    """The cause at the larger size of both; under ``unresolved`` the earlier one counts as far as it was seen."""
+    """Merge two bounds at the larger size; under ``unresolved`` only the seen part of the earlier bound counts."""
     if replaces is Replaces.UNRESOLVED:
         earlier = replace(earlier, ratio=earlier.seen_ratio)
-    larger = max(later, earlier, key=lambda bound: bound.size_ratio)  # of equals the later one, which knows more
+    larger = max(later, earlier, key=lambda bound: bound.size_ratio)  # on a tie the later bound, which has more evidence
     farther = max(later, earlier, key=_rejecting)
     return replace(
         larger,
@@ -77,11 +77,11 @@ def _over(earlier: Bound, later: Bound, replaces: Replaces) -> Bound:
 
 
 def _rejecting(bound: Bound) -> tuple[bool, float]:
-    """Order by what the estimate can do to a status: one that may reject first, then by its nearer end."""
+    """Return a sort key: estimates that can reject above all others, then by the distance of the nearer end from zero."""
     nearer_ratio = bound.estimate.nearer_ratio if bound.estimate else 0.0
     return bound.can_reject and nearer_ratio > 0.0, nearer_ratio
 
 
 def _larger(a_ratio: float | None, b_ratio: float | None) -> float | None:
-    """The larger amount; None, which has no bound, is the largest."""
+    """Return the larger amount; None means unbounded, so it is the largest."""
     return None if a_ratio is None or b_ratio is None else max(a_ratio, b_ratio)

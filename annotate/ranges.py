@@ -1,4 +1,4 @@
-"""Ranges of the amounts a user may set, declared beside the amount: ``Annotated[Share, "why"]``."""
+"""Ranges of the amounts that a user may set, declared in annotations: ``Annotated[Share, "why"]``."""
 
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias, TypeGuard
@@ -6,13 +6,13 @@ from typing import Annotated, TypeAlias, TypeGuard
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The least and the most that an amount may be, both included."""
+    """The smallest and the largest allowed amount, both included."""
 
     least: float = -1e300
     most: float = 1e300
 
     def holds(self, value: object) -> TypeGuard[float]:
-        """Return whether this is a number in the range.  A truth value is no number, and NaN lies in no range."""
+        """Return True for a number in the range; booleans and NaN are outside every range."""
         return not isinstance(value, bool) and isinstance(value, int | float) and self.least <= value <= self.most
 
     def __str__(self) -> str:
@@ -20,16 +20,16 @@ class Range:
 
 
 Share: TypeAlias = Annotated[float, Range(0.0, 1.0)]
-PositiveShare: TypeAlias = Annotated[float, Range(1e-6, 1.0)]  # of a rule that divides by it
-Factor: TypeAlias = Annotated[float, Range(0.1, 1000.0)]  # of a reference that may be exceeded
-Processors: TypeAlias = Annotated[float, Range(0.0, 1024.0)]  # one is a processor's whole time
+PositiveShare: TypeAlias = Annotated[float, Range(1e-6, 1.0)]  # for a rule that divides by the share
+Factor: TypeAlias = Annotated[float, Range(0.1, 1000.0)]  # a multiple of a reference
+Processors: TypeAlias = Annotated[float, Range(0.0, 1024.0)]  # 1 is the whole time of one CPU
 Duration: TypeAlias = Annotated[float, Range(0.0, 3600.0)]  # seconds
 Count: TypeAlias = Annotated[float, Range(0.0, 1e6)]
-Refreshes: TypeAlias = Annotated[float, Range(1.0, 1000.0)]  # of the driver's page: fewer than one is none
+Refreshes: TypeAlias = Annotated[float, Range(1.0, 1000.0)]  # periods of the driver's page
 Watts: TypeAlias = Annotated[float, Range(0.0, 1000.0)]
 Bytes: TypeAlias = Annotated[float, Range(0.0, 1e12)]
 
 TOLERANCE_RATIO = 0.01  # the specification's default
-TOLERANCES = Range(0.0001, 0.2)  # 0.01 % is below what any witness resolves; five times 20 % is the whole number
+TOLERANCES = Range(0.0001, 0.2)  # no witness resolves 0.01 %; five times 20 % is the whole number
 PRECISIONS = Range(0.0001, 0.5)
 CARD_SPREADS = Range(0.0001, 0.3)  # GPUs of one model differ by up to 22 % (Sinha et al., SC 2022)

@@ -1,4 +1,4 @@
-"""Rules: functions from evidence to one of three answers, their limits in the signature, their page in the docstring."""
+"""Rules: functions from evidence to an answer, with the limits in the signature and the rule's page in the docstring."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -16,15 +16,15 @@ from annotate.evidence import Evidence
 from annotate.ranges import Range
 from annotate.verdict import OverriddenLimit
 
-# What a file of rules needs.
+# The names that a module of rules imports.
 __all__ = ["Answer", "Basis", "Check", "Clear", "Found", "Limit", "Rule", "RuleKind", "Severity", "Unobserved", "rule"]
 
 
 class RuleKind(StrEnum):
     """The effect of a hazard on a verdict.
 
-    A bias moves numbers: it gives bounds, and the judge makes its severity.  Integrity says that the number is not what it
-    is said to be: the rule gives the severity at any size.  A label never changes a status.
+    A bias rule gives bounds on numbers, from which the judge derives the severity.  An integrity rule finds that the number
+    is not the claimed one, and sets the severity.  A label never changes a status.
     """
 
     BIAS = "bias"
@@ -37,7 +37,7 @@ class Basis(StrEnum):
 
     TELEMETRY = "telemetry"
     HOST = "host"
-    DECLARED = "told"  # as verdicts name it
+    DECLARED = "told"  # the stored value in verdicts
     TIMINGS = "timings"
     BASELINE = "baseline"
 
@@ -56,7 +56,7 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One keyword of a rule: what decides, why its default is what it is."""
+    """One limit of a rule: a keyword argument with its default, the reason for the default, and the allowed range."""
 
     name: str
     default: float
@@ -79,9 +79,9 @@ class Rule:
 
     @property
     def limits(self) -> Mapping[str, Limit]:
-        """The limits a policy may override, each declared as ``name: Annotated[Share, "why"] = default``.
+        """Return the limits that a policy may override, each declared as ``name: Annotated[Share, "why"] = default``.
 
-        They are the keywords of the function or, of a function that takes ``limits``, the fields of that record.
+        The limits are the keywords of the check or, if the check takes ``limits``, the fields of that record.
         """
         source = _record(self.check) or self.check
         hints = get_type_hints(source, include_extras=True)
@@ -92,11 +92,11 @@ class Rule:
         }
 
     def ask(self, evidence: Evidence, claim: Claim, limits: Mapping[str, float] | None = None) -> Answer:
-        """The rule's answer; Unobserved without asking it when a signal it needs was never observed."""
+        """Return the rule's answer; Unobserved, without a call of the check, if a needed signal was never observed."""
         return self.ask_about(Case(evidence, claim), limits)
 
     def ask_about(self, case: Case, limits: Mapping[str, float] | None = None) -> Answer:
-        """The rule's answer, from what other rules had computed of this case already."""
+        """Return the rule's answer; series that other rules computed for this case are reused."""
         for need in self.needs:
             if not case.evidence.observes(need):
                 return Unobserved(_missing(need, case.evidence.absence))
@@ -107,7 +107,7 @@ class Rule:
         return self.check(case.evidence, case.claim, **given)
 
     def overridden(self, limits: Mapping[str, float]) -> dict[str, OverriddenLimit]:
-        """Return those of these limits that differ from the rule's own, whatever the rule answers under them."""
+        """Return the given limits that differ from the rule's defaults."""
         known = self.limits if limits else {}
         return {
             name: OverriddenLimit(value, known[name].default)
@@ -116,7 +116,7 @@ class Rule:
         }
 
     def checked_limits(self, limits: Mapping[str, object]) -> dict[str, float]:
-        """Raises UnknownNameError or InvalidValueError for what this rule does not take."""
+        """Return the limits as floats.  Raises UnknownNameError or InvalidValueError: for a limit that the rule refuses."""
         known = self.limits
         out: dict[str, float] = {}
         for name, value in limits.items():
@@ -132,7 +132,7 @@ class Rule:
 
 @cache
 def _record(check: Check) -> type | None:
-    """The class of the record that a check takes its limits in; None if it takes them as keywords."""
+    """Return the class of a check's argument ``limits``; None if the check takes limits as keywords."""
     found = get_type_hints(check).get("limits")
     return found if isinstance(found, type) else None
 
@@ -152,17 +152,17 @@ def _missing(need: str, absence: str | None) -> str:
 
 
 def _note(hint: Any, kind: type[_Note], default: _Note) -> _Note:  # an Annotated alias has no narrower type
-    """The first note of this kind in an annotation."""
+    """Return the first note of this kind in an annotation, else the default."""
     return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, kind)), default)
 
 
 def rule(
     name: str, *, kind: RuleKind, needs: tuple[str, ...] = (), basis: Basis = Basis.TELEMETRY, says: str, remedy: str
 ) -> Callable[[Check], Rule]:
-    """Make a rule of a function ``(evidence, claim, *, limit: Annotated[Share, "why"] = default, …) -> Answer``.
+    """Make a rule from a function ``(evidence, claim, *, limit: Annotated[Share, "why"] = default, …) -> Answer``.
 
-    A function with many limits takes them as one: ``limits``, a frozen dataclass of such keywords.  ``says`` and ``remedy``
-    are templates over the facts of its Found.  The family is the module it stands in.
+    A function with many limits takes one argument ``limits``, a frozen dataclass of such keywords.  ``says`` and ``remedy``
+    are templates filled with the facts of a ``Found``.  The family is the name of the function's module.
     """
 
     def make(check: Check) -> Rule:

@@ -1,4 +1,4 @@
-"""The user's policy for a verdict: the claim, the accepted hazards, the overridden limits."""
+"""The user's policy for a verdict: the claim, accepted hazards, overridden limits and thresholds."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Policy:
     Attributes:
         claim: Claim to judge.
         accept: Names of rules whose hazards are accepted; they stay in the verdict.
-        limits: Other limits, by rule and by the limit's name, in the unit that ends it.
-        tolerance_ratio: Ratio by which disturbances may move a number before the window is flagged, from 0.0001 to 0.2.
+        limits: Overridden limits, by rule and limit; the name of a limit ends in its unit.
+        tolerance_ratio: Ratio by which disturbances may change a number before the window is flagged, from 0.0001 to 0.2.
         precision_ratio: Ratio to which a number must repeat from window to window, from 0.0001 to 0.5; None demands nothing.
-        card_spread_ratio: Ratio by which two cards of a model differ at one clock, from 0.0001 to 0.3; None for that on record.
+        card_spread_ratio: Ratio by which two cards of a model differ at one clock, from 0.0001 to 0.3; None for the recorded spread.
 
     Raises UnknownNameError: when a claim, rule or limit does not exist; the message suggests the nearest.
     Raises InvalidValueError: when a value has the wrong type or lies outside its range.
@@ -69,7 +69,7 @@ class Policy:
         for name, limits in self.limits.items():
             if not isinstance(limits, Mapping):
                 raise InvalidValueError(f"limits of {name}: expected a table of numbers, found {limits!r}")
-            # Policies of earlier versions name rules and limits that are no more; they are taken, and do nothing.
+            # Policies of earlier versions may name retired rules and limits; these have no effect.
             lasting = {each: value for each, value in limits.items() if each not in RETIRED_LIMITS.get(name, ())}
             if name in known and (lasting or not limits):
                 checked[name] = known[name].checked_limits(lasting)
@@ -94,7 +94,7 @@ class Policy:
     def or_thresholds(
         self, tolerance_ratio: float | None, precision_ratio: float | None, card_spread_ratio: float | None = None
     ) -> Policy:
-        """Return the policy with these thresholds wherever it keeps the default.
+        """Return the policy with these thresholds in place of default ones.
 
         Args:
             tolerance_ratio: Tolerance, a ratio; None changes nothing.
@@ -117,7 +117,7 @@ class Policy:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; a threshold only where it differs from the default, so that earlier versions read it too.
+        """Return plain data without default thresholds, so that earlier versions can read the data.
 
         Raises nothing.
 
@@ -140,7 +140,7 @@ class Policy:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Policy:
-        """Read what ``to_dict`` returned.
+        """Read a policy from the data that ``to_dict`` returned.
 
         Args:
             data: Plain data by the names of the attributes.

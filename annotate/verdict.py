@@ -1,6 +1,6 @@
 """The verdict on one window on one GPU, and its form as plain data.
 
-Imports nothing heavy: the measured process reads verdicts too.
+The module avoids heavy imports because the measured process reads verdicts too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["SCHEMA", "Answered", "Finding", "FindingCause", "OverriddenLimit", "
 class Status(StrEnum):
     """The four answers of a verdict, best first: VALID, UNPROVEN, FLAGGED, REJECTED.
 
-    VALID: the number may be quoted.  UNPROVEN: required evidence is missing.  FLAGGED: a disturbance may have moved the
+    VALID: the number may be quoted.  UNPROVEN: required evidence is missing.  FLAGGED: a disturbance may have changed the
     number by more than the tolerance.  REJECTED: the number is not what the claim says.
 
     Example:
@@ -53,23 +53,23 @@ class Status(StrEnum):
 class Verdict:
     """The judge's answer on one window on one GPU: a status and the finding of every rule.
 
-    ``print`` shows it for people; ``to_dict()`` is for programs.
+    ``print`` shows a verdict to people; ``to_dict()`` is for programs.
 
     Attributes:
         status: Status of the window.
         label: Name of the window.
         claim: Claim that was judged: sustained, burst or fixed-clock.
-        claim_facts: Parts of the claim stated beside its name.
-        device_uuid: UUID of the GPU; None where none was watched.
+        claim_facts: Parts of the claim stated besides its name.
+        device_uuid: UUID of the GPU; None if no GPU was watched.
         device_name: Name of the GPU's model.
-        begin_ns: Beginning of the window on ``time.monotonic_ns``, in nanoseconds.
+        begin_ns: Start of the window on ``time.monotonic_ns``, in nanoseconds.
         end_ns: End of the window on the same clock, in nanoseconds.
-        simulated: True where no real GPU was measured.
+        simulated: True if no real GPU was measured.
         why: Missing evidence of an unproven verdict, in one sentence; else empty.
         policy: Policy of the window, as ``Policy.to_dict`` gives it.
         judge_version: Version of the judge.
         findings: One finding per rule.
-        labels: Words that must be quoted beside the number.
+        labels: Words that must be quoted with the number.
         budget: Bounds on how far disturbances can have moved each number, as ratios; None in verdicts of schema 1.
 
     Example:
@@ -93,18 +93,18 @@ class Verdict:
     judge_version: str = __version__
     findings: tuple[Finding, ...]
     claim_facts: ClaimFacts = NOT_STATED  # the stated parts of the claim
-    labels: tuple[str, ...] = ()  # what must be quoted beside the number, in the rules' order
-    budget: Budget | None = None  # None of verdicts before there were budgets
+    labels: tuple[str, ...] = ()  # words to quote with the number, in the rules' order
+    budget: Budget | None = None  # None in verdicts of schema 1
 
     @property
     def hazards(self) -> tuple[Finding, ...]:
-        """Return the findings of hazards that were found, worst first, in the rules' order within one severity."""
+        """Return the findings of hazards, worst first and accepted ones last, in the rules' order within one severity."""
         found = [finding for finding in self.findings if finding.answered is Answered.FOUND]
         return tuple(sorted(found, key=lambda finding: (finding.accepted, SEVERITIES.index(finding.severity or "note"))))
 
     @property
     def causes(self) -> tuple[Finding, ...]:
-        """Return the hazards that are no labels, in the same order."""
+        """Return the hazards that are not labels, in the order of ``hazards``."""
         return tuple(finding for finding in self.hazards if not finding.is_label)
 
     @property
@@ -178,7 +178,7 @@ class Verdict:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Verdict:
-        """Read what ``to_dict`` returned, of this version or an earlier one.
+        """Read a verdict from the data that ``to_dict`` returned, in this version or an earlier one.
 
         Args:
             data: Plain data of schema 1 or 2.
@@ -186,7 +186,7 @@ class Verdict:
         Returns:
             The verdict.
 
-        Raises InvalidValueError: when the data is no verdict, or one of a newer schema.
+        Raises InvalidValueError: when the data is not a verdict, or has a newer schema.
 
         Example:
             >>> gpuwatch.Verdict.from_dict(verdict.to_dict()) == verdict
@@ -202,18 +202,19 @@ class Verdict:
             rest["findings"] = [{**each, "kind": each.get("class")} for each in data["findings"]]
             return replace(msgspec.convert(rest, Verdict), budget=budget_from_data(data))
         except (LookupError, TypeError, ValueError) as error:
-            raise InvalidValueError(f"not a verdict: {type(error).__name__} {error}") from error
+            found = f"{type(error).__name__}: {error}"
+            raise InvalidValueError(f"expected a verdict, found invalid data ({found}); export the verdict again") from error
 
 
 def _written(finding: dict[str, Any]) -> dict[str, Any]:
-    """A finding as plain data: ``class``, which Python keeps for itself, in place of ``kind``, and a span as a list."""
+    """Return a finding as plain data: ``kind`` becomes ``class``, a reserved word in Python, and a span becomes a list."""
     head = {"rule": finding.pop("rule"), "class": finding.pop("kind")}
     return {**head, **finding, "span_ns": finding["span_ns"] and list(finding["span_ns"])}
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the verdict that decides for a window over several GPUs; the first among equals.
+    """Return the worst verdict, which decides for a window over several GPUs; the first on a tie.
 
-    Raises ValueError: when there is none.
+    Raises ValueError: when there are no verdicts.
     """
     return max(verdicts, key=lambda verdict: verdict.status.badness)

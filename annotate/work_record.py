@@ -1,7 +1,7 @@
-"""This work's record on one card: the windows that belong to it, and the numbers that each of them leaves.
+"""The record of one work on one card: the key of the record, and the numbers that each VALID window adds.
 
-A record supplies what one window cannot show: the bound of a cause without one, the difference between windows, and the
-steady clock.  It lowers no bound that was found without it, so regular pauses are not recorded.
+A record supplies facts that one window cannot show: a bound for an unbounded cause, the difference between windows, and
+the steady clock.  A record never lowers a bound that was found without a record, so regular pauses are not recorded.
 """
 
 import hashlib
@@ -31,8 +31,8 @@ DIGEST_LENGTH = 32  # hexadecimal: 128 bits, without collisions in practice
 class WorkKey:
     """The facts that the windows of one record share.
 
-    The whole policy is one of them: a window that is VALID at a wide tolerance, or with an accepted hazard, is no measure
-    for one that is judged more strictly.
+    The key includes the whole policy: a window that is VALID at a wide tolerance, or with an accepted hazard, is not a
+    reference for a stricter policy.
     """
 
     label: str
@@ -50,7 +50,7 @@ class WorkKey:
 
 
 def work_key(evidence: Evidence, policy: Mapping[str, Any]) -> WorkKey | None:
-    """Return the key of a window's record; None where one of its facts is not known, because two unknowns may differ."""
+    """Return the key of a window's record; None if any fact of the key is unknown, because two unknowns may differ."""
     window, device, limit_w = evidence.window, evidence.device, power_limit_w(evidence)
     if not window.label or not window.program or device is None or not device.driver_version or not limit_w:
         return None
@@ -66,7 +66,7 @@ def work_key(evidence: Evidence, policy: Mapping[str, Any]) -> WorkKey | None:
 
 
 def recorded_window(evidence: Evidence, verdict: Verdict) -> RecordedWindow | None:
-    """Return what a VALID window adds to its record; None of any other, and of one that knows no number."""
+    """Return the numbers that a VALID window adds to the record; None for another status, untrusted code, or no number."""
     if verdict.status is not Status.VALID or verdict.budget is None or is_untrusted(evidence):
         return None
     values = {each.number: each.value for each in verdict.budget.numbers}
@@ -85,11 +85,11 @@ def recorded_window(evidence: Evidence, verdict: Verdict) -> RecordedWindow | No
 def work_record(
     windows: Sequence[RecordedWindow],
     *,
-    same_ratio: Annotated[float, "stamps of a clock that stands still differ by less; no verdict prints what it moves"] = 1e-3,
+    same_ratio: Annotated[float, "stamps of a constant clock differ by less; by default no smaller bound is printed"] = 1e-3,
 ) -> WorkRecord | None:
-    """Return the record that these windows make, the newest last; None of fewer than five.
+    """Return the record of these windows, oldest first; None for fewer than five.
 
-    Medians stand at the clock that most windows share, of equals the newest; one at another clock is another number.
+    The record keeps only medians at the clock that most windows share; on a tie, the newest clock wins.
     """
     if len(windows) < RECORD_COUNT:
         return None
@@ -113,20 +113,20 @@ def _amount(value: float | None) -> float | None:
 
 
 def _steady_clock_mhz(evidence: Evidence) -> float | None:
-    """Return the mean true clock of the part after 3 s of load, in whole cycles; None where the window holds none."""
+    """Return the mean true clock after 3 s of load, over whole controller cycles; None without such a part."""
     case = Case(replace(evidence, timings=usable(evidence.timings, evidence.window), record=None))
     blocks = case.blocks
     if blocks is None or not blocks.is_true:
         return None
     try:
         places = steady_reference(case.evidence, blocks, case.load).places
-    except (ArithmeticError, ValueError):  # of a claim that asked for no steady state: the verdict stands without it
+    except (ArithmeticError, ValueError):  # a claim without a steady state: the verdict does not need this clock
         return None
     return float(blocks.mhz[blocks.known][places].mean()) if places is not None else None
 
 
 def _power_w(evidence: Evidence) -> float | None:
-    """Return the median power of the window: of the driver's dense record where it covers half of it, else of the gauge."""
+    """Return the window's median power: from the dense record if that covers half of the window, else from the gauge."""
     window, dense = evidence.window, evidence.trace.dense_power
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns))
     is_dense = 2 * int(high - low) * SAMPLE_NS >= window.length_ns

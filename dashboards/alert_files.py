@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-# The runbooks' page, relative to the repository's root: there is no public site yet, so users put their address before it.
+# The runbooks' page, relative to the repository's root: users prepend an address, because there is no public site yet.
 RUNBOOKS = "docs/ALERTS.md"
 
 GPU_NAMED = "GPU {{ $labels.gpu }} of {{ $labels.instance }}"
@@ -18,9 +18,9 @@ SEVERITIES: Mapping[str, str] = {
 }
 
 _HEAD = f"""\
-# Alerts on gpuwatch's metrics. Written by python -m dashboards.build from dashboards/alerts.py; {RUNBOOKS} is their page.
-# Scrape jobs are expected to be named gpuwatch, or to begin with it.
-# The runbooks' links are relative to the repository. Put the address of your copy before them:
+# Alerts on gpuwatch's metrics. Written by python -m dashboards.build from dashboards/alerts.py; {RUNBOOKS} explains the alerts.
+# The names of scrape jobs must begin with gpuwatch.
+# The links to runbooks are relative to the repository. Prepend the address of your copy:
 #   sed -i 's|{RUNBOOKS}|https://HOST/gpuwatch/blob/main/{RUNBOOKS}|' alerts.yml
 groups:
 """
@@ -69,7 +69,7 @@ def rule_file(groups: Iterable[RuleGroup]) -> str:
 
 def runbook(alert: Alert) -> str:
     """Return an alert's section of the page."""
-    same = f"\n\nOf a window, the same is said by [{alert.rule}](../annotate/RULES.md#{alert.rule})." if alert.rule else ""
+    same = f"\n\nThe rule for windows is [{alert.rule}](../annotate/RULES.md#{alert.rule})." if alert.rule else ""
     held = "at once" if alert.hold == "0m" else f"after {alert.hold}"
     return f"## {alert.name}\n\n{alert.severity}, {held}. {alert.why}\n\n**Do:** {alert.do}{same}\n\n```promql\n{alert.expr}\n```\n"
 

@@ -1,8 +1,8 @@
 """The alerts: their conditions, and the actions for the person on call.
 
-Each alert has tests against three common mistakes.  ``increase()`` takes a counter's first value for an old one, so the
-exporter shows counters from zero, and states are queried as gauges.  A missing series looks like health, so an alert about
-failures compares with what succeeded.  A scrape gap, a daemon restart and a driver reload must not raise an alert.
+Each alert has tests against three common mistakes.  ``increase()`` does not count a counter's first value, so the exporter
+shows counters from zero, and states are queried as gauges.  A missing series looks like health, so an alert about failures
+compares failures with successes.  A scrape gap, a daemon restart and a driver reload must not raise an alert.
 """
 
 from dashboards.alert_files import (
@@ -23,17 +23,17 @@ from dashboards.slow_twin import SLOW_TWINS
 _PAGE = """\
 # Alerts
 
-The meaning of each alert of `dashboards/alerts.yml`, and what to do. Written by `python -m dashboards.build`; tested with
-`promtool test rules`, each alert through scrape gaps, restarts and driver reloads, and on targets that never answered.
-Scrape jobs are expected to be named `gpuwatch`, or to begin with it.
+This page gives the meaning of each alert of `dashboards/alerts.yml`, and the action. `python -m dashboards.build` writes the page.
+`promtool test rules` tests each alert through scrape gaps, restarts and driver reloads, and on targets that never answered.
+The names of scrape jobs must begin with `gpuwatch`.
 
-| Severity | Who acts |
+| Severity | Reaction |
 |---|---|
 {severities}
 
-[FLEET.md](FLEET.md#alerts-in-a-run-of-30-minutes) has a run of half an hour in which all but a few were provoked on real daemons.
-`dashboards/alertmanager.yml` routes by severity, groups, and inhibits an alert whose cause another one names. The links of the rule
-file are relative to the repository; its first lines say how to put the address of your copy before them.
+[FLEET.md](FLEET.md#alerts-in-a-run-of-30-minutes) has a run of half an hour in which real daemons raised all but a few alerts.
+`dashboards/alertmanager.yml` routes by severity, groups, and inhibits an alert whose cause another alert names. The links of the rule
+file are relative to the repository; the first lines of the file show how to prepend the address of your copy.
 """
 # Hosts by model, with their number of GPUs.
 _SIZES = 'count by (job, instance, name) (group by (job, instance, uuid, name) (gpuwatch_device_info{uuid!~"MIG.*"}))'
@@ -52,28 +52,28 @@ _WATCHED = (
           expr='group by (job, instance) (max_over_time(up{job=~"gpuwatch.*"}[1d:5m]))\n'
           'unless on (job, instance) up{job=~"gpuwatch.*"}',
           says=f"{HOST_NAMED} is no longer a target of Prometheus",
-          why="It was one within the last day. Its series vanish with it from service discovery, so no other alert names the host.",
-          do="If the host was removed on purpose, silence the alert: it ends by itself after a day. Otherwise check the host and "
+          why="The host was a target within the last day. Its series vanished with the target, so no other alert names the host.",
+          do="If the host was removed on purpose, silence the alert, which ends after a day. Otherwise check the host and "
           "service discovery. Relabel instance to the host's name if addresses change."),
     Alert(name="GpuwatchDown", expr='up{job=~"gpuwatch.*"} == 0', hold="5m",
           says=f"the page of {HOST_NAMED} cannot be scraped",
-          why="The daemon is not running, does not listen, or the network or its certificate prevents the scrape. It also fires for a "
-          "target that never answered. The state of its GPUs is unknown.",
+          why="The daemon is not running or does not listen, or the network or the certificate prevents the scrape. The alert also fires "
+          "for a target that never answered. The state of the host's GPUs is unknown.",
           do="On the host: gpuwatch doctor, systemctl status gpuwatch; then read the error on Prometheus' page of targets."),
     Alert(name="GpuwatchNoDriver", expr="gpuwatch_up == 0", hold="5m", severity="critical",
           says=f"the daemon on {HOST_NAMED} finds no GPU driver",
           why="The page is served and no GPU answers: no driver, a driver that does not match its library, or all GPUs lost. The alert covers "
           "all GPUs of the host.",
-          do="Run nvidia-smi and gpuwatch doctor there; load the driver or reboot. The daemon looks again every ten seconds."),
+          do="Run nvidia-smi and gpuwatch doctor there; load the driver or reboot. The daemon retries every ten seconds."),
     Alert(name="GpuwatchSimulated", expr="gpuwatch_simulated == 1", hold="15m",
           says=f"{HOST_NAMED} serves simulated or replayed readings",
-          why="Its numbers belong to no real GPU, and look like a real GPU's.",
-          do="Start its daemon without --source and GPUWATCH_SOURCE, or remove it from this Prometheus."),
+          why="The readings look real, but belong to no real GPU.",
+          do="Start the host's daemon without --source and GPUWATCH_SOURCE, or remove the host from this Prometheus."),
     Alert(name="GpuwatchGpuLost", hold="1m", severity="critical",
           # A missing driver is one alert, not one for each GPU.
           expr="gpuwatch_gpu_up == 0 unless on (job, instance) gpuwatch_up == 0",
           says=f"{GPU_NAMED} does not answer",
-          why="The driver says it is lost, or a call has hung, while other GPUs of the host answer. Windows on it end unproven.",
+          why="The driver reports the GPU as lost, or a call hangs, while other GPUs of the host answer. Windows on this GPU end unproven.",
           do="Look for an Xid in dmesg (79: fell off the bus); drain the host, reset the GPU or reboot, check seating and power.",
           rule="stale-daemon"),
     Alert(name="GpuwatchGpuMissing", hold="10m",
@@ -82,13 +82,13 @@ _WATCHED = (
           says=f"{HOST_NAMED} has fewer GPUs than a day ago",
           why="The driver lists fewer GPUs than before: one was lost before the daemon or the host restarted.",
           do="Compare nvidia-smi -L and lspci with the host's inventory; reboot, reseat or replace. After a planned removal the alert ends "
-          "by itself within a day."),
+          "within a day."),
     Alert(name="GpuwatchFewerGpusThanSiblings", hold="30m", severity="info",
           expr=f"{_SIZES}\n< on (job, name) group_left ()\n{_LARGEST}\n"
           f"and on (job, instance, name)\n{_LARGEST}\n% on (job, name) group_right ()\n{_SIZES} > 0",
-          says=f"{HOST_NAMED} has an odd number of GPUs",
-          why="It has fewer than the largest hosts of its job with this model, and neither a half nor a quarter of them: 7 of 8, "
-          "but not 4. A comparison with yesterday does not find a GPU that was missing from the first day on.",
+          says=f"{HOST_NAMED} has fewer GPUs than other hosts",
+          why="The host has fewer GPUs than the largest hosts of this job and model, and their number is not a multiple of the host's: "
+          "7 of 8, but not 4. A comparison with yesterday does not find a GPU that was missing from the first day on.",
           do="If such hosts are intended, give them a separate scrape job; otherwise proceed as for GpuwatchGpuMissing."),
     Alert(name="GpuwatchStale",
           expr='gpuwatch_reading_age_seconds{lane="fast"} > 10 and on (job, instance, uuid) gpuwatch_gpu_up == 1',
@@ -99,13 +99,13 @@ _WATCHED = (
     Alert(name="GpuwatchNeverRead",
           expr='gpuwatch_gpu_up == 1 unless on (job, instance, uuid) gpuwatch_reading_age_seconds{lane="fast"}',
           hold="5m", says=f"{GPU_NAMED} was never read",
-          why="The driver lists it, but no reading of it has succeeded since the daemon started.",
-          do="gpuwatch doctor names the failing calls. In a container or MIG guest, check which devices it was given."),
+          why="The driver lists the GPU, but no reading has succeeded since the daemon started.",
+          do="gpuwatch doctor names the failing calls. In a container or MIG guest, check the devices passed to the guest."),
     Alert(name="GpuwatchSamplesMissed", hold="15m",
           expr=f"{_MISSED}\n> 0.1 * (\n{_MISSED}\n+\n{_MISSED.replace('samples_missed_total', 'samples_total')}\n)",
           says=f"one in ten readings of {GPU_NAMED} is missed",
           why="The daemon gets too little CPU time, or the driver's calls have become slow. Verdicts have gaps.",
-          do="Give the daemon a processor to which no other process is pinned. Find any second poller of the same GPU.", rule="dark-time"),
+          do="Give the daemon a CPU to which no other process is pinned. Find any second poller of the same GPU.", rule="dark-time"),
     Alert(name="GpuwatchClockSkew", hold="10m",
           expr="abs(timestamp(gpuwatch_wall_timestamp_seconds) - gpuwatch_wall_timestamp_seconds) > 30",
           says=f"the clock of {HOST_NAMED} is {{{{ $value | humanizeDuration }}}} off",
@@ -114,8 +114,8 @@ _WATCHED = (
           do="On the host: timedatectl, chronyc tracking. If all hosts raise the alert, the clock of Prometheus is wrong."),
     Alert(name="GpuwatchCertificateExpires", hold="1h",
           expr="gpuwatch_certificate_expiry_timestamp_seconds - time() < 14 * 86400",
-          says=f"the certificate of {HOST_NAMED} ends in less than 14 days",
-          why="Then Prometheus refuses the page, and GpuwatchDown fires. The alert concerns the certificate in use, not the file's.",
+          says=f"the certificate of {HOST_NAMED} expires in less than 14 days",
+          why="After the expiry Prometheus refuses the page, and GpuwatchDown fires. The alert concerns the certificate in use, not the file.",
           do="Renew exporter.certificate and exporter.key, then reload the daemon: systemctl reload gpuwatch, or SIGHUP."),
     Alert(name="GpuwatchExportOld", hold="1h",
           expr="time() - gpuwatch_export_last_success_time_seconds > 129600",
@@ -133,7 +133,7 @@ _JUDGED = (
     Alert(name="GpuwatchJudgeStuck", hold="10m",
           expr="min by (job, instance) (min_over_time(gpuwatch_windows_in_hand[2h]) and gpuwatch_windows_in_hand offset 2h) > 0\nunless\n"
           f"sum by (job, instance) ({increase('gpuwatch_windows_total', '2h')}) > 0\n"
-          # An earlier daemon's windows ended with it; a daemon younger than two hours may not have judged any yet.
+          # Windows end with their daemon, so a daemon younger than two hours may not have judged any window.
           "unless on (job, instance)\ntime() - gpuwatch_daemon_start_timestamp_seconds < 7200",
           says=f"windows on {HOST_NAMED} are open and none has been judged for two hours",
           why="The judge's worker hangs or never started. A program may also keep one window open for hours, which is allowed.",
@@ -141,12 +141,12 @@ _JUDGED = (
     Alert(name="GpuwatchDaemonCostly", hold="30m",
           expr="sum by (job, instance) (rate(gpuwatch_daemon_cpu_seconds_total[10m]))\n> 0.05 *\n"
           "clamp_min(sum by (job, instance) (gpuwatch_gpus), 1)",
-          says=f"the daemon on {HOST_NAMED} takes more than 5 % of a core a GPU",
+          says=f"the daemon on {HOST_NAMED} uses more than 5 % of a core per GPU",
           why="The daemon may disturb the watched work.", do="Lower its rate or budget (gpuwatch config show); find the programs that keep windows open.",
           rule="sampler-perturbs"),
     Alert(name="GpuwatchStoreDiskFull", expr="gpuwatch_store_disk_full == 1",
           says=f"the store on {HOST_NAMED} cannot write: the disk is full", why="Windows end unproven, because the daemon cannot keep their readings.",
-          do="Free space, or lower the store's budget; the daemon recovers by itself."),
+          do="Free space, or lower the store's budget; no restart of the daemon is needed."),
     Alert(name="GpuwatchStoreRowsDropped",
           expr=f"{increase('gpuwatch_store_rows_dropped_total', '15m')} > 0\n"
           "unless on (job, instance) max_over_time(gpuwatch_store_disk_full[15m]) == 1",
@@ -159,14 +159,14 @@ _OF_DAYS = (
           # The subquery's steps over a day miss a GPU that was absent at the step before its row was remapped.
           f"or {_REMAPPED} > min_over_time({_REMAPPED}[20m])",
           says=f"rows of the memory of {GPU_NAMED} were remapped within a day",
-          why="In each case a spare row replaced a failed one. The board counts them over its life.",
+          why="In each case a spare row replaced a failed one. The board counts remapped rows over its life.",
           do="Note it in the board's record. If the count keeps growing, run dcgmi diag -r 3 in a maintenance window and have the board "
           "replaced before its spare rows are used up.", rule="hardware-error"),
     Alert(name="GpuwatchWindowsSpoilt", severity="info",
           expr=f"sum by (job, instance) ({increase(_SPOILT, '1d')})\n> {_ENOUGH}",
           says=f"most numbers measured on {HOST_NAMED} are not fit for use",
-          why="More than half of a day's windows, and at least ten, were flagged or rejected.",
-          do="The dashboard of windows names the rules, gpuwatch audit --since 24h the windows, gpuwatch explain RULE the remedy."),
+          why="More than half of a day's windows, of at least ten, were flagged or rejected.",
+          do="Find the rules on the dashboard of windows, the windows with gpuwatch audit --since 24h, and remedies with gpuwatch explain RULE."),
     Alert(name="GpuwatchWindowsUnproven", severity="info",
           expr=f"sum by (job, instance) ({increase(_UNPROVEN, '1d')})\n> {_ENOUGH}",
           says=f"most windows on {HOST_NAMED} cannot be judged",

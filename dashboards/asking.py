@@ -1,6 +1,6 @@
 """The queries of the dashboards, read from the JSON that Grafana imports, with the variables substituted.
 
-They need no Grafana, so a test can run every one of them, and ``dashboards.show`` can print the content of each panel.
+The queries need no Grafana: tests run every query, and ``dashboards.show`` prints the content of each panel.
 """
 
 import json
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 BOARDS = ("fleet", "gpu", "windows")
 Labels: TypeAlias = Mapping[str, str]
 
-# Queries that are empty while all is well, or on GPUs without the feature: (dashboard, panel, query) and why.
+# Queries that are empty while all is well, or on GPUs without the feature: (dashboard, panel, query) and reason.
 QUIET: Mapping[tuple[str, str, str], str] = {
     ("gpu", "SM clock against its limit", "C"): "no clock is locked",
     ("gpu", "Largest processes", "A"): "off unless exporter.processes is set",
@@ -37,7 +37,7 @@ QUIET: Mapping[tuple[str, str, str], str] = {
 
 
 class PrometheusError(Exception):
-    """An error in the words of Prometheus, or of a server that is no Prometheus."""
+    """A refusal by Prometheus, or a server that is missing or not a Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class PanelQuery:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series of an answer: its labels, and its (time, value) pairs without values that are no number."""
+    """One series of an answer: the labels, and the (time, value) pairs without NaN values."""
 
     labels: Labels
     points: tuple[tuple[float, float], ...]
@@ -94,7 +94,7 @@ class Prometheus:
         except HTTPError as error:
             raise PrometheusError(f"{_refusal(error)}: {parameters.get('query', what)}") from error
         except (ValueError, LookupError, TypeError, HTTPException) as error:  # no JSON, another form of JSON, or no HTTP at all
-            raise PrometheusError("expected a Prometheus, found a server that answers otherwise") from error
+            raise PrometheusError("expected a Prometheus, found another server; check the URL") from error
         except URLError as error:
             raise PrometheusError(
                 f"expected a Prometheus, found none: {getattr(error.reason, 'strerror', error.reason)}"
@@ -102,7 +102,7 @@ class Prometheus:
 
 
 def _refusal(answer: HTTPError) -> str:
-    """Return the server's message: JSON about the query, but plain text while it starts, or from a proxy."""
+    """Return Prometheus' message, or the HTTP status of an answer without a message (while it starts, or from a proxy)."""
     text = answer.read().decode(errors="replace")
     try:
         return str(json.loads(text)["error"])
@@ -126,12 +126,12 @@ def _panels(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def asked(name: str) -> Iterator[PanelQuery]:
-    """Return every query of a dashboard's panels and annotations."""
+    """Yield every query of a dashboard's panels and annotations."""
     return asked_of(name, board(name))
 
 
 def asked_of(name: str, found: Mapping[str, Any]) -> Iterator[PanelQuery]:
-    """Return every query of a dashboard given in the form that Grafana imports (JSON, hence Any)."""
+    """Yield every query of a dashboard given in the form that Grafana imports (JSON, hence Any)."""
     for panel in _panels(found):
         for target in panel.get("targets", []):
             instant = bool(target.get("instant"))
@@ -160,11 +160,11 @@ def choices(prometheus: Prometheus, variable: Mapping[str, Any], filled: Mapping
 
 
 def fill(expr: str, values: Mapping[str, str]) -> str:
-    """Substitute variables in an expression.  Raises KeyError: for one without a value."""
+    """Substitute variables in an expression.  Raises KeyError: for a variable without a value."""
     return re.sub(r"\$(\w+)", lambda match: values[match[1]], expr)
 
 
 def _series(found: Any) -> list[Series]:
-    """Convert Prometheus' JSON (hence Any); Grafana omits NaN, so a series of NaN alone becomes None."""
+    """Convert Prometheus' JSON (hence Any), without NaN values and without series of NaN alone, as Grafana does."""
     made = (Series(labels, tuple((at, float(value)) for at, value in points if value != "NaN")) for labels, points in found)
     return [series for series in made if series.points]

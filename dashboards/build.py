@@ -1,6 +1,6 @@
-"""Generator of the dashboards' JSON, the alerts with their page, and the recording rules under DCGM's names.
+"""Generator of the dashboards' JSON, the alerts with their page, the recording rules, and the rules under DCGM's names.
 
-``python -m dashboards.build`` writes them, ``--check`` reports stale ones.
+``python -m dashboards.build`` writes the files, ``--check`` reports stale files.
 """
 
 import json
@@ -32,7 +32,7 @@ def generated() -> Mapping[str, str]:
 
 
 def _json(made: Dashboard) -> str:
-    """Encode a dashboard, with a number for every panel, so that a link to one stays valid."""
+    """Encode a dashboard, with a number for every panel, so that links to panels stay valid."""
     for number, panel in enumerate(made.panels or [], 1):
         panel.id_val = number
     return json.dumps(made, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
             (root / name).write_text(generated()[name], encoding="utf-8")
         return 0
     for name in stale:
-        sys.stderr.write(f"{name} is stale; write it again: python -m dashboards.build\n")
+        sys.stderr.write(f"{name} is stale; run python -m dashboards.build\n")
     return 1 if stale else 0
 
 

@@ -1,8 +1,8 @@
 """Recording rules that give gpuwatch's series DCGM's names, for existing dashboards and alerts, made from one table.
 
-Two series are left out, because PromQL cannot compute them truthfully.  ``DCGM_FI_DEV_XID_ERRORS`` has an Xid's number as
-value, gpuwatch has it as a label: count ``DCGM_EXP_XID_ERRORS_COUNT``.  ``DCGM_EXP_CLOCK_EVENTS_COUNT`` counts samples in a
-window, gpuwatch counts seconds: ``gpuwatch_gpu_clock_event_seconds_total``.
+Two series are left out, because PromQL cannot compute them correctly.  The value of ``DCGM_FI_DEV_XID_ERRORS`` is an Xid's
+number, which is a label in gpuwatch: use ``DCGM_EXP_XID_ERRORS_COUNT``.  ``DCGM_EXP_CLOCK_EVENTS_COUNT`` counts samples in a
+window, but gpuwatch counts seconds: use ``gpuwatch_gpu_clock_event_seconds_total``.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A name of DCGM's, gpuwatch's series, and the factor to DCGM's unit."""
+    """A DCGM name, gpuwatch's series, and the factor to DCGM's unit."""
 
     name: str
     ours: str
@@ -59,11 +59,11 @@ ALIASES = (
     Alias("DCGM_EXP_XID_ERRORS_COUNT", "increase(gpuwatch_gpu_xid_errors_total[5m])"),
 )  # fmt: skip
 
-# DCGM's labels from gpuwatch's.  Labels that DCGM lacks are dropped, so that its joins find one series per GPU.
+# DCGM's labels from gpuwatch's.  Labels that DCGM lacks are dropped, so that joins find one series per GPU.
 _LABELS: Mapping[str, str] = {"UUID": "uuid", "modelName": "name", "DCGM_FI_DRIVER_VERSION": "driver_version"}
 _HEAD = """\
 # gpuwatch's metrics under the names, units and labels of dcgm-exporter, for dashboards and alerts written for it.
-# Written by python -m dashboards.build from dashboards/dcgm.py. Load it beside alerts.yml only if something asks for these names.
+# Written by python -m dashboards.build from dashboards/dcgm.py. Load it in addition to alerts.yml only if something queries these names.
 groups:
   - name: gpuwatch-dcgm-names
     rules:

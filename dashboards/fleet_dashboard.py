@@ -60,7 +60,7 @@ def _now() -> tuple[Part, ...]:
         ),
         number(
             Cell(Query(oldest), "Oldest answer", "s", steps=((None, GREEN), (2.0, YELLOW), (5.0, RED)), decimals=1),
-            "Largest age of a GPU's last answer: it grows while one is lost or hung.",
+            "Largest age of a GPU's last answer; grows while a GPU is lost or hangs.",
         ),
     )
 
@@ -101,15 +101,15 @@ def _gpus() -> tuple[Part, ...]:
     )
     says = (
         f"The {WORST_COUNT} GPUs to look at first: lost, stale, held back, with memory errors, slower than their siblings; choose a "
-        "host to see all of its GPUs. A GPU that idles says idle; one that cannot be read says lost, stale or not scraped, and its "
-        "other cells are empty: an empty cell is a question that has no answer now, never zero."
+        "host to see all of its GPUs. An idle GPU shows idle. A GPU that cannot be read shows lost, stale or not scraped, and empty "
+        "other cells: an empty cell means no current answer, never zero."
     )
     labels = {"instance": "Host", "gpu": "GPU", "name": "Model", "uuid": "UUID"}
     return (row("GPUs"), grid("GPUs", says, cells, labels=labels, links={"UUID": GPU_LINK}, highest_first="Concern"))
 
 
 def _concern() -> str:
-    """Rank the GPUs to look at first, with their model if their page is scraped."""
+    """Rank the GPUs to look at first, with the model if the page is scraped."""
     worst = f"topk({WORST_COUNT}, {of('gpuwatch:gpu_concern:score')})"
     named = f"{worst} * {ON_GPU} group_left (name) {of('gpuwatch_device_info')}"
     return each(f"{named} or {ON_GPU} {worst}", f"{GPU}, name")
@@ -149,7 +149,7 @@ def _over_time() -> tuple[Part, ...]:
         row("Over time"),
         lines(
             "GPUs, by state",
-            "Number of GPUs by state. Lost and not scraped are separate states; a gap is time without rules.",
+            "Number of GPUs by state. Lost and not scraped are separate states; a gap is time without recorded series.",
             "none",
             Query(f"sum by (state) ({of('gpuwatch:gpus_by_state:count')})", "{{state}}"),
             size=(12, 8),
@@ -157,7 +157,7 @@ def _over_time() -> tuple[Part, ...]:
         ),
         lines(
             "Held back, by reason",
-            "Largest share of time any GPU spent under a reason that is not benign. Reasons overlap, so they do not add up.",
+            "Largest share of time any GPU spent under a reason that is not benign. Reasons overlap, so the shares do not add up.",
             "percentunit",
             Query(f"max by (reason) ({of('gpuwatch:reason_held_back:max_ratio5m')})", "{{reason}}"),
             size=(12, 8),
@@ -166,7 +166,7 @@ def _over_time() -> tuple[Part, ...]:
         timeline(
             "State of the GPUs to look at first",
             f"The first {TIMELINE_COUNT} in the time shown; choose two hosts to see all of their GPUs. Idle, lost and not scraped are "
-            "different colours; a hole is an hour without a scrape, or time without rules.",
+            "different colours; a hole is an hour without a scrape, or time without recorded series.",
             STATES,
             Query(f"max by ({GPU}) ({STATE} and {ON_GPU} {asked_first})", "{{instance}} GPU {{gpu}}"),
         ),
@@ -191,7 +191,7 @@ def _verdicts() -> tuple[Part, ...]:
         ),
         grid(
             "What spoils numbers here",
-            "Rules that flagged or rejected windows in the time shown, the most frequent first; approximate, because they are recorded as rates of five minutes.",
+            "Rules that flagged or rejected windows in the time shown, the most frequent first; approximate, because findings are recorded as rates of five minutes.",
             (
                 Cell(
                     Query(f"topk(15, ceil(sum by (rule, severity) ({summed(found)}) * $__range_s / {steps}))"),

@@ -32,7 +32,7 @@ def siblings() -> tuple[Part, ...]:
         row("Clock against siblings"),
         lines(
             "Clock under load",
-            "Mean SM clock of every busy sample over the board's highest: the median GPU, the lowest twentieth and the lowest.",
+            "Mean SM clock of each GPU's busy samples over the board's highest: the median GPU, the lowest twentieth and the lowest.",
             "percentunit",
             Query(f"quantile(0.5, {clock})", "median"),
             Query(f"quantile(0.05, {clock})", "lowest 5 %"),
@@ -50,7 +50,7 @@ def siblings() -> tuple[Part, ...]:
         ),
         grid(
             "Slower than their siblings",
-            "The lowest now. A low clock at the power limit with full activity means a costlier kernel or a poor board: compare "
+            "The GPUs with the lowest ratio now. A low clock at the power limit with full activity means a costlier kernel or a poor board: compare "
             "GPUs with the same work. A low clock below the limit means heat, a lock or a board that protects itself.",
             cells,
             labels={"instance": "Host", "gpu": "GPU", "name": "Model", "uuid": "UUID"},
@@ -71,7 +71,7 @@ def energy() -> tuple[Part, ...]:
         number(Cell(Query(f"sum({by_use})"), "Power now", "watt"), "Power of all GPUs, a mean of five minutes.", width=6),
         number(
             Cell(Query(f"sum({increase(counter, RANGE)}) / {_KWH_J}"), "Energy", "kwatth", decimals=1),
-            "Of all GPUs in the time shown, by the driver's counters.",
+            "Energy of all GPUs in the time shown, by the driver's counters.",
             width=6,
         ),
         number(
@@ -91,7 +91,7 @@ def energy() -> tuple[Part, ...]:
         ),
         lines(
             "Power, by use",
-            "Idle with a process is a GPU that is allocated but unused; an idle, empty one is free.",
+            "An idle GPU with a process is allocated but unused; an idle, empty GPU is free.",
             "watt",
             Query(f"sum by (use) ({by_use})", "{{use}}"),
             size=(14, 8),
@@ -99,7 +99,7 @@ def energy() -> tuple[Part, ...]:
         ),
         grid(
             "Hosts that waste most while idle",
-            f"Energy their GPUs drew without a kernel in the time shown; the {SLOWEST_COUNT} highest.",
+            f"Energy that the host's GPUs drew without a kernel in the time shown; the {SLOWEST_COUNT} highest.",
             (Cell(Query(f"topk({SLOWEST_COUNT}, {hosts} / {_KWH_J})"), "Idle energy", "kwatth", decimals=2),),
             labels={"instance": "Host"},
             size=(10, 8),
@@ -109,5 +109,5 @@ def energy() -> tuple[Part, ...]:
 
 
 def summed(recorded: str) -> str:
-    """Add up a recorded series at the steps of the time shown.  A mean over time would be too high, because the series has gaps."""
+    """Sum a recorded series at the steps of the time shown.  A mean would be too high, because the series has gaps."""
     return f"sum_over_time(({recorded})[{RANGE}:{RATE}])"

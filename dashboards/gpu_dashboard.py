@@ -1,4 +1,4 @@
-"""The dashboard of one GPU: each signal against its limit, and the reasons for its clock, on one axis of time."""
+"""The dashboard of one GPU: each signal against its limit, and the reasons for the clock, on one axis of time."""
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
@@ -99,7 +99,7 @@ def _now() -> tuple[Part, ...]:
             "Age of the last reading.",
             width=3,
         ),
-        grid("Who it is", "Identity at the last opening of the driver.", (identity,), labels=who, size=(13, 4)),
+        grid("Identity", "Identity at the last opening of the driver.", (identity,), labels=who, size=(13, 4)),
     )
 
 
@@ -113,7 +113,7 @@ def _clock() -> tuple[Part, ...]:
         row("Clock, power and heat against their limits"),
         lines(
             "SM clock against its limit",
-            "The clock the driver programmed; under a power cap the true one is 8–12 % lower.",
+            "The clock the driver programmed; under a power cap the true clock is 8–12 % lower.",
             "hertz",
             Query(its("gpuwatch_gpu_clock_hertz", domain="sm"), "SM clock"),
             Query(its("gpuwatch_gpu_clock_limit_hertz", domain="sm", kind="max"), "limit: highest"),
@@ -121,7 +121,7 @@ def _clock() -> tuple[Part, ...]:
             style=_LIMITED,
         ),
         timeline(
-            "Why the clock is what it is",
+            "Reasons for the clock",
             "The driver's clock event reasons, coloured by their effect on a benchmark. "
             "A missing row is a reason that this GPU does not support; a gap is time without readings.",
             _REASONS,
@@ -138,7 +138,7 @@ def _held_back() -> tuple[Part, ...]:
         lines(
             "Clock in every sample, under load",
             "Mean and lowest twentieth of all samples since the last point, over the highest clock: "
-            "dips between scrapes survive here.",
+            "shows dips between scrapes.",
             "percentunit",
             Query(mean_ratio(ratio, among=ONE_GPU, domain="sm", load="busy"), "mean"),
             Query(quantile(0.05, f"rate({dips}[{RATE}])"), "lowest 5 %"),
@@ -147,7 +147,7 @@ def _held_back() -> tuple[Part, ...]:
         ),
         lines(
             "Time held back, by reason",
-            "By the driver's own counters if it has them. Reasons overlap, so they do not add up.",
+            "Share of time by the driver's counters, if available. Reasons overlap, so the shares do not add up.",
             "percentunit",
             Query(f"max by (reason) ({limited_ratio(ONE_GPU)})", "{{reason}}"),
             size=(12, 8),
@@ -155,7 +155,7 @@ def _held_back() -> tuple[Part, ...]:
         ),
         lines(
             "Memory clock",
-            "The default limit, unless an administrator lowered it.",
+            "The memory clock, against the highest clock of the board.",
             "hertz",
             Query(its("gpuwatch_gpu_clock_hertz", domain="memory"), "memory clock"),
             Query(its("gpuwatch_gpu_clock_limit_hertz", domain="memory", kind="max"), "limit: highest"),
@@ -171,7 +171,7 @@ def _power() -> tuple[Part, ...]:
     return (
         lines(
             "Power against its limit",
-            "Instant is a mean of 25 ms, peak the highest 20 ms of the last minute.",
+            "Instant is a mean of 25 ms; peak is the highest 20 ms of the last minute.",
             "watt",
             Query(its(watts, kind="instant"), "instant"),
             Query(its(watts, kind="average"), "average of 1 s"),
@@ -182,7 +182,7 @@ def _power() -> tuple[Part, ...]:
         ),
         lines(
             "Temperature against slow-down",
-            "At slow-down the board reduces its own clock.",
+            "At slow-down the board reduces the clock.",
             "celsius",
             Query(its(celsius, sensor="core"), "core"),
             Query(its(celsius, sensor="memory"), "memory"),
@@ -197,7 +197,7 @@ def _power() -> tuple[Part, ...]:
 def _use() -> tuple[Part, ...]:
     use = "gpuwatch_gpu_utilization_ratio"
     return (
-        row("Use, and who is there"),
+        row("Use and processes"),
         lines(
             "Use",
             "Utilisation is time with a resident kernel, not the load of the GPU; the hardware counts activity, if supported.",
@@ -220,7 +220,7 @@ def _use() -> tuple[Part, ...]:
         ),
         lines(
             "Processes",
-            "Processes on the GPU: zero is an empty list, a gap an unread one. More than the benchmark is contention.",
+            "Processes on the GPU: zero is an empty list, and a gap is an unread list. Processes besides the benchmark are contention.",
             "none",
             Query(its("gpuwatch_gpu_processes"), "{{kind}}"),
             size=(12, 8),
@@ -258,7 +258,7 @@ def _faults() -> tuple[Part, ...]:
         ),
         grid(
             "Xids since the daemon started",
-            "Empty if the driver reported none.",
+            "Empty if the driver reported no Xid.",
             (Cell(Query(f"{its('gpuwatch_gpu_xid_errors_total')} > 0"), "Count"),),
             labels={"xid": "Xid"},
             size=(8, 8),
@@ -268,17 +268,17 @@ def _faults() -> tuple[Part, ...]:
 
 def _watching() -> tuple[Part, ...]:
     return (
-        row("How well it is watched"),
+        row("Quality of the sampling"),
         lines(
             "Age of the last answer",
-            "By lane; a growing age means a lost lane.",
+            "Age by lane; a growing age means a lost lane.",
             "s",
             Query(its("gpuwatch_reading_age_seconds"), "{{lane}}"),
             size=(8, 8),
         ),
         lines(
-            "Answers a second",
-            "By lane: faster while a window is open.",
+            "Answers per second",
+            "Rate by lane, higher while a window is open.",
             "ops",
             Query(f"rate({its('gpuwatch_samples_total')}[{RATE}])", "{{lane}}"),
             Query(f"rate({its('gpuwatch_samples_missed_total')}[{RATE}])", "missed: {{lane}}"),

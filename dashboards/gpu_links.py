@@ -1,4 +1,4 @@
-"""Rows of the GPU's dashboard: its links to host and siblings, and its MIG instances."""
+"""Rows of the GPU's dashboard: links to host and siblings, and MIG instances."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,13 @@ from dashboards.queries import RATE
 
 
 def links(its: Callable[..., str]) -> tuple[Part, ...]:
-    """Build the traffic and errors of PCIe and NVLink; ``its`` names a metric of the chosen GPU."""
+    """Build the panels of PCIe, NVLink and MIG; ``its`` selects a metric of the chosen GPU."""
     pcie, nvlink = its("gpuwatch_gpu_pcie_bytes_total"), its("gpuwatch_gpu_nvlink_bytes_total")
     return (
         row("Links and partitions"),
         lines(
             "PCIe throughput",
-            "Including the protocol; a benchmark that copies inputs from the host while timed shows here.",
+            "Throughput including the protocol; shows a benchmark that copies inputs from the host while timed.",
             "Bps",
             Query(f"rate({pcie}[{RATE}])", "{{direction}}"),
             size=(8, 8),
@@ -44,7 +44,7 @@ def _instances(its: Callable[..., str]) -> Part:
         Cell(Query(f"max by (mig) ({its('gpuwatch_mig_processes')})"), "Processes"),
         Cell(Query(f"max by (mig, profile, gpu_instance) ({its('gpuwatch_mig_info')})")),
         Cell(Query(f"max by (mig) ({used})"), "Memory", "bytes"),
-        Cell(Query(f"max by (mig) ({used} / {size})"), "Of its memory", "percentunit"),
+        Cell(Query(f"max by (mig) ({used} / {size})"), "Memory share", "percentunit"),
         Cell(Query(f"max by (mig) ({its('gpuwatch_mig_activity_ratio', unit='sm')})"), "SM activity", "percentunit"),
         Cell(Query(f"max by (mig) ({its('gpuwatch_mig_activity_ratio', unit='dram')})"), "Memory bandwidth", "percentunit"),
     )

@@ -3,8 +3,8 @@
 from dashboards.alert_files import GPU_NAMED, Alert
 from dashboards.queries import increase
 
-# Xids by the needed reaction.  A kernel's exception, address fault or end does not concern the board.  After those that page,
-# the GPU does no more work until a person acts.  All others, also unknown ones, wait for the day: 63 is a remapped row.
+# Xids by the needed reaction.  A kernel's exception, address fault or end does not concern the board.  After an Xid that pages,
+# the GPU does no more work until a person acts.  All others, also unknown Xids, are tickets: 63 is a remapped row.
 _OF_APPLICATIONS = "13|31|43|45|68|109"
 _FOR_PAGES = "46|48|61|62|74|79|95|119|120|140"
 _OF_HEAT, _OF_BRAKE = "sw_thermal_slowdown|hw_thermal_slowdown", "hw_power_brake_slowdown"
@@ -17,7 +17,7 @@ def _held_back(reasons: str) -> str:
 
 
 def _reported(xids: str) -> str:
-    """Build the age of Xids up to an hour, by their host's own clock if exported; its daemon may have ended since."""
+    """Build the age of Xids up to an hour, by the host's clock if exported, also after the daemon's end."""
     last = f"last_over_time(gpuwatch_gpu_xid_last_timestamp_seconds{{{xids}}}[1h])"
     return (
         "(\n  last_over_time(gpuwatch_wall_timestamp_seconds[1h]) - on (job, instance) group_right ()\n"
@@ -27,25 +27,25 @@ def _reported(xids: str) -> str:
 
 HARDWARE = (
     Alert(name="GpuwatchHardwareSlowdown", severity="critical", hold="1m",
-          # The driver also gives this reason with a power brake or heat, which have alerts of their own.
+          # The driver also gives this reason with a power brake or heat, which have separate alerts.
           expr=f"{_held_back('hw_slowdown')} > 6\nunless (\n{_held_back(f'hw_thermal_slowdown|{_OF_BRAKE}')} > 6\n"
           f"and {_held_back(f'hw_thermal_slowdown|{_OF_BRAKE}')} > 0.5 * {_held_back('hw_slowdown')}\n)",
           says=f"hardware slows {GPU_NAMED} down",
-          why="The board halved its clock or worse to protect itself, for more than 6 s of the last ten minutes, and gives neither heat "
-          "nor the power brake as the reason for most of it.",
-          do="Drain it. Check cables, power supply and cooling; if the slowdown stays, have the board replaced.", rule="throttle-hw-slowdown"),
+          why="To protect itself, the board at least halved the clock for more than 6 s of the last ten minutes. The driver reports neither "
+          "heat nor the power brake for most of that time.",
+          do="Drain the GPU. Check cables, power supply and cooling; if the slowdown persists, have the board replaced.", rule="throttle-hw-slowdown"),
     Alert(name="GpuwatchPowerBrake", expr=f"{_held_back(_OF_BRAKE)} > 6", severity="critical",
-          says=f"the power brake is pulled on {GPU_NAMED}",
-          why="The host's power supply told the board to slow down: it lacks power for its boards.",
+          says=f"the power brake is active on {GPU_NAMED}",
+          why="The host's power supply requested the slowdown, because it lacks power for the boards.",
           do="Check the power supplies and their feeds, and the rack's power budget. Check whether all GPUs of the host raise the alert.",
           rule="throttle-power-brake"),
     Alert(name="GpuwatchThermal", expr=f"{_held_back(_OF_HEAT)} > 6",
-          says=f"{GPU_NAMED} is slowed down for heat",
-          why="For more than 6 s of the last ten minutes heat reduced the clock; every number of that time is too low.",
+          says=f"heat slows {GPU_NAMED} down",
+          why="Heat reduced the clock for more than 6 s of the last ten minutes; work measured in that time was too slow.",
           do="Check fans, filters, inlet air and the neighbours in the rack; compare gpuwatch_gpu_temperature_margin_celsius.",
           rule="throttle-thermal"),
     Alert(name="GpuwatchXid", severity="critical", expr=_reported(f'xid=~"{_FOR_PAGES}"'),
-          says=f"Xid {{{{ $labels.xid }}}} on {GPU_NAMED}: it needs a reset",
+          says=f"Xid {{{{ $labels.xid }}}} on {GPU_NAMED}: reset needed",
           why="The driver reported an error after which the GPU does no more work, or wrong work, until its reset. The alert uses "
           "the Xid's time instead of a counter, so it includes Xids before the first scrape and before the daemon's restart. "
           "The alert ends an hour after the Xid.",
@@ -67,19 +67,19 @@ HARDWARE = (
     Alert(name="GpuwatchEccUncorrected", expr='gpuwatch_gpu_ecc_errors_total{kind="uncorrected"} > 0', severity="critical",
           says=f"{GPU_NAMED} has uncorrectable memory errors",
           why="Results since the driver was loaded may be wrong. The count is volatile: the alert lasts until driver or GPU is reset.",
-          do="Drain and reset it so that the row is remapped; if errors come back, run dcgmi diag -r 3 and have it replaced.",
+          do="Drain and reset the GPU so that the row is remapped; if errors recur, run dcgmi diag -r 3 and have the board replaced.",
           rule="hardware-error"),
     Alert(name="GpuwatchEccCorrected", expr=f"""{increase('gpuwatch_gpu_ecc_errors_total{kind="corrected"}', '1h')} > 100""",
           says=f"{GPU_NAMED} corrected {{{{ $value | humanize }}}} memory errors in an hour",
-          why="Corrected errors change no result. A hundred in an hour precede uncorrectable ones; healthy boards have a few a week.",
+          why="Corrected errors change no result. A hundred in an hour can precede uncorrectable errors.",
           do="Drain the GPU in a maintenance window and run dcgmi diag -r 3; have the board replaced if the rate stays.",
           rule="hardware-error"),
     Alert(name="GpuwatchRowRemapPending", expr="gpuwatch_gpu_row_remap_pending == 1", hold="5m",
-          says=f"{GPU_NAMED} waits for a reset to remap memory", why="A bad row stays in use until then.",
+          says=f"{GPU_NAMED} waits for a reset to remap memory", why="A bad row stays in use until the reset.",
           do="Drain and reset the GPU (nvidia-smi -r), or reboot.", rule="hardware-error"),
     Alert(name="GpuwatchRowRemapFailed", expr="gpuwatch_gpu_row_remap_failed == 1",
           says=f"{GPU_NAMED} can remap no more memory", why="Spare rows are used up: the next failing row stays in use.",
-          do="Drain it and have the board replaced.",
+          do="Drain the GPU and have the board replaced.",
           rule="hardware-error"),
     Alert(name="GpuwatchPcieLinkDegraded", hold="15m",
           expr='gpuwatch_gpu_pcie_link_width{kind="current"}\n< on (job, instance, uuid, gpu)\n'
@@ -93,7 +93,7 @@ HARDWARE = (
     Alert(name="GpuwatchPowerLimitLowered", hold="15m",
           expr='gpuwatch_gpu_power_limit_watts{kind="enforced"}\n< on (job, instance, uuid, gpu)\n'
           '0.95 * gpuwatch_gpu_power_limit_watts{kind="default"}',
-          says=f"the power limit of {GPU_NAMED} is lowered", why="More than 5 % below the board's default: the board is slower than others of its model.",
+          says=f"the power limit of {GPU_NAMED} is lowered", why="The limit is more than 5 % below the board's default: the board is slower than others of its model.",
           do="If this is not intended, run nvidia-smi -pl with the default, and find the program that sets the limit at boot.", rule="power-limited"),
     Alert(name="GpuwatchPersistenceOff", expr="gpuwatch_gpu_persistence_mode == 0", hold="1h", severity="info",
           says=f"persistence mode is off on {GPU_NAMED}", why="The first process after a pause waits for the driver to load.",

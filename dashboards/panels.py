@@ -224,7 +224,7 @@ def board(uid: str, title: str, description: str, *, since: str = "now-1h") -> d
 
 
 def variable(name: str, label: str, query: str, *, many: bool = True) -> dashboard.QueryVariable:
-    """Build a variable with values from Prometheus.  With ``many``, a user may select several; all is the default."""
+    """Build a variable with values from Prometheus.  With ``many``, a user may select several; the default is all."""
     made = dashboard.QueryVariable(name).label(label).datasource(DATASOURCE).sort(model.VariableSort.NATURAL_ASC)
     made = made.query({"query": query, "refId": name}).refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
     if not many:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dashboards.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, YELLOW, ValueStyle
 
-STALE_S = 5  # the fast lane is read every 50 ms, so its last answer is a hundred periods old
+STALE_S = 5  # a hundred periods of the fast lane, which is read every 50 ms
 SILENT = "1h"  # time for which a GPU without scrapes stays on the fleet's table
 
 HOSTS = 'job=~"$job",instance=~"$instance"'
@@ -17,7 +17,7 @@ GPU = "instance, uuid, gpu"
 ON_GPU = "on (job, instance, uuid)"
 CLASSES = "gpuwatch_clock_event_reason_info"
 
-# Names of a GPU's states, worst causes first if several hold; SILENT_ remains without scrapes.
+# Names of a GPU's states by number; ``state`` decides between several.
 STATES: Mapping[int, ValueStyle] = {
     0: ValueStyle("not scraped", PURPLE),
     1: ValueStyle("lost", RED),
@@ -57,7 +57,7 @@ def state(among: str = HOSTS, by: str = GPU) -> str:
     busy = of("gpuwatch_gpu_utilization_ratio", among=among, unit="gpu")
     answers = of("gpuwatch_gpu_up", among=among)
 
-    # Active reasons first: joining every reason of every GPU takes several times as long.
+    # Select active reasons before the join: joining every reason of every GPU is slow.
     weights = f'7 * {CLASSES}{{class="hardware"}} or 6 * {CLASSES}{{class="limiting",reason!="sw_power_cap"}} or 5 * {CLASSES}{{reason="sw_power_cap"}}'
     limited = f"({active} == 1) * on (job, instance, reason) group_left () ({weights})"
     cases = (
@@ -85,7 +85,7 @@ def increase(counter: str, span: str) -> str:
 def limited_ratio(among: str = HOSTS, span: str = RATE) -> str:
     """Build the ratio of time under each reason that is not benign.  Reasons overlap, so they must not be summed."""
     seconds = of("gpuwatch_gpu_clock_event_seconds_total", among=among)
-    # A counter that grows in steps may seem to run faster than the clock.
+    # The rate of a counter that grows in steps can exceed 1.
     return f'clamp_max(rate({seconds}[{span}]), 1) * on (job, instance, reason) group_left (class) {CLASSES}{{class!="benign"}}'
 
 

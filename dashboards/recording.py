@@ -1,6 +1,6 @@
 """The recording rules: results that fleet dashboards and monthly reports would otherwise compute for every reader.
 
-A rule records one series per GPU or host, so that a dashboard of 2 000 GPUs only looks values up.
+The rules aggregate by GPU, or by host and a few labels, so that a dashboard of 2 000 GPUs only looks values up.
 """
 
 from dashboards.alert_files import Recording, rule_text
@@ -56,7 +56,7 @@ def _by_state() -> str:
 
 
 def _concern() -> str:
-    """Build a rank: first the state, then memory errors, then the clock's distance below that of siblings."""
+    """Build a rank: the sum of weights of the state, of memory errors, and of the clock's distance below that of siblings."""
     weights = {1: 90, 0: 80, 2: 70, 7: 60, 6: 50, 8: 40}
     by_state = "\n+ ".join(f"{weight} * ({_STATE} == bool {code})" for code, weight in weights.items())
     none = f"0 * {_STATE}"
@@ -66,17 +66,17 @@ def _concern() -> str:
 
 RECORDINGS = (
     Recording("gpuwatch:gpu_held_back:ratio5m", _held(_LIMITING),
-              "Reasons overlap: the share of time held back is the largest of them, never their sum."),
+              "Reasons overlap, so the share of time held back is the largest share of a reason, never the sum."),
     Recording("gpuwatch:gpu_held_back_by_hardware:ratio5m", _held(_HARDWARE)),
     Recording("gpuwatch:reason_held_back:max_ratio5m", f"max by (job, instance, reason) (clamp_max({_reasons(_LIMITING)}, 1))",
               "The most limited GPU of each host, by reason."),
     Recording(_CLOCK,
               f'sum by ({_GPU}) (rate(gpuwatch_gpu_clock_ratio_sum{{domain="sm",load="busy"}}[5m]))\n'
               f'/ (sum by ({_GPU}) (rate(gpuwatch_gpu_clock_ratio_count{{domain="sm",load="busy"}}[5m])) > 0)',
-              "Of samples under load only; a GPU that idled has no value, because an idle clock does not describe the board."),
+              "Samples under load only: an idle GPU has no value, because an idle clock does not describe the board."),
     Recording(_SIBLINGS,
               f"({_of_model(_CLOCK)})\n/ on (job, name) group_left () quantile by (job, name) (0.5, {_of_model(_CLOCK)})",
-              "Against the median of all busy GPUs of its model: other work has another clock, so compare power and activity as well."),
+              "Relative to the median of all busy GPUs of the model. The clock depends on the work, so compare power and activity as well."),
     Recording(_POWER, f'avg by ({_GPU}) (avg_over_time(gpuwatch_gpu_power_watts{{kind="average"}}[5m]))'),
     Recording(_STATE, state(among="", by=_GPU), "State of each GPU, by the numbers of dashboards/queries.py: 1 lost, 3 idle, 5 busy under its power cap."),
     Recording("gpuwatch:gpus_by_state:count", _by_state()),
@@ -84,10 +84,10 @@ RECORDINGS = (
     Recording("gpuwatch:gpus_by_use:count", _by_use("count", _STATE)),
     Recording("gpuwatch:gpu_concern:score", _concern(), "Rank of the GPUs to look at first."),
     Recording("gpuwatch:gpu_xids:count", f"sum by ({_GPU}) (gpuwatch_gpu_xid_errors_total)",
-              "Since the daemon started, all numbers together."),
+              "Xids since the daemon started, over all numbers."),
     Recording("gpuwatch:findings:rate5m",
               'sum by (job, instance, rule, severity) (rate(gpuwatch_findings_total[5m])) > 0',
-              "Findings only: of 65 rules most find nothing on a host."),
+              "Findings only: most rules find nothing on a host."),
     Recording("gpuwatch:windows:increase1d", "sum by (job, instance, status) (increase(gpuwatch_windows_total[1d]))",
               "The daemon shows every status, rule and severity from zero, so the first of each is an increase."),
     Recording("gpuwatch:findings:increase1d", "sum by (job, instance, rule, severity) (increase(gpuwatch_findings_total[1d]))"),
@@ -98,8 +98,8 @@ RECORDINGS = (
 )  # fmt: skip
 
 _HEAD = """\
-# What dashboards of many hosts and reports over months ask for again and again; the fleet's dashboard needs these rules.
-# Written by python -m dashboards.build from dashboards/recording.py. An evaluation_interval of 30 s to 1 min serves.
+# Results that dashboards of many hosts and reports over months query repeatedly; the fleet dashboard needs these rules.
+# Written by python -m dashboards.build from dashboards/recording.py. An evaluation_interval of 30 s to 1 min suffices.
 groups:
   - name: gpuwatch-recording
     rules:

@@ -121,7 +121,7 @@ def _table(panel: Mapping[str, Any], own: Sequence[tuple[PanelQuery, list[Series
         if not organize["excludeByName"].get(name)
     }
     rows: dict[tuple[str, ...], dict[str, str]] = {}
-    # Grafana's merge does the same: rows are one if their common labels agree.
+    # As in Grafana's merge, rows with equal common labels become one row.
     keys = [name for name in columns if not name.startswith("Value")]
     joined = [name for name in keys if all(name in series.labels for _, answer in own for series in answer)]
     for query, answer in own:
@@ -157,7 +157,7 @@ def _legend(query: PanelQuery, series: Series) -> str:
 def looks(
     prometheus: Prometheus, *, since_s: float, instance: str = ".*", uuid: str | None = None
 ) -> Iterator[tuple[str, TimeAndPlace]]:
-    """Choose the view of each dashboard: all hosts; of GPUs the named one, else the first.  Raises PrometheusError."""
+    """Yield the view of each dashboard: all hosts, and the given GPU or else the first.  Raises PrometheusError."""
     end_s = time.time()
     rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # Grafana's own formula
     values = {
@@ -186,7 +186,9 @@ def _scrape_s(prometheus: Prometheus) -> float:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the panels; return 0, or 1 if Prometheus refuses or is missing."""
-    parser = argparse.ArgumentParser(prog="python -m dashboards.show", description="What every panel would show now, as text.")
+    parser = argparse.ArgumentParser(
+        prog="python -m dashboards.show", description="Print the current content of every panel as text."
+    )
     parser.add_argument("url", nargs="?", default="http://127.0.0.1:9090", help="Prometheus; default %(default)s")
     parser.add_argument("--since", type=float, default=900.0, metavar="SECONDS", help="the axis of time; default %(default)g")
     parser.add_argument("--instance", default=".*", help="a regular expression of hosts")

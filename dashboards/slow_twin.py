@@ -1,9 +1,9 @@
 """Slow twins: a GPU, or a whole host, with a lower clock than others of its model and no reason for it.
 
-A healthy GPU runs at its highest clock until it reaches its power limit.  Two comparisons follow.  The first compares GPUs
-below their limit with all such GPUs of their model: load does not explain a lower clock there, and less power explains
-it even less.  The second compares GPUs at their limit, where the clock depends on the work: it needs the same limit and a
-similar activity, and only a large difference counts.  A canary is the same work everywhere, so it decides by itself.
+A healthy GPU runs at the highest clock up to its power limit.  Two comparisons follow.  The first compares GPUs below their
+limit with all such GPUs of the model: load does not explain a lower clock there.  The second compares GPUs at their limit,
+where the clock depends on the work.  It requires the same limit and a similar activity, and only a large difference counts.
+A canary is the same work on every GPU, so that its comparison needs no further condition.
 """
 
 from dashboards.alert_files import GPU_NAMED, Alert, Recording, RuleGroup
@@ -52,18 +52,18 @@ _RECORDINGS = (
         "  unless on (job, instance, uuid)\n"
         f'  rate(gpuwatch_gpu_clock_event_seconds_total{{reason=~"hw_.*|sw_thermal_slowdown"}}[{_SPAN}]) > 0.02\n'
         f")\n{_MODEL}",
-        why="Mean clock of GPUs at work, without those that heat or hardware slows down: other alerts name them.",
+        why="Mean clock of busy GPUs, without GPUs slowed by heat or hardware, which raise other alerts.",
     ),
     Recording(
         record=_HELD,
         expr=f"clamp_max(max by ({_GPU}) (\n"
         f'  rate(gpuwatch_gpu_clock_event_seconds_total{{reason="sw_power_cap"}}[{_SPAN}])\n), 1)',
-        why="Share of time at the power limit; a counter that is read in steps may seem to outrun the clock.",
+        why="Share of time at the power limit, clamped: the rate of a counter read in steps can exceed 1.",
     ),
     Recording(
         record=_FREE,
         expr=f"{_ALL} and on (job, instance, uuid) {_HELD} < 0.05",
-        why="GPUs below their limit, whatever they draw: the less, the more room they have.",
+        why="GPUs below their power limit, at any power.",
     ),
     Recording(
         record=_CAPPED,
@@ -73,14 +73,14 @@ _RECORDINGS = (
         + _in_classes("tensor", _activity_class("tensor"))
         + "\n"
         + _in_classes("dram", _activity_class("dram")),
-        why="GPUs at their limit, with the limit and their activity in quarters; without activity counters there is no comparison.",
+        why="GPUs at their limit, with labels for limit and activity (in quarters). Without activity counters there is no comparison.",
     ),
     Recording(
         record=_CANARY,
         expr=_fresh_canary("gpuwatch_gpu_canary_clock_hertz"),
-        why="The last canary of a GPU, of one day at most.",
+        why="Clock of a GPU's last canary, at most one day old.",
     ),
-    Recording(record=_COPY, expr=_fresh_canary("gpuwatch_gpu_canary_copy_bytes_per_second"), why="The rate of its copy."),
+    Recording(record=_COPY, expr=_fresh_canary("gpuwatch_gpu_canary_copy_bytes_per_second"), why="Copy rate of that canary."),
 )
 
 _ALERTS = (
@@ -90,18 +90,18 @@ _ALERTS = (
         severity="info",
         expr=_below(_FREE, "job, name", 0.9, 0.75, 4) + "\nor\n" + _below(_CAPPED, _KIND, 0.85, 0.25, 8, hosts=3),
         says=f"{GPU_NAMED} clocks below others of its model under load",
-        why="Below its power limit it clocks 10 % lower than others of its model and job below theirs. Or it clocks, at its limit, 15 % "
-        "lower than most at the same limit and a similar activity. The driver names neither heat nor hardware as the reason. A whole slow host "
-        "raises the alert once for each GPU.",
-        do="First check for a forgotten clock lock (nvidia-smi -q -d CLOCK; nvidia-smi -rgc removes it). Then run the same work on it and on "
-        "a twin (gpuwatch compare); if the board stays slow, have it replaced.",
+        why="Below the power limit, the clock is 10 % lower than that of other GPUs of the model and job below their limit. Or, at the "
+        "limit, the clock is 15 % lower than that of most GPUs with the same limit and a similar activity. The driver reports neither heat nor "
+        "hardware as the reason. A slow host raises the alert once for each GPU.",
+        do="First check for a forgotten clock lock (nvidia-smi -q -d CLOCK; nvidia-smi -rgc removes the lock). Then run the same work on this "
+        "GPU and on a twin (gpuwatch compare). Have a board replaced that stays slow.",
     ),
     Alert(
         name="GpuwatchSlowCanary",
         severity="info",
         expr=_below(_CANARY, "job, name", 0.95, 0.5, 4) + "\nor\n" + _below(_COPY, "job, name", 0.95, 0.5, 4),
         says=f"the canary of {GPU_NAMED} is slower than those of its model",
-        why="A canary of bench() is the same short work on every GPU. In the last day its clock or its copy was 5 % below the median of the "
+        why="A canary of bench() is the same short work on every GPU. In the last day the clock or the copy rate was 5 % below the median of the "
         "model and job. The measured process declares both.",
         do="Run gpuwatch selftest there on a quiet GPU. If the canary stays slow, check for a clock lock and for slow memory "
         "(gpuwatch_gpu_clock_hertz of the domain memory), and swap the board with a twin.",

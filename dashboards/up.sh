@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Starts a daemon on simulated GPUs, windows on it, and, if the programs are installed, Prometheus with the rules and Grafana
-# with the dashboards. All of it listens on this machine only, keeps its data in a temporary folder, and ends with this script.
+# with the dashboards. All programs listen on this machine only, keep data in a temporary folder, and end with this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD/dashboards
@@ -34,7 +34,7 @@ await() { # PORT PID NAME
     sleep 0.2
   done
 }
-refuse() { if answers "$1"; then echo "port $1 is taken: set $2 to another" >&2; exit 1; fi; }
+refuse() { if answers "$1"; then echo "port $1 is taken: set $2 to a free port" >&2; exit 1; fi; }
 refuse "$DAEMON_PORT" DAEMON_PORT
 
 here_is=(--source "$SOURCE" --state "$folder/state" --socket "$folder/socket")
@@ -73,5 +73,5 @@ if [ -n "$grafana" ]; then
 else
   echo "grafana is not installed here: import dashboards/*.json, or read python -m dashboards.show http://127.0.0.1:$PROMETHEUS_PORT"
 fi
-echo "ctrl-c ends all of it"
+echo "ctrl-c ends all programs"
 wait -n

@@ -76,7 +76,7 @@ def _verdicts() -> tuple[Part, ...]:
         row("Verdicts"),
         lines(
             "Windows judged, by status",
-            "Windows judged in each interval; zero is a daemon without judged windows, a gap one without scrapes.",
+            "Windows judged in each interval; zero is an interval without judged windows, and a gap is an interval without scrapes.",
             "none",
             Query(f"sum by (status) ({increase(judged, RATE)})", "{{status}}"),
             size=(12, 8),
@@ -84,7 +84,7 @@ def _verdicts() -> tuple[Part, ...]:
         ),
         lines(
             "Flagged or rejected, share",
-            "Of the windows judged in the ten minutes before.",
+            "Share of the windows judged in the previous ten minutes.",
             "percentunit",
             Query(_share_of("rejected|flagged", "10m"), "flagged or rejected"),
             Query(_share_of("unproven", "10m"), "unproven"),
@@ -111,8 +111,8 @@ def _findings() -> tuple[Part, ...]:
             style=LineStyle(is_stacked=True),
         ),
         grid(
-            "Rules that found something",
-            "In the time shown, the most frequent first; gpuwatch explain RULE gives the remedy.",
+            "Rules with findings",
+            "Rules with findings in the time shown, the most frequent first; gpuwatch explain RULE gives the remedy.",
             (table,),
             labels={"rule": "Rule", "severity": "Severity"},
             size=(10, 10),
@@ -127,8 +127,8 @@ def _work() -> tuple[Part, ...]:
         row("Windows and the judge"),
         lines(
             "Length of windows",
-            "Median of the windows judged in the ten minutes before, by status: rejected ones "
-            "that are all short are a harness that measures too little.",
+            "Median of the windows judged in the previous ten minutes, by status. If all rejected "
+            "windows are short, the harness measures too little.",
             "s",
             Query(quantile(0.5, length, "status"), "{{status}}"),
             size=(12, 8),
@@ -136,7 +136,7 @@ def _work() -> tuple[Part, ...]:
         ),
         lines(
             "Time a verdict took",
-            "From a window's end to its verdict, without the wait for its last readings.",
+            "Time from a window's end to its verdict, without the wait for its last readings.",
             "s",
             Query(quantile(0.5, judging), "median"),
             Query(quantile(0.95, judging), "95 %"),
@@ -144,7 +144,7 @@ def _work() -> tuple[Part, ...]:
         ),
         lines(
             "Windows in hand",
-            "Open, closing or being judged, by host.",
+            "Windows open, closing or being judged, by host.",
             "none",
             Query(of("gpuwatch_windows_in_hand"), "{{instance}}"),
             size=(24, 6),

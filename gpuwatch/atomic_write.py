@@ -1,13 +1,13 @@
-"""A file written completely or not at all: readers meanwhile see the old one."""
+"""Atomic writing of files: readers see the old or the new file, never a part."""
 
 import os
 from pathlib import Path
 
 
 def replace(path: Path, data: bytes, *, mode: int | None = None, is_synced: bool = False) -> None:
-    """Replace the file, whatever its path holds.
+    """Write the data to the path, in place of anything there.
 
-    ``mode`` applies whatever the umask; None leaves it to the umask.  ``is_synced``: the data reaches the disk before the name.
+    ``mode`` ignores the umask; None means 0666 with the umask.  ``is_synced``: the data reaches the disk before the name.
 
     Raises OSError: when the folder refuses the file; the old file stays.
     """
@@ -19,7 +19,7 @@ def replace(path: Path, data: bytes, *, mode: int | None = None, is_synced: bool
 
 
 def create(path: Path, data: bytes, *, mode: int | None = None, is_synced: bool = False) -> None:
-    """Create the file, as ``replace`` does.
+    """Create the file; the arguments are as in ``replace``.
 
     Raises FileExistsError: when another process created the file first.
     Raises OSError: when the folder refuses the file.
@@ -36,8 +36,8 @@ def create(path: Path, data: bytes, *, mode: int | None = None, is_synced: bool 
 
 
 def _write_beside(path: Path, data: bytes, *, mode: int | None, is_synced: bool) -> Path:
-    """Write a new file with a random name: in a folder with other writers, a known name could hold a link."""
-    import tempfile  # imported late: it takes 9 ms, and most processes do not need it
+    """Write a new file with a random name: in a shared folder, another user could put a link at a known name."""
+    import tempfile  # imported late: slow, and most processes do not need it
 
     descriptor, name = tempfile.mkstemp(prefix=".gpuwatch.", dir=path.parent)
     written = Path(name)

@@ -1,6 +1,6 @@
 """Windows around the harnesses of Triton, torch and CuPy: a program needs only ``import gpuwatch.auto``.
 
-The rest of the program stays as before.  ``triton.testing.do_bench`` and its relatives, torch's ``Timer`` and CuPy's
+The rest of the program stays unchanged.  ``triton.testing.do_bench`` and its relatives, torch's ``Timer`` and CuPy's
 ``benchmark`` return the same numbers, and the process prints the verdicts at its end.  ``GPUWATCH=off`` disables all this.
 """
 
@@ -13,7 +13,7 @@ __all__ = ["report", "results"]
 
 
 def results() -> list[dict[str, object]]:
-    """Wait for the verdicts of all harness windows so far, and return them as plain data.
+    """Wait for the verdicts of all harness windows, and return them as plain data.
 
     Provisional: keys may be added.
 
@@ -31,7 +31,7 @@ def results() -> list[dict[str, object]]:
 
 
 def report() -> str:
-    """Return the lines that the process would print at its end, and drop them from that output.
+    """Return the lines that the process would print at its end; the process then omits these lines.
 
     Provisional: the text may change.
 

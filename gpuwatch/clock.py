@@ -1,11 +1,11 @@
-"""The clocks: the only module that reads the time."""
+"""Clocks; the only module that reads the time."""
 
 import time
 from typing import Protocol
 
 
 class Signal(Protocol):
-    """The object of a wait: a threading.Event, or a cheaper one."""
+    """The interface for interrupting a wait: a threading.Event, or a cheaper object."""
 
     def is_set(self) -> bool: ...
 
@@ -23,7 +23,7 @@ def wall_s() -> float:
 
 
 def wall_offset_ns() -> int:
-    """Return wall time minus monotonic time, read as tightly as the scheduler allows."""
+    """Return wall time minus monotonic time, from the fastest of five readings."""
     best_ns, offset_ns = 1 << 62, 0
     for _ in range(5):
         before = time.monotonic_ns()
@@ -35,7 +35,7 @@ def wall_offset_ns() -> int:
 
 
 def until_tick_s(now_s: float, period_s: float) -> float:
-    """Return the time to a multiple of the period, at least half a period: timers that share ticks wake the process once."""
+    """Return the time to a multiple of the period, at least half a period.  Timers with shared ticks wake the process once."""
     left_s = period_s - now_s % period_s
     return left_s if left_s >= period_s / 2 else left_s + period_s
 
@@ -53,21 +53,21 @@ def thread_cpu_ns() -> int:
 
 
 class MonotonicClock:
-    """Real time."""
+    """Real time, as CLOCK_MONOTONIC."""
 
     def now_ns(self) -> int:
         return time.monotonic_ns()
 
     def wait_until(self, due_ns: int, stop: Signal) -> bool:
-        """Sleep until a time; return True at once when ``stop`` is set meanwhile."""
+        """Sleep until a time; return True early if ``stop`` is set."""
         left_ns = due_ns - time.monotonic_ns()
         return stop.wait(left_ns / 1e9) if left_ns > 0 else stop.is_set()
 
 
 class VirtualClock:
-    """Time that passes only during waits: simulations and tests run as fast as the processor allows.
+    """Time that passes only during waits, so that simulations and tests run fast.
 
-    Only one thread may use it: a second waiter would move the first one's time.
+    Only one thread may use a VirtualClock: waits of a second thread would change the first thread's time.
     """
 
     def __init__(self, start_ns: int = 1_000_000_000_000) -> None:

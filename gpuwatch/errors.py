@@ -2,7 +2,7 @@
 
 GpuwatchError
 ├── UsageError            a request that can never succeed; exit code 2 on the command line
-│   └── TrustedMarkError  a claim for a mark that was not begun as one of untrusted code
+│   └── TrustedMarkError  a claimed number for a mark that began without --untrusted
 ├── SourceError           evidence that a source cannot give
 │   ├── SourceGoneError   the whole driver, recording or simulation is gone; try again later
 │   └── DeviceLostError   one GPU is gone; the others continue
@@ -10,7 +10,7 @@ GpuwatchError
 ├── ExportError           windows cannot be exported; earlier exports stay whole
 ├── DaemonError           the daemon cannot be reached, refused, or went away
 ├── WrongResultError      a result differs from its reference; nothing was timed
-└── RejectedError         the verdict is rejected, and the caller demanded another
+└── RejectedError         the verdict is rejected, and the caller requested an exception
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class UsageError(GpuwatchError):
         bench: expected a function, found 3; give the function itself, and its arguments as args=(...)
     """
 
-    code = "usage"  # on the wire
+    code = "usage"  # the code in messages of the daemon
 
 
 class TrustedMarkError(UsageError):
-    """A claimed number, which only untrusted code makes, for a mark that began without --untrusted."""
+    """A claimed number, which only untrusted code may have, for a mark that began without --untrusted."""
 
     code = "trusted"
 
@@ -131,7 +131,7 @@ class DaemonError(GpuwatchError):
 
 
 class WrongResultError(GpuwatchError):
-    """A result that lies further from its reference than allowed; ``bench`` timed nothing.
+    """A result that differs from the reference by more than allowed; ``bench`` timed nothing.
 
     Attributes:
         error_ratio: Largest relative error against the reference, a ratio; infinite for another shape or NaN.
@@ -147,9 +147,9 @@ class WrongResultError(GpuwatchError):
 
     def __init__(self, error_ratio: float, limit_ratio: float) -> None:
         how = (
-            f"its largest relative error against the reference is {error_ratio:.3g}, expected at most {limit_ratio:.3g}"
+            f"expected a relative error of at most {limit_ratio:.3g} against the reference, found {error_ratio:.3g}"
             if math.isfinite(error_ratio)
-            else "it has another shape than the reference, or is NaN or infinite where that is not"
+            else "expected the shape of the reference and finite values, found another shape, NaN or infinity"
         )
         super().__init__(f"the result is wrong: {how}; nothing was timed")
         self.error_ratio = error_ratio

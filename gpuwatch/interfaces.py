@@ -1,6 +1,6 @@
 """READ FIRST: the roles of the daemon's parts, and the one record that passes between them.
 
-A Source lists GPUs and reads their values.  The sampler queries it, lane by lane, at a Clock's deadlines, and makes a
+A Source lists GPUs and reads their values.  The sampler queries a Source lane by lane, at a Clock's deadlines, and makes a
 Sweep of every answer.  Sinks (store, exporter, live feed) receive sweeps.  Nothing else passes between these parts.
 """
 
@@ -15,7 +15,7 @@ from gpuwatch.errors import SourceError
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The missing answer of a GPU or of the whole source, with its reason."""
+    """A missing answer of a GPU or of the whole source, with the reason."""
 
     at_ns: int
     reason: str
@@ -65,10 +65,10 @@ class InstanceReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RareReading:
-    """Signals of one board that operators want and no verdict needs: read rarely, only for the metrics page.
+    """Signals of one board for operators, which no verdict uses: read rarely, only for the metrics page.
 
-    A source with such signals offers ``read_rare(uuid)``; others lack the method.  Bytes count from the opening of the source
-    (PCIe) or by the driver's counter (NVLink).
+    A source with such signals has a method ``read_rare(uuid)``.  Bytes count from the opening of the source (PCIe) or are the
+    driver's counter (NVLink).
     """
 
     uuid: str
@@ -90,26 +90,26 @@ class RareReading:
 class DriverLoop(Protocol):
     """A source's own loop over one GPU's fast row and pulse: it waits for deadlines, reads, and returns many passes at once.
 
-    A source with such a loop offers ``series(uuid, row names, pulse names)``, which may return None for a GPU; others lack it.
-    Its times are of the monotonic clock.
+    A source with such a loop has a method ``series(uuid, row names, pulse names)``, which may return None for a GPU.
+    All times are CLOCK_MONOTONIC.
     """
 
     @property
     def asking_since_ns(self) -> int | None:
-        """Begin of its pending driver call; None without one."""
+        """Start time of the pending driver call; None without a pending call."""
 
     def run(
         self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int, is_resting: bool = False
     ) -> tuple[Sequence[Pass], SourceError | None]:
-        """Return passes from the first deadline on while they are due in time, at least one unless interrupted.
+        """Return the passes that are due from ``due_ns`` until ``until_ns``, at least one unless interrupted.
 
-        A pass reads the whole row if the last one, at ``row_at_ns``, was ``row_after_ns`` before, else the pulse.  An error ends
-        the loop and is returned beside the passes before it.  ``is_resting``: it may skip pulses equal to the previous one, and
-        then returns with the next row or the first different pulse.
+        A pass reads the whole row if the last row, at ``row_at_ns``, is ``row_after_ns`` old, else only the pulse.  An error
+        ends the loop and is returned with the earlier passes.  ``is_resting`` allows the loop to skip repeated pulses, and to
+        return with the next row or the first different pulse.
         """
 
     def interrupt(self) -> None:
-        """Make ``run``, or its next call, return at once with the passes so far.  Any thread may call it."""
+        """Make the current or next call of ``run`` return at once with the finished passes.  Any thread may call ``interrupt``."""
 
 
 class Clock(Protocol):
@@ -118,13 +118,13 @@ class Clock(Protocol):
     def now_ns(self) -> int: ...
 
     def wait_until(self, due_ns: int, stop: Signal) -> bool:
-        """Wait for a time; True if ``stop`` was set instead."""
+        """Wait until a time; return True early if ``stop`` is set."""
 
 
 class Source(Protocol):
     """A source of evidence: the driver, a simulation, a recording.
 
-    Every method may raise SourceGoneError; those that take a UUID may raise DeviceLostError.  Unsupported values are None in
+    Every method may raise SourceGoneError; methods with a UUID may also raise DeviceLostError.  Unsupported values are None in
     a reading, and an empty tuple elsewhere.  Several threads may call the methods, one per GPU and lane.
     """
 
@@ -142,7 +142,7 @@ class Source(Protocol):
         """Read one row of the fast, slow or edge lane: these signals only, the others stay None."""
 
     def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
-        """Return the processes on the GPU; with ``utilization`` also each one's use since the last such call (costs milliseconds)."""
+        """Return the processes on the GPU; with ``utilization`` also each process's use since the last such call (slow)."""
 
     def power_record(self, uuid: str) -> PowerRecord:
         """Return new samples of the driver's dense power record since the last call; empty without such a record."""
@@ -154,14 +154,14 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """A receiver of sweeps.  Sampling threads call ``take``: it must be quick and must not raise."""
+    """A receiver of sweeps.  Sampling threads call ``take``, which must be quick and must not raise."""
 
     def take(self, sweep: Sweep) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedGpu:
-    """One GPU of the source as shown on screens and in metrics: its index there, and the state of its sampling."""
+    """One GPU of the source for screens and metrics, with the shown index and the state of sampling."""
 
     device: Device
     position: int
@@ -172,10 +172,10 @@ class WatchedGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One window from its opening on.
+    """One window, from the opening on.
 
-    ``id`` sorts by time.  ``uuids`` may grow until the close.  ``process`` is a name, never a command line, which may hold
-    secrets; ``program`` is only a digest of it.  ``verdicts`` have the form of ``Verdict.to_dict``, one per GPU, worst first.
+    ``id`` sorts by time.  ``uuids`` may grow until the close.  ``process`` is a name and ``program`` a digest: a command line
+    may hold secrets.  ``verdicts`` have the form of ``Verdict.to_dict``, one per GPU, worst first.
     """
 
     id: str
@@ -194,7 +194,7 @@ class Run:
     pids: frozenset[int]
     declared: Mapping[str, Fact]
     host: Host | None
-    status: str  # "open", "judging", or a Status value
+    status: str  # "open", "closing", "judging", or a Status value
     why: str
     parent: str | None
     source: str

@@ -1,4 +1,4 @@
-"""Small records stored between runs in the state folder: one JSON file each, written completely or not at all."""
+"""Small records stored between runs in the state folder: one JSON file each, written atomically."""
 
 import json
 import math
@@ -16,7 +16,7 @@ _DIGITS_COUNT = 64
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the content of a file; nothing if it is missing, damaged, of a newer schema, or no regular file."""
+    """Return the content of a file; an empty dict for a missing, damaged, large or irregular file, or another schema."""
     try:
         # Reading a pipe would block, and a device may never end.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -37,7 +37,7 @@ def write(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def _number(text: str) -> float:
-    """Read a number.  Raises ValueError: for infinities, NaN and whole numbers beyond a float, because no reading has them."""
+    """Read a number.  Raises ValueError: for infinities, NaN and whole numbers beyond a float."""
     if len(text) > _DIGITS_COUNT or not math.isfinite(number := float(text)):
         raise ValueError(f"expected a number, found {text[:_DIGITS_COUNT]}")
     return int(text) if text.lstrip("-").isdigit() else number

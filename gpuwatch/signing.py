@@ -1,7 +1,7 @@
-"""The daemon's signature under a verdict: its key, the signed statement, and the check of a signature.
+"""The daemon's signature under a verdict: the key, the signed statement, and the check of a signature.
 
-Ed25519.  The key lies in the state folder, readable by its daemon alone, and leaves it never; the public key lies beside it.
-The judge's worker signs, so that signing costs neither the sampling process nor the measured one.
+Ed25519.  The private key stays in the state folder, readable by the daemon alone, next to the public key.
+The judge's worker signs, so that signing slows neither sampling nor the benchmark.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Signature:
 def statement(
     verdict: Mapping[str, Any], evidence: bytes | None, *, run: str | None, user: str | None, process: str | None
 ) -> bytes:
-    """Return the signed bytes of one verdict (in the form of ``Verdict.to_dict``) and its evidence: JSON with sorted keys.
+    """Return the bytes to sign for one verdict (in the form of ``Verdict.to_dict``) and its evidence: JSON with sorted keys.
 
-    Findings are left out, because they follow from the evidence and anybody can judge it again.
+    Findings are not included: anybody can judge the evidence again.
     """
     said = {
         "gpuwatch": "verdict 1",
@@ -82,7 +82,7 @@ class Signer:
 
 
 def signer_of(state: Path) -> Signer | None:
-    """Make a signer with the folder's key, created if missing; None without a usable key, and the log gives the reason."""
+    """Return a signer with the folder's key, created if missing; without a usable key, log the reason and return None."""
     try:
         key = _load_key(state / KEY)
         signer = Signer(key, key.public_key().public_bytes_raw())
@@ -126,7 +126,7 @@ def read_public(path: Path) -> bytes:
     except OSError as error:
         raise UsageError(f"{path}: expected a public key, found nothing to read: {error.strerror}") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise UsageError(f"{path}: expected a public key as `gpuwatch verify --key` prints it, found something else") from error
+        raise UsageError(f"{path}: expected a public key as printed by `gpuwatch verify --key`, found other content") from error
     if not isinstance(key, Ed25519PublicKey):
         raise UsageError(f"{path}: expected an Ed25519 public key, found {type(key).__name__}")
     return key.public_bytes_raw()
@@ -141,7 +141,7 @@ def pem(public_key: bytes) -> bytes:
 
 
 def _load_key(path: Path) -> Ed25519PrivateKey:
-    """Read the key in its file; make one if there is no file.  Raises OSError, ValueError: for a key that proves nothing."""
+    """Return the key in the file; create a missing file.  Raises OSError, ValueError: for a file that is not a private key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
@@ -156,7 +156,7 @@ def _load_key(path: Path) -> Ed25519PrivateKey:
             raise ValueError("expected a file, found a pipe or a device; remove it for a new key")
         if mode.st_uid != os.geteuid() or stat.S_IMODE(mode.st_mode) & 0o077:
             raise ValueError(
-                f"expected a file of our own that nobody else may read, found uid {mode.st_uid},"
+                f"expected a file of uid {os.geteuid()} that no other user can read, found uid {mode.st_uid},"
                 f" mode {stat.S_IMODE(mode.st_mode):04o}; remove it for a new key, or: chmod 600"
             )
         key = load_pem_private_key(file.read(_MOST_KEY_BYTES), None)
@@ -166,7 +166,7 @@ def _load_key(path: Path) -> Ed25519PrivateKey:
 
 
 def _publish(path: Path, text: bytes) -> None:
-    """Write the public key beside the private one, whatever its path holds."""
+    """Write the public key, unless the file holds it already."""
     with contextlib.suppress(OSError):
         if path.is_file() and path.read_bytes() == text:
             return

@@ -24,7 +24,7 @@ def clean_tree(tree: Any) -> Any:  # plain data of any shape
 
 
 def found_words(value: object) -> str:
-    """Return a short representation for an error message; a caller's object may have a huge one, or raise an error."""
+    """Return a short representation of a value for an error message, even if ``repr`` is huge or fails."""
     try:
         return reprlib.repr(value)
     except Exception:  # noqa: BLE001 - the code of the caller's type

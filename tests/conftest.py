@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.examples import share_of
 
-# Hundreds of test processes import the same modules: without compiled files each would compile them again.
+# Hundreds of test processes import the same modules: without compiled files each process would compile the modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -23,7 +23,7 @@ sys.dont_write_bytecode = False
 settings.register_profile("suite", deadline=None, max_examples=share_of(100), suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
-# A test gets the marker ``timing`` if its module uses one of these, or the test uses such a fixture.
+# A test gets the marker ``timing`` if its module uses one of these modules or helpers, or the test uses one of the fixtures.
 TIMED_MODULES = frozenset({"asyncio", "multiprocessing", "socket", "subprocess", "threading", "time"})
 TIMED_HELPERS = (
     "tests.dashboards.watched",
@@ -35,7 +35,7 @@ TIMED_HELPERS = (
 )
 TIMED_FIXTURES = frozenset({"copying", "daemon", "two_gpus"})
 
-# Modules that wait for long: each worker begins with its share of them, so that none of them is the last to end.
+# Modules with long waits: each worker begins with its share of these modules, so that no such module ends last.
 LONG_MODULES = (
     "tests/test_shown_code.py",
     "tests/fake_nvml/test_faults.py",
@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     for item in items:
         if isinstance(item, pytest.Function) and is_timed(item):
             item.add_marker(pytest.mark.timing)
-    yield  # tests that are not asked for are taken out
+    yield  # pytest removes deselected tests
     if count := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
         items[:] = long_ones_first(items, int(count))
 

@@ -2,7 +2,8 @@
 
     python -m tests.distributions TREE FOLDER
 
-The wheel comes from the source distribution, so that a missing file is missing in both, and no leftover of build/ gets in.
+The wheel is built from the source distribution.  A missing file is therefore missing in both, and no leftover of build/
+enters the wheel.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def build(tree: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def run(command: list[str], cwd: Path | None = None) -> str:
-    """Run a command without this environment's paths; return its standard output.  Raises CalledProcessError: when it fails."""
+    """Run a command without this environment's variables; return its standard output.
+
+    Raises CalledProcessError: when the command fails.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "GPUWATCH_"))}
     ended = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if ended.returncode:
@@ -41,7 +45,7 @@ def run(command: list[str], cwd: Path | None = None) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Build into a folder without older distributions."""
+    """Remove older distributions from a folder, and build into it."""
     tree, folder = map(Path, arguments)
     for old in (*folder.glob("*.tar.gz"), *folder.glob("*.whl")):
         old.unlink()

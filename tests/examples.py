@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-# A defect that one example in ten reveals escapes 20 examples in 12 % of runs, and 60 in 0.2 %.
+# A defect that one example in ten reveals is missed by 20 examples in 12 % of runs, and by 60 examples in 0.2 %.
 SHARE = 1.0 if os.environ.get("GPUWATCH_EXAMPLES") == "all" else 1 / 3
 FEWEST_COUNT = 10
 

@@ -1,4 +1,4 @@
-"""A page generated from the code: written, or compared with the one in the tree."""
+"""Writing of pages generated from the code, and their comparison with the tree."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def write_or_check(path: Path, text: str, source: str, arguments: Sequence[str])
         return 0
     if path.is_file() and path.read_text() == text:
         return 0
-    sys.stderr.write(f"{path} is not what {source}: make pages\n")
+    sys.stderr.write(f"{path} is not what {source}; run: make pages\n")
     return 1

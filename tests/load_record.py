@@ -1,4 +1,4 @@
-"""Runs of the suite beside busy loops, stored in ``load_record.json`` and shown in DEVELOPMENT.md: ``make timing-record``."""
+"""Runs of the suite under load (busy loops), stored in ``load_record.json`` and shown in DEVELOPMENT.md: ``make timing-record``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SELECTIONS = {"timing": "timing and not gpu and not slow", "all": "not gpu and n
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """The conditions of a run: runs under other conditions are stored separately, and replace none."""
+    """The conditions of a run.  Runs under different conditions are kept separately."""
 
     machine: str
     loops_count: int
@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_outcome(report: Path, exit_code: int) -> Outcome:
-    """Count a run's tests from pytest's own report; an error without a named test counts as a failure as well."""
+    """Count a run's tests in pytest's report; an exit code without a failed test counts as a failure."""
     cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
     skipped = [case for case in cases if case.find("skipped") is not None]
     broken = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
@@ -70,7 +70,7 @@ def read_outcome(report: Path, exit_code: int) -> Outcome:
 
 
 def run(selection: str, under: Circumstances) -> Run:
-    """Run a selection of the suite once, beside the busy loops."""
+    """Run a selection of the suite once, in parallel with the busy loops."""
     date, found_commit = dt.datetime.now(dt.UTC).date().isoformat(), commit()
     with tempfile.TemporaryDirectory(prefix="gpuwatch-load-") as folder:
         report, begun_s = Path(folder) / "report.xml", time.monotonic()
@@ -96,19 +96,19 @@ def run(selection: str, under: Circumstances) -> Run:
 
 
 def commit() -> str:
-    """Return the tested commit, with a plus if files differ from it except this program's output."""
-    ours = [f":!{path.relative_to(ROOT).as_posix()}" for path in (PATH, PAGE)]
-    told = [
+    """Return the tested commit, with a plus if files other than this program's output differ from the commit."""
+    outputs = [f":!{path.relative_to(ROOT).as_posix()}" for path in (PATH, PAGE)]
+    replies = [
         subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-        for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", ".", *ours])
+        for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", ".", *outputs])
     ]
-    return (told[0] or "unknown") + ("+" if told[1] else "")
+    return (replies[0] or "unknown") + ("+" if replies[1] else "")
 
 
 @contextlib.contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """Keep this number of processors busy during the body."""
-    # Each loop checks its parent, because it must not outlive a killed run.
+    """Keep this number of processors busy during the block."""
+    # Each loop checks its parent, because a loop must not outlive a killed run.
     loop = f"import os\nwhile os.getppid() == {os.getpid()}: pass"
     loops = [subprocess.Popen([sys.executable, "-c", loop]) for _ in range(count)]
     try:
@@ -120,12 +120,12 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def load(path: Path = PATH) -> tuple[Run, ...]:
-    """Return the runs recorded so far, oldest first."""
+    """Return the recorded runs, oldest first."""
     return msgspec.json.decode(path.read_bytes(), type=tuple[Run, ...]) if path.exists() else ()
 
 
 def due(runs: Sequence[Run], under: Circumstances, timing_count: int, all_count: int) -> list[str]:
-    """Return the selections still to run: a run of the whole suite also counts as one of the timing-sensitive tests."""
+    """Return the missing selections; a run of the whole suite also counts as a run of the timing-sensitive tests."""
     had = [each.selection for each in runs if each.under == under]
     whole_due = max(0, all_count - had.count("all"))
     timing_due = max(0, timing_count - len(had) - whole_due)
@@ -135,7 +135,7 @@ def due(runs: Sequence[Run], under: Circumstances, timing_count: int, all_count:
 def go_on(
     path: Path, under: Circumstances, timing_count: int, all_count: int, run: Callable[[str, Circumstances], Run]
 ) -> list[Run]:
-    """Make the due runs and store each at its end, so that an interruption loses only the current one."""
+    """Make the missing runs and store each run at its end, so that an interruption loses only the current run."""
     made: list[Run] = []
     for selection in due(load(path), under, timing_count, all_count):
         found = run(selection, under)
@@ -152,16 +152,16 @@ def go_on(
 def rendered(runs: Sequence[Run]) -> str:
     """Return the lines of DEVELOPMENT.md."""
     if not runs:
-        return "The suite beside busy loops is not recorded yet: `make timing-record`.\n"
-    under = runs[-1].under  # runs under other conditions stay in the file
+        return "The suite under load is not recorded yet: `make timing-record`.\n"
+    under = runs[-1].under  # runs under different conditions stay in the file
     same = [each for each in runs if each.under == under]
     dates, commits = sorted({each.date for each in same}), {each.commit for each in same}
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     lines = [
-        f"{days}, {len(commits)} commit{'s' if len(commits) != 1 else ''}, beside {under.loops_count} busy loops, {under.workers_count} workers; {under.machine}:"
+        f"{days}, {len(commits)} commit{'s' if len(commits) != 1 else ''}, with {under.loops_count} busy loops and {under.workers_count} workers; {under.machine}:"
     ]
     for words, some in (
-        ("the timing-sensitive tests, runs of the whole suite among them", same),
+        ("the timing-sensitive tests, including runs of the whole suite", same),
         ("the whole suite", [each for each in same if each.selection == "all"]),
     ):
         if not some:
@@ -170,25 +170,28 @@ def rendered(runs: Sequence[Run]) -> str:
         failures_count = sum(len(each.failed) for each in some)
         run_count = sum(each.passed_count for each in some) + failures_count
         lines.append(
-            f"- {words}: {green_count} of {len(some)} runs green, {failures_count} failures among {run_count} tests run,"
-            f" {max(each.took_s for each in some) / 60:.1f} min at most."
+            f"- {words}: {green_count} of {len(some)} runs without a failure, {failures_count} failures in {run_count} tests,"
+            f" at most {max(each.took_s for each in some) / 60:.1f} min per run."
         )
     return "\n".join(lines) + "\n"
 
 
 def with_record(page: str, runs: Sequence[Run]) -> str:
-    """Return the page with the record's lines between its two marks.  Raises ValueError: when the page has no marks."""
+    """Return the page with the record's lines between its two marker lines.
+
+    Raises ValueError: when the page has no marker lines.
+    """
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{PAGE.name}: expected the lines {BEGIN.strip()!r} and {END.strip()!r}")
+        raise ValueError(f"{PAGE.name}: expected the lines {BEGIN.strip()!r} and {END.strip()!r}; restore them")
     return before + begin + rendered(runs) + end + after
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--timing-runs", type=int, default=10, help="how many there shall be in all, those recorded included")
-    parser.add_argument("--all-runs", type=int, default=3, help="as many of them with the whole suite")
+    parser.add_argument("--timing-runs", type=int, default=10, help="total number of runs, including recorded ones")
+    parser.add_argument("--all-runs", type=int, default=3, help="number of runs of the whole suite among them")
     parser.add_argument("--loops", type=int, default=2)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--render", action="store_true", help="write the record's lines into DEVELOPMENT.md and run nothing")
@@ -205,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not asked.render:
             under = Circumstances(machine=machine(), loops_count=asked.loops, workers_count=asked.workers)
             made = go_on(PATH, under, asked.timing_runs, asked.all_runs, run)
-    finally:  # an interrupted record shows its finished runs on the page
+    finally:  # after an interruption the page shows the finished runs
         PAGE.write_text(with_record(PAGE.read_text(encoding="utf-8"), load()), encoding="utf-8")
     return int(any(each.failed for each in made))
 

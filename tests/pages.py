@@ -1,4 +1,4 @@
-"""All generated pages: ``python -m tests.pages`` writes them, ``--check`` names stale ones; one process shares the imports."""
+"""All generated pages: ``python -m tests.pages`` writes the pages, ``--check`` lists stale ones.  One process shares the imports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.reference import api_page, cli_page
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write every page, or with ``--check`` compare; return 0, 1 for a stale page, or 2 for any other argument."""
+    """Write every page, or with ``--check`` compare; return 0, 1 for a stale page, or 2 for a wrong argument."""
     if arguments not in ([], ["--check"]):
         sys.stderr.write("usage: python -m tests.pages [--check]\n")
         return 2

@@ -1,6 +1,6 @@
-"""The pictures of the pages, in a light and a dark theme: ``python -m tests.pictures [NAME…]`` makes some only.
+"""The pictures of the pages, in a light and a dark theme: ``python -m tests.pictures [NAME…]`` makes all or the named pictures.
 
-Each picture shows a command's output for a committed recording, so that an unchanged product gives unchanged files.
+Each picture shows a command's output for a committed recording, so that unchanged code gives unchanged files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.gpuwatch import chromium
 from tests.gpuwatch.report import shown
 
 DOCS = Path(__file__).parents[1] / "docs"
-RECORDING = Path(os.path.relpath(Path(__file__).parent / "traces" / "h200-windows.capsule"))  # host name in the pictures
+RECORDING = Path(os.path.relpath(Path(__file__).parent / "traces" / "h200-windows.capsule"))  # shown as the host's name
 THEMES = ("light", "dark")
 # The frame and the title that textual's screenshots draw around a screen, for a light page.
 LIGHT_FRAME = {"#292929": "#d0d0d0", "#c5c8c6": "#202020"}
@@ -37,7 +37,7 @@ def verdicts() -> None:
 
 
 def overview() -> None:
-    """Return the whole recording: its GPU, and its windows with their verdicts."""
+    """Draw the whole recording: its GPU, and its windows with their verdicts."""
 
     async def use(pilot: Pilot[None]) -> None:
         await _seen(pilot, " neighbour-gemm-4096")
@@ -47,7 +47,7 @@ def overview() -> None:
 
 
 def detail() -> None:
-    """Return a window of the recording with a neighbour."""
+    """Draw the GPU around a window of the recording with a neighbour."""
 
     async def use(pilot: Pilot[None]) -> None:
         await _opened(pilot, " neighbour-gemm-4096")
@@ -62,7 +62,7 @@ def detail() -> None:
 
 
 def findings() -> None:
-    """Return the findings of that window."""
+    """Draw the findings of the window with a neighbour."""
 
     async def use(pilot: Pilot[None]) -> None:
         await _opened(pilot, " neighbour-gemm-4096")
@@ -75,7 +75,7 @@ def report() -> None:
 
 
 async def _seen(pilot: Pilot[None], label: str) -> None:
-    """Wait until the list shows the window of that label."""
+    """Wait until the list shows the window with a label."""
     for _ in range(200):
         if label in _text(pilot):
             return
@@ -83,7 +83,7 @@ async def _seen(pilot: Pilot[None], label: str) -> None:
 
 
 async def _opened(pilot: Pilot[None], label: str) -> None:
-    """Open the findings of the window of that label."""
+    """Open the findings of the window with a label."""
     app = pilot.app
     assert isinstance(app, TopApp)
     await _seen(pilot, label)
@@ -98,7 +98,7 @@ def _text(pilot: Pilot[None]) -> str:
 
 
 def _recording(size: tuple[int, int], use: Use, name: str) -> None:
-    """Photograph a screen of the recording in both themes."""
+    """Take a picture of a screen of the recording in both themes."""
     for theme in THEMES:
         past = Recorded(RECORDING)
         begin_ns, _ = past.span_ns()

@@ -1,4 +1,4 @@
-"""The shape of the code as figures, each held to a limit: `make shape`.
+"""Figures of the code's size and names, each with a limit: `make shape`.
 
 A file, class or function above its limit does too much.
 """
@@ -17,47 +17,47 @@ from typing import TypeVar
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = ("annotate", "gpuwatch", "dashboards")
-# AST statement nodes.  25 077 at a8d437f; fixes added 1 165, and the removal of rooms took away 377.
-# An increase needs an entry that names the user's benefit.
+# AST statement nodes.  An increase needs an entry that names the user's benefit.
 STATEMENTS_COUNT = sum(
     {
         "at a8d437f": 25_077,
         "fixed defects": 1_165,
-        "windows that a stop left unjudged, and words of marks": 10,
-        "rooms": -377,
+        "windows left unjudged by a stop, and messages of marks": 10,
+        "removed rooms": -377,
         "verdicts with bounds": 3_270,
         "verdicts on a busy machine": 45,
         "comparisons by quads": 640,
-        "public names documented in all parts, a reference made of docstrings and helps": 60,
-        "tags of windows, physics in exported rows, named questions about a fleet, export turns and their metric": 500,
-        "windows held between two processes, and numbers of untrusted code against the witness": 640,
-        "windows around pytest, Triton, torch and CuPy benchmarks as they are": 1_125,
+        "complete documentation of public names, and a reference made from docstrings and help texts": 60,
+        "tags of windows, physics in exported rows, named questions about a fleet, export delays and their metric": 500,
+        "windows held between two processes, and numbers of untrusted code checked against the witness": 640,
+        "windows around unchanged benchmarks of pytest, Triton, torch and CuPy": 1_125,
         "pauses, other work and stated claims": 800,
-        "timers that share ticks, and sizes that no kernel takes or no machine holds (diff)": 12,
-        "windows whose GPU rests for nine tenths of them, calls apart; sockets of C programs, runs in runs, processes named late": 30,
+        "timers with common ticks, and impossible sizes (diff)": 12,
+        "windows with an idle GPU for nine tenths of the time; sockets of C programs, nested runs, processes named late": 30,
         "status from bounds, schema 2, records of work": 640,
         "numbers of two machines, and the GPU's share": 560,
-        "a GPU at work while times are read, untracked events, whole programs": 150,
-        "a daemon that is there in a third of the time, and holds a third of the memory": 180,
-        "rhythms told from chance, the cap's swing told from a change, a measured excess after idle": 250,
+        "a busy GPU while times are read, untracked events, whole programs": 150,
+        "a daemon that starts in a third of the time, with a third of the memory": 180,
+        "rhythms distinguished from chance, the cap's swing from a change; a measured excess after idle": 250,
         "the code of two kernels side by side (diff)": 1_660,
         "one alert for one cause, slow twins of all hosts; certificates, canaries and earlier Xids on the page": 125,
         "instances qualified against reference cards; dashboards, rules and samples in the wheel": 815,
         "the interval of a number at one clock on other cards": 14,
-        "how far clean windows differ, by number, cap and memory; crests of a swing; a set spread of cards": 50,
-        "many GPUs measured without holding each other up": 12,
-        "refusals of every wrong value in one form, paths checked before the work, labels harmless in every log and face": 325,
+        "times that are too short within the gauge's error, and host pauses that it hides": 37,
+        "the difference of clean windows, by number, cap and memory; peaks of a swing; a spread of cards as a setting": 50,
+        "many GPUs measured without delaying each other": 12,
+        "refusals of every wrong value in one form, paths checked before the work, escaped labels in every log and output": 325,
         "results of other tools judged and compared, a gate for CI": 1_330,
         "P-state, links and MIG instances on the page, a dashboard and rules for 2 000 GPUs": 357,
-        "an idle GPU that rests, times handed over beside the program, windows that warm up, many verdicts": 400,
-        "stops that end the measuring of lanes quietly": 40,
-        "commands and screens that take and say what people type: GPUs, labels, judge, completion, notebooks": 470,
+        "rare sampling of an idle GPU, times handed over in a separate thread, windows that warm up, many verdicts": 400,
+        "stops that end the measurement of lanes without a warning": 40,
+        "commands and screens with convenient input: GPUs, labels, judge, completion, notebooks": 470,
         "both kernels run, checked and timed (diff)": 1_550,
         "fewer rooms (diff)": -220,
         "NVTX ranges of any program, and a C library (libgpuwatch)": 200,
         "the reasons of a ratio: counters, roofline, differences, an HTML page (diff)": 800,
         "times that do not fit, stamps of another GPU, few long entries, means of two speeds, launches inside events": 155,
-        "numbers against this card's record, levels of work without times, pages that hang, idle time that buys clock": 440,
+        "numbers against this card's record, levels of work without times, hung pages, idle time that raises the clock": 440,
     }.values()
 )
 FILE_LINES, MEDIAN_LINES = 300, 110
@@ -94,7 +94,7 @@ class Source:
     path: Path
     text: str
     tree: ast.Module
-    every: tuple[ast.AST, ...]  # nodes of the tree, collected once because each figure reads them
+    every: tuple[ast.AST, ...]  # nodes of the tree, collected once for all figures
 
     def nodes(self, *kinds: type[Node]) -> Iterator[Node]:
         return (node for node in self.every if isinstance(node, kinds))
@@ -120,7 +120,7 @@ def _read_file(path: Path, root: Path) -> Source:
 
 
 def read_long_names(folder: str, root: Path = ROOT) -> list[Source]:
-    """Parse the files below a folder that may have too long a test name: usually none of two megabytes of tests."""
+    """Parse the files below a folder that may have too long a test name; parsing all tests would be slow."""
     paths = [path for path in sorted((root / folder).rglob("*.py")) if _LONG_NAME.search(path.read_text(encoding="utf-8"))]
     return [_read_file(path, root) for path in paths]
 
@@ -177,7 +177,7 @@ def _twice(names: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _is_named(source: Source) -> bool:
-    """Return True for files of ``cli/``, which are the commands and carry their names."""
+    """Return True if a file needs a unique name: shared names and the files of ``cli/``, named after commands, need none."""
     return source.path.stem not in SHARED_NAMES and "cli" not in source.path.parts
 
 
@@ -205,7 +205,7 @@ def _parameters_count(node: ast.AST) -> int:
 
 
 def _skips(source: Source) -> Iterator[str]:
-    """Find lines that disable the formatter other than for a table: a constant of a module or class in columns."""
+    """Find lines that disable the formatter outside tables; a table is a constant of a module or class in columns."""
     bodies = [source.tree.body, *(node.body for node in source.nodes(ast.ClassDef) if isinstance(node, ast.ClassDef))]
     ends = {node.end_lineno for body in bodies for node in body if isinstance(node, ast.Assign | ast.AnnAssign)}
     for number, line in enumerate(source.text.splitlines(), 1):
@@ -214,7 +214,7 @@ def _skips(source: Source) -> Iterator[str]:
 
 
 def main(product: Sequence[str] = PRODUCT, tests: str = "tests") -> int:
-    """Print every figure of folders beside its limit, and the places above it; return 1 if there are any."""
+    """Print every figure with its limit, and the places above the limit; return 1 if a figure exceeds its limit."""
     found = figures(read(*product), read_long_names(tests))
     for figure in found:
         mark = " " if figure.is_met else "!"

@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[-+±]?\d+(?:[.,:]\d+)*(?:e-?\d+)?")
 _BACKTICKS = re.compile(r"(?<!`)`((?:sudo )?gpuwatch [-a-z][^`\n]*)`(?!`)")
 _HELP_LINE = re.compile(
     r"^(?: +(gpuwatch (?:[^.\n]|\.(?! ))+?)  .*|Example: (gpuwatch .+))$", re.M
-)  # beside its description, or in an epilog
+)  # next to its description, or in an epilog
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def asked_command(words: list[str]) -> tuple[click.Command, click.Context, list[
 
 
 def is_same(shown: str, printed: str, *, numbers_vary: bool) -> bool:
-    """Compare word by word, whatever the line breaks: an ellipsis stands for any characters, between words for any words."""
+    """Compare word by word without line breaks: an ellipsis matches any characters, and between words any words."""
     words, text = " ".join(shown.split()), " ".join(printed.split())
     if numbers_vary:
         words, text = _NUMBER.sub("#", words), _NUMBER.sub("#", text)

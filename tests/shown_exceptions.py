@@ -1,10 +1,10 @@
-"""Shown code that no test runs literally, with the reason and the test that covers it."""
+"""Code on pages that no test runs literally, with the reason and the test that covers the code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Pages whose shell blocks run in other tests, or need equipment that no test machine has.
+# Pages with shell blocks that run in other tests, or that need equipment beyond a test machine.
 PAGES_ELSEWHERE: Mapping[str, str] = {
     "CONTRIBUTING.md": "clones, installs, and is CI itself",
     "DEVELOPMENT.md": "builds, installs, and is CI itself",
@@ -14,21 +14,21 @@ PAGES_ELSEWHERE: Mapping[str, str] = {
     "docs/LIBGPUWATCH.md": "tests/gpuwatch/libgpuwatch/test_library.py",
 }
 
-# Commands by their first words.  gpuwatch's own are parsed: each option exists and takes its value.
+# Commands by their first words.  Commands of gpuwatch are parsed: each option must exist and accept its value.
 NOT_RUN: Mapping[str, str] = {
     "pip install": "installs packages",
     "gpuwatch selftest": "needs minutes of a GPU: tests/gpuwatch/cli/test_selftest.py and test_qualify.py run it",
     "gpuwatch demo": "takes 10 s: tests/gpuwatch/cli/test_demo.py runs it",
     "gpuwatch top --trace": "runs until a key ends it: tests/gpuwatch/tui drives it",
-    "gpuwatch daemon --listen": "runs until it is ended: tests/gpuwatch/exporter scrapes one",
-    "gpuwatch compare theirs.html": "needs reports of two machines: tests/gpuwatch/cli/test_compare_files.py compares such",
+    "gpuwatch daemon --listen": "runs until it is stopped: tests/gpuwatch/exporter scrapes one",
+    "gpuwatch compare theirs.html": "needs reports of two machines: tests/gpuwatch/cli/test_compare_files.py compares two",
     "gpuwatch daemon install": "changes this machine's services: tests/systemd runs it",
     "systemctl": "needs the service installed: tests/systemd runs it",
     "GPUWATCH_SLURM": "settings of Slurm's prolog: tests/gpuwatch/fleet runs it",
     "PASSWORD=": "writes below /etc: tests/gpuwatch/exporter serves with such a file",
     "pytest --gpuwatch --benchmark-timer": "needs pytest-benchmark: tests/gpuwatch/harness runs it",
     "gpuwatch run --times r.json -- hyperfine": "needs hyperfine: tests/gpuwatch/cli/test_judged_results.py runs it",
-    "gpuwatch run --untrusted": "rejects what does no work: tests/gpuwatch/cli/test_run_untrusted.py runs it",
+    "gpuwatch run --untrusted": "rejects a program without GPU work: tests/gpuwatch/cli/test_run_untrusted.py runs it",
     "gpuwatch mark begin job-7": "needs root and another user: tests/security runs it",
     "gpuwatch mark end job-7": "needs root and another user: tests/security runs it",
 }
@@ -36,7 +36,7 @@ NOT_RUN_WHOLE: Mapping[str, str] = {
     "gpuwatch top": "runs until a key ends it: tests/gpuwatch/tui drives it",
 }
 
-# Exit codes of gates, whose windows a busy machine may spoil; every other command ends with 0.
+# Exit codes of gates, because a busy machine may spoil their windows; every other command exits with 0.
 EXIT_CODES: Mapping[str, tuple[int, ...]] = {
     "gpuwatch mark end train --fail-on flagged,rejected": (0, 10, 11),
     "gpuwatch ci --since 30m --fail-on flagged,rejected": (0, 1),

@@ -1,4 +1,4 @@
-"""Output on pages, written by its commands: ``python -m tests.shown_output``, or ``--check``.
+"""Output on pages, written by the shown commands: ``python -m tests.shown_output``, or ``--check``.
 
 A block after the line ``MARK`` is rewritten.  Its commands read files of the tree and depend on no other state of the machine.
 """
@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from gpuwatch.cli import cli
 
 ROOT = Path(__file__).parents[1]
-TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS")  # variables of the person who runs it
+TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS")  # variables of the user's terminal
 MARK = "<!-- real output -->"
 BLOCK = re.compile(rf"(?<={re.escape(MARK)}\n)```console\n(.*?)```", re.S)
 
@@ -33,7 +33,7 @@ def run_command(command: str, state: Path) -> str:
     """Return a command's output with a new store and without this user's settings."""
     words = shlex.split(command)
     if words[0] != "gpuwatch":
-        raise ValueError(f"expected a gpuwatch command, found {command!r}")
+        raise ValueError(f"expected a gpuwatch command, found {command!r}; remove the line {MARK} above the block")
     environment: dict[str, str | None] = dict.fromkeys(
         name for name in os.environ if name.startswith("GPUWATCH_") or name in TERMINAL
     )

@@ -18,7 +18,7 @@ from tests import distributions
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("annotate", "gpuwatch")
 SHARED = ("dashboards", "systemd")
-# Files of shared folders that make, test or run the others from a checkout.
+# Files of shared folders that are used in a checkout only: they build, test or run the shipped files.
 NOT_SHARED = (".py", ".md")
 
 
@@ -43,7 +43,7 @@ def build_and_install(folder: Path) -> Built:
     shutil.rmtree(tree)
     python = folder / "environment" / "bin" / "python"
     venv.create(python.parents[1], with_pip=False, symlinks=True)
-    # The present dependencies by a path file; Python ignores path files in it, so no editable installation comes along.
+    # A path file adds the installed dependencies.  Python ignores path files in those folders, so no editable installation is added.
     (place,) = (python.parents[1] / "lib").glob("python*/site-packages")
     (place / "dependencies.pth").write_text("".join(f"{each}\n" for each in site.getsitepackages()))
     distributions.run(
@@ -92,7 +92,7 @@ def check_sources(built: Built) -> None:
 
 
 def check_installation(built: Built, tmp_path: Path) -> None:
-    """Check an installation of the wheel: the command runs, it finds its own files, and none of the tree."""
+    """Check an installation of the wheel: the command runs and finds the wheel's files, not the tree's."""
     gpuwatch = built.python.with_name("gpuwatch")
     place = distributions.run([str(built.python), "-c", "import gpuwatch; print(gpuwatch.__file__)"], cwd=tmp_path)
     assert Path(place.strip()).is_relative_to(built.python.parents[1])
@@ -114,10 +114,10 @@ def check_installation(built: Built, tmp_path: Path) -> None:
     )  # the installation ships no reference
 
 
-def test_distributions_are_whole_and_work(tmp_path: Path) -> None:
-    """Wheel and source distribution are complete, and an installation of them works outside the tree.
+def test_distributions_are_complete_and_work(tmp_path: Path) -> None:
+    """Wheel and source distribution are complete, and an installation of the wheel works outside the tree.
 
-    This is one test, because several would build both once per worker.
+    This is one test, because several tests would build both distributions once per worker.
     """
     built = build_and_install(tmp_path)
     check_wheel(built)

@@ -1,4 +1,4 @@
-"""Tests of the pages' names, links and paths; ``test_shown_code`` runs the code on them."""
+"""Tests of the names, links and paths on pages; ``test_shown_code`` runs the code on pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ SNIPPETS = [(block.page, block.code) for block in blocks() if block.language == 
 
 
 @pytest.mark.parametrize(("page", "code"), SNIPPETS)
-def test_every_keyword_shown_is_one(page: str, code: str) -> None:
+def test_shown_keywords_and_methods_exist(page: str, code: str) -> None:
+    """Keyword arguments and methods of windows in Python blocks exist."""
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.Call):
             continue
@@ -40,16 +41,17 @@ def test_every_keyword_shown_is_one(page: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_every_link_leads_somewhere(page: str) -> None:
-    """Every link and picture of a page exists; a picture exists in both themes."""
+def test_page_links_have_targets(page: str) -> None:
+    """Every file that a page links to or shows as a picture exists."""
     text = (ROOT / page).read_text()
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text):
         if "://" not in target:
             assert ((ROOT / page).parent / target).exists(), target
 
 
-def test_every_module_on_the_map_exists() -> None:
-    table = (ROOT / "DEVELOPMENT.md").read_text().partition("## The map")[2].partition("A window's life")[0]
+def test_map_names_existing_paths() -> None:
+    """Every path on the map of DEVELOPMENT.md exists, and the map stays short."""
+    table = (ROOT / "DEVELOPMENT.md").read_text().partition("## The map")[2].partition("The life cycle of a window")[0]
     named = re.findall(r"`((?:annotate|gpuwatch|tests|dashboards|systemd)/[\w/-]*(?:\.\w+)?)`", table)
     assert len(named) > 20
     for path in named:
@@ -58,14 +60,14 @@ def test_every_module_on_the_map_exists() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "DEVELOPMENT.md", "SECURITY.md", "CHANGELOG.md"])
-def test_every_path_named_exists(page: str) -> None:
-    """Every path from the top of the tree exists; a word in capitals, as in ``bench_NAME.py``, stands for any word."""
+def test_page_paths_exist(page: str) -> None:
+    """Every path from the root of the tree exists; a word in capitals, such as in ``bench_NAME.py``, matches any word."""
     for path in re.findall(r"`((?:annotate|gpuwatch|tests|dashboards|systemd|docs)/[\w./-]+)`", (ROOT / page).read_text()):
         assert any(ROOT.glob(re.sub(r"[A-Z]{4,}(?=\.py)", "*", path))), path
 
 
-def test_every_test_that_security_names_exists() -> None:
-    """Every test named in SECURITY.md exists, so that a renamed test cannot leave a promise untested."""
+def test_security_page_names_existing_tests() -> None:
+    """Every test named in SECURITY.md exists, so that renaming a test cannot leave a promise untested."""
     defined = {
         name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)\(", path.read_text())
     }
@@ -74,9 +76,9 @@ def test_every_test_that_security_names_exists() -> None:
     assert named <= defined, named - defined
 
 
-def test_every_record_that_a_recipe_names_exists() -> None:
-    """A recipe that names a class, such as "one `Alert`", names a class of this tree."""
-    recipes = (ROOT / "DEVELOPMENT.md").read_text().partition("## Recipes")[2].partition("## How code reads here")[0]
+def test_recipes_name_existing_classes() -> None:
+    """Every class in a recipe, such as "one `Alert`", is a class of this tree."""
+    recipes = (ROOT / "DEVELOPMENT.md").read_text().partition("## Recipes")[2].partition("## Code style")[0]
     named = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`", recipes))
     code = [
         path.read_text() for folder in ("annotate", "gpuwatch", "dashboards", "tests") for path in (ROOT / folder).rglob("*.py")

@@ -1,4 +1,4 @@
-"""Tests of the record of the suite under load: its counts match pytest's report, and its page matches the record."""
+"""Tests of the record of the suite under load: its counts match pytest's report, and the page matches the record."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def made(selection: str, under: Circumstances = UNDER, *, date: str = "2026-11-2
 
 
 class Stopped(BaseException):
-    """A Ctrl-C by a person."""
+    """An interruption by Ctrl-C."""
 
 
-def test_read_outcome_counts_what_pytest_reports(tmp_path: Path) -> None:
+def test_read_outcome_counts_pytest_results(tmp_path: Path) -> None:
+    """Passed and skipped tests are counted, and failures and errors listed."""
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
     found = load_record.read_outcome(report, 1)
@@ -41,7 +42,8 @@ def test_read_outcome_counts_what_pytest_reports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_read_outcome_without_a_named_failure_is_not_green(tmp_path: Path, *, is_there: bool) -> None:
+def test_read_outcome_reports_unnamed_failures(tmp_path: Path, *, is_there: bool) -> None:
+    """An exit code other than 0 without a failed test in the report counts as a failure."""
     report = tmp_path / "report.xml"
     if is_there:
         report.write_text("<testsuites><testsuite/></testsuites>")
@@ -59,13 +61,14 @@ def test_read_outcome_without_a_named_failure_is_not_green(tmp_path: Path, *, is
         (("timing",), (0, 0), []),
     ],
 )
-def test_whole_run_counts_as_a_timing_run(had: tuple[str, ...], wanted: tuple[int, int], expected: list[str]) -> None:
+def test_due_counts_whole_runs_as_timing_runs(had: tuple[str, ...], wanted: tuple[int, int], expected: list[str]) -> None:
+    """Runs of the whole suite also count as timing runs, and runs under different conditions do not count."""
     assert due([made(each) for each in had], UNDER, *wanted) == expected
     assert due([made(each, ELSEWHERE) for each in had], UNDER, *wanted) == due([], UNDER, *wanted)
 
 
-def test_record_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    """An interruption loses only the current run, and a later call continues with the rest."""
+def test_record_resumes_after_an_interruption(tmp_path: Path) -> None:
+    """An interruption loses only the current run, and a later call makes the missing runs."""
     path = tmp_path / "record.json"
 
     def stopped_in_the_second(selection: str, under: Circumstances) -> Run:
@@ -83,27 +86,31 @@ def test_record_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert go_on(path, UNDER, 3, 1, stopped_in_the_second) == []
 
 
-def test_run_names_the_commit_it_was_made_of() -> None:
+def test_commit_is_a_hash_with_a_plus_for_changes() -> None:
+    """The commit is twelve hexadecimal digits or "unknown", with a plus for changed files."""
     assert re.fullmatch(r"([0-9a-f]{12}|unknown)\+?", load_record.commit())
 
 
-def test_busy_loops_end_with_those_who_wanted_them() -> None:
-    before = set(psutil.Process().children())  # tests that ran earlier in this process
+def test_busy_loops_end_with_the_block() -> None:
+    """Busy loops run during the block and end with it."""
+    before = set(psutil.Process().children())  # children of tests that ran earlier in this process
     with load_record.busy_loops(2):
         loops = set(psutil.Process().children()) - before
         assert len(loops) == 2
     assert not any(each.is_running() for each in loops)
 
 
-def test_rendered_tells_days_runs_and_failures() -> None:
+def test_rendered_shows_days_runs_and_failures() -> None:
+    """Days, commits, conditions, runs and failures are shown, only for runs under the last run's conditions."""
     runs = (made("timing"), made("timing", ELSEWHERE), made("all", date="2026-11-23", failed=("a::b",)))
     text = rendered(runs)
-    assert "2026-11-22 to 2026-11-23, 2 commits, beside 2 busy loops, 4 workers; a machine:" in text
-    assert "among them: 1 of 2 runs green, 1 failures among 19 tests run, 1.0 min at most." in text
-    assert "the whole suite: 0 of 1 runs green, 1 failures among 10 tests run" in text
+    assert "2026-11-22 to 2026-11-23, 2 commits, with 2 busy loops and 4 workers; a machine:" in text
+    assert "whole suite: 1 of 2 runs without a failure, 1 failures in 19 tests, at most 1.0 min per run." in text
+    assert "- the whole suite: 0 of 1 runs without a failure, 1 failures in 10 tests" in text
 
 
 def test_with_record_replaces_only_its_lines() -> None:
+    """Only the lines between the markers change, and a page without markers is an error."""
     page = f"before\n{BEGIN}old\n{END}after\n"
     found = load_record.with_record(page, ())
     assert found == f"before\n{BEGIN}{rendered(())}{END}after\n"
@@ -112,4 +119,5 @@ def test_with_record_replaces_only_its_lines() -> None:
 
 
 def test_development_page_has_the_record() -> None:
+    """DEVELOPMENT.md shows the stored record."""
     assert load_record.main(["--check"]) == 0

@@ -1,4 +1,4 @@
-"""Tests of the shape's figures on synthetic sources: each finds what exceeds its limit, and nothing in tidy code."""
+"""Tests of the figures on synthetic sources: each figure finds code above its limit, and tidy code exceeds none."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def method(number: int) -> str:
 
 
 def test_tidy_sources_meet_every_figure(tmp_path: Path) -> None:
+    """Short code with unique names exceeds no limit."""
     found = figures(tmp_path, {"product/thing.py": TIDY}, {"tests/test_thing.py": "def test_thing_does_it(): ..."})
     assert [figure.name for figure in found.values() if not figure.is_met] == []
 
@@ -73,6 +74,7 @@ VIOLATIONS = [
 
 @pytest.mark.parametrize(("name", "code", "place"), VIOLATIONS)
 def test_figure_finds_its_violation(tmp_path: Path, name: str, code: str, place: str | None) -> None:
+    """Each violation exceeds its figure and no other, apart from lengths, and its place is listed."""
     found = figures(tmp_path, {"product/thing.py": TIDY, "product/other.py": code})
     unmet = {figure.name for figure in found.values() if not figure.is_met}
     assert name in unmet
@@ -82,7 +84,7 @@ def test_figure_finds_its_violation(tmp_path: Path, name: str, code: str, place:
 
 
 def test_module_names_are_unique_outside_commands(tmp_path: Path) -> None:
-    """Packages share ``__init__`` and ``errors``, and a command may have the name of the module it runs."""
+    """Two modules with one name are a violation, except ``__init__``, ``errors`` and files of ``cli/``."""
     found = figures(
         tmp_path, {f"product/{path}.py": "" for path in ("a/twice", "b/twice", "a/errors", "b/errors", "cli/once", "once")}
     )
@@ -91,18 +93,20 @@ def test_module_names_are_unique_outside_commands(tmp_path: Path) -> None:
 
 
 def test_public_functions_may_have_many_parameters(tmp_path: Path) -> None:
+    """``bench``, ``compare`` and ``window`` are exempt from the limit on parameters."""
     found = figures(tmp_path, {"product/thing.py": "def bench(a, b, c, d, e, f, g, h, i): ..."})
     assert found["parameters of a function"].is_met
 
 
 def test_long_test_names_are_found(tmp_path: Path) -> None:
+    """A test name of more than 60 characters is a violation."""
     name = "test_" + "x" * shape.TEST_NAME_LENGTH
     found = figures(tmp_path, {"product/thing.py": TIDY}, {"tests/test_thing.py": f"async def {name}(): ..."})
     assert found[f"test names above {shape.TEST_NAME_LENGTH} characters"].places == (f"tests/test_thing.py:1 {name}",)
 
 
 def test_figures_decide_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    """The program prints each figure beside its limit, and returns 1 if one exceeds it."""
+    """The program prints each figure with its limit, and returns 1 if a figure exceeds its limit."""
     code = shape.main(("dashboards",), "tests/dashboards")
     printed = capsys.readouterr().out.splitlines()
     assert code == int(any(line.startswith("!") for line in printed))

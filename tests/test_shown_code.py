@@ -1,4 +1,4 @@
-"""Tests that run shown code and compare its output, unless ``shown_exceptions`` gives a reason."""
+"""Tests that run the code on pages and compare its output, apart from the exceptions in ``shown_exceptions``."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ COLUMNS = "110"
 SECONDS_COUNT = "0.3"  # of a window in bench.py
 SCENE = "simulated:steady-copy"
 PAGE_FIRST = "README.md"
-PARTS_COUNT = 4  # of the other pages, which take a minute together
+PARTS_COUNT = 4  # groups of the other pages, which take a minute in total
 LISTED = frozenset((*SHELL, "python", "yaml", "toml", "sql", "c", "promql", "text", ""))
-RUNS = ("gemm", "RUN")  # of which some page asks for a report without making them
+RUNS = ("gemm", "RUN")  # labels that pages use in commands without opening the window
 REPORTS = ("a", "b", "gemm", "report")
 FILES = ROOT / "tests" / "gpuwatch" / "results" / "files"
 KERNEL = "def f():\n    return sum(range(2_000))\n\n\ng = h = f\n"
@@ -39,7 +39,7 @@ TABLE = "took_ms,sm_mhz,begin_s\n" + "".join(f"{2 + row % 3 / 1000},1500,{row * 
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Prepare a reader's environment: an empty home, and a checkout with the reader's own work in it."""
+    """Prepare a reader's environment: an empty home, and a checkout with the files that pages name."""
     with tempfile.TemporaryDirectory(prefix="gw") as folder:
         for name in [name for name in os.environ if name.startswith(("GPUWATCH_", "XDG_", "GITHUB_"))]:
             monkeypatch.delenv(name)
@@ -63,7 +63,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def lay_out_checkout(here: Path) -> None:
-    """Write files with the pages' names, committed if a page names a revision."""
+    """Write the files that pages name, with Python files committed for commands with a revision."""
     for name in ("docs", "examples", "tests"):
         (here / name).symlink_to(ROOT / name)
     shutil.copytree(FILES / "nvbench-h200", here, dirs_exist_ok=True)
@@ -88,7 +88,7 @@ def run_git(here: Path, *arguments: str) -> None:
 
 
 def why_not_run(command: Command) -> str | None:
-    """Return the listed reason, or the fact that it names a path outside the test's folder; None for a runnable command."""
+    """Return the listed reason, or that the command names an absolute path; None for a runnable command."""
     line = command_line(command)
     if any(word.lstrip("'\"").startswith("/") for word in re.split(r"[\s=]", line)):
         return "reads or writes a folder of the machine"
@@ -99,12 +99,12 @@ def why_not_run(command: Command) -> str | None:
 
 
 def command_line(command: Command) -> str:
-    """Return the line without its comment and sudo."""
+    """Return a command's line without comment and sudo."""
     return command.line.partition("  #")[0].strip().removeprefix("sudo ")
 
 
 def run(line: str, printed: Path) -> int:
-    """Run one line like a shell, gpuwatch's own in this process; return the exit code, with both streams in a file."""
+    """Run one line like a shell, and gpuwatch in this process; write both streams to a file and return the exit code."""
     words = Command("", line).words
     if words[0] == "export":
         name, _, value = words[1].partition("=")
@@ -122,7 +122,7 @@ def run(line: str, printed: Path) -> int:
 
 @contextlib.contextmanager
 def streams_in(file: int) -> Iterator[None]:
-    """Write standard output and standard error of this process and its children to a file, in order."""
+    """Redirect standard output and standard error of this process and its children to one file, in order."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [(number, os.dup(number)) for number in (1, 2)]
@@ -142,7 +142,7 @@ def streams_in(file: int) -> Iterator[None]:
 
 
 def failures_of(shown: Iterable[Command], place: Path) -> list[str]:
-    """Run commands in turn; return a sentence for each whose end or output differs from its page."""
+    """Run commands in turn; return a sentence for each with an exit code or output that differs from its page."""
     printed, given, page = place.parent / "printed", dict(os.environ), ""
     failed = []
     for command in shown:
@@ -160,8 +160,8 @@ def failures_of(shown: Iterable[Command], place: Path) -> list[str]:
     return failed
 
 
-def test_readme_commands_print_what_it_shows(place: Path) -> None:
-    """The README's commands run in order on a machine without a GPU, and print its output."""
+def test_readme_commands_print_the_shown_output(place: Path) -> None:
+    """The README's commands run in order on a machine without a GPU, and print the shown output."""
     shown = [each for each in commands() if each.page == PAGE_FIRST and why_not_run(each) is None]
     assert len(shown) >= 10
     assert sum(bool(each.shown) for each in shown) >= 3
@@ -170,7 +170,7 @@ def test_readme_commands_print_what_it_shows(place: Path) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS_COUNT))
 def test_commands_of_other_pages_run(part: int, place: Path, tmp_path: Path) -> None:
-    """Every other page's commands run beside one daemon, in a folder with files of the pages' names."""
+    """Every other page's commands run with one daemon, in a folder with the files that pages name."""
     shown = [each for each in commands() if each.page != PAGE_FIRST and why_not_run(each) is None]
     assert len(shown) >= 15
     of_part = sorted({each.page for each in shown})[part::PARTS_COUNT]
@@ -185,8 +185,8 @@ def test_commands_of_other_pages_run(part: int, place: Path, tmp_path: Path) -> 
     assert not (failed := failures_of((each for each in shown if each.page in of_part), place)), "\n".join(failed)
 
 
-def test_python_blocks_print_what_is_shown(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Every block of Python runs: whole programs alone, fragments with a step beside them."""
+def test_python_blocks_print_the_shown_output(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Every block of Python runs, fragments with a predefined ``step``, and prints the shown output."""
     assert run("gpuwatch run -- sleep 0.1", place / "printed") == 0  # starts the daemon
     for block in blocks():
         if block.language != "python" or why_not_python(block) is not None:
@@ -200,7 +200,7 @@ def test_python_blocks_print_what_is_shown(place: Path, capfd: pytest.CaptureFix
 
 
 def why_not_python(block: Block) -> str | None:
-    """Return the listed reason; None for a runnable block."""
+    """Return the listed reason against running a block; None for a runnable block."""
     return shown_exceptions.PAGES_ELSEWHERE.get(block.page) or next(
         (shown_exceptions.PYTHON_NOT_RUN[line] for line in block.code.splitlines() if line in shown_exceptions.PYTHON_NOT_RUN),
         None,
@@ -209,7 +209,7 @@ def why_not_python(block: Block) -> str | None:
 
 @pytest.mark.parametrize("block", [each for each in blocks() if each.language in ("yaml", "toml")], ids=lambda each: each.place)
 def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
-    """TOML passes gpuwatch's own check, and a Prometheus configuration promtool's; other YAML parses."""
+    """TOML passes gpuwatch's check, Prometheus configurations and rules pass promtool's, and other YAML parses."""
     path = tmp_path / f"shown.{block.language}"
     path.write_text(block.code)
     if block.language == "toml":
@@ -225,7 +225,7 @@ def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [each for each in commands() if why_not_run(each) is not None], ids=lambda each: each.line)
 def test_commands_not_run_are_parsed(command: Command) -> None:
-    """Options exist and take their values, and no argument is missing; other commands' modules and scripts exist."""
+    """Options of gpuwatch exist with valid values, and no argument is missing; modules and scripts of other commands exist."""
     words = Command("", command_line(command)).words
     if words[0] != "gpuwatch":
         assert words[:2] != ["python", "-m"] or importlib.util.find_spec(words[2]) is not None
@@ -237,7 +237,7 @@ def test_commands_not_run_are_parsed(command: Command) -> None:
 
 
 def test_inline_commands_exist() -> None:
-    """Commands in backticks, in pages, rule pages and help texts, name existing commands and options."""
+    """Commands in backticks on pages and in help texts name existing commands and options."""
     wrong, count = [], 0
     for place, line in inline_commands():
         try:
@@ -245,7 +245,7 @@ def test_inline_commands_exist() -> None:
             found, context, left = asked_command(words)
             if not isinstance(found, click.Group):
                 found.make_parser(context).parse_args(list(left))
-        except click.BadOptionUsage:  # an option's name without its value
+        except click.BadOptionUsage:  # the text names an option without its value
             pass
         except click.UsageError as error:
             wrong.append(f"{place}: `{line}`: {error.format_message()}")
@@ -254,14 +254,14 @@ def test_inline_commands_exist() -> None:
     assert count > 150
 
 
-def test_blocks_are_of_known_languages() -> None:
-    """Every block has a language that some test runs or checks."""
+def test_blocks_have_known_languages() -> None:
+    """Every block has a listed language or is a Sphinx directive."""
     found = {block.place: block.language for block in blocks() if block.page not in shown_exceptions.PAGES_ELSEWHERE}
-    assert {language for language in found.values() if not language.startswith("{")} <= LISTED  # braces: Sphinx's own
+    assert {language for language in found.values() if not language.startswith("{")} <= LISTED  # braces: Sphinx directives
 
 
-def test_exceptions_are_shown_somewhere() -> None:
-    """Every exception belongs to a command that a page still shows."""
+def test_exceptions_match_shown_commands() -> None:
+    """Every exception belongs to a command that a page still shows, and the tests that it names exist."""
     lines = [f"{command_line(each)}\n" for each in commands()]
     for name in shown_exceptions.NOT_RUN:
         assert any(line.startswith(name) for line in lines), name
@@ -283,5 +283,6 @@ def test_exceptions_are_shown_somewhere() -> None:
         ("GPU-… busy", "GPU-12 busy", False, True), ("a b\n  c", "a\n b c", False, True), ("…\nb", "x\nb", False, True), ("a\n…", "a\nb\nc", False, True), ("a\n…", "ab", False, False),
     ],
 )  # fmt: skip
-def test_is_same_reads_ellipses_and_numbers(shown: str, printed: str, *, vary: bool, same: bool) -> None:
+def test_is_same_handles_ellipses_and_numbers(shown: str, printed: str, *, vary: bool, same: bool) -> None:
+    """An ellipsis matches any text, line breaks do not count, and numbers may differ if they vary."""
     assert is_same(shown, printed, numbers_vary=vary) is same

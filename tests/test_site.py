@@ -15,7 +15,7 @@ import pytest
 from tests import shown_output
 
 ROOT = Path(__file__).parents[1]
-# Elements whose address a browser fetches by itself; a link waits for the reader.
+# Elements with an address that a browser fetches without a click.
 FETCHED = {
     ("link", "href"),
     ("script", "src"),
@@ -29,7 +29,7 @@ UNLINKED = {"search.html", "index.html"}  # the form's target; the redirect to t
 
 
 class PageAddresses(HTMLParser):
-    """The addresses of one page: those that a browser fetches, and those that a reader can follow."""
+    """The addresses of one page: fetched by the browser, or followed by a reader."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class PageAddresses(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the built site."""
+    """Build the site and return its folder."""
     out = tmp_path_factory.mktemp("site")
     folders = ["-d", str(out / "trees"), ".", str(out / "html")]
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs/site", *folders]
@@ -64,7 +64,7 @@ def read_pages(site: Path) -> Iterator[tuple[Path, PageAddresses]]:
 
 
 def test_site_fetches_nothing_from_outside(site: Path) -> None:
-    """Every style, script, font and picture lies beside the pages, so the site works offline."""
+    """Every style, script, font and picture is a file of the site, so the site works offline."""
     for path, page in read_pages(site):
         for address in page.fetched:
             assert not urlsplit(address).netloc, (path.name, address)
@@ -74,8 +74,8 @@ def test_site_fetches_nothing_from_outside(site: Path) -> None:
         assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style.name
 
 
-def test_every_page_is_reached_from_home(site: Path) -> None:
-    """A reader reaches every page by links, decisions included, and no link leads to a missing page."""
+def test_site_home_reaches_every_page(site: Path) -> None:
+    """Links from the home page reach every page, including decisions, and no link leads to a missing page."""
     links = {
         path: {
             (path.parent / unquote(urlsplit(each).path)).resolve()
@@ -97,8 +97,8 @@ def test_every_page_is_reached_from_home(site: Path) -> None:
     assert unseen <= UNLINKED, unseen
 
 
-def test_home_is_found_at_the_root(site: Path) -> None:
-    """Opening the folder leads to the home page."""
+def test_site_root_redirects_to_home(site: Path) -> None:
+    """The page in the root folder redirects to the home page."""
     assert 'url=docs/index.html"' in (site / "index.html").read_text(encoding="utf-8")
 
 
@@ -107,7 +107,7 @@ def test_site_has_light_and_dark_colours(site: Path) -> None:
     assert "prefers-color-scheme" in (site / "_static" / "styles" / "furo.css").read_text(encoding="utf-8")
 
 
-def test_shown_output_is_what_commands_print() -> None:
+def test_shown_output_matches_the_commands() -> None:
     """The verdicts on the guide and the concept pages are the current judge's output."""
     assert len(shown_output.pages()) >= 4
     for path in shown_output.pages():
@@ -115,8 +115,8 @@ def test_shown_output_is_what_commands_print() -> None:
         assert shown_output.write_page(text) == text, f"{path.name} is stale: python -m tests.shown_output"
 
 
-def test_shown_output_replaces_what_is_stale() -> None:
-    """A block with other output is rewritten, and its command stays."""
+def test_shown_output_replaces_stale_blocks() -> None:
+    """A block with stale output is rewritten, and its command stays."""
     command = "gpuwatch judge docs/concepts/recordings/steady-gemm.capsule"
     page = f"{shown_output.MARK}\n```console\n$ {command}\nREJECTED of old\n```\n"
     fresh = shown_output.write_page(page)
@@ -125,13 +125,13 @@ def test_shown_output_replaces_what_is_stale() -> None:
 
 
 def test_shown_output_refuses_other_programs(tmp_path: Path) -> None:
-    """A page's block may run only gpuwatch's own commands."""
+    """A page's block may run only gpuwatch commands."""
     with pytest.raises(ValueError, match="expected a gpuwatch command"):
         shown_output.run_command("rm -r x", tmp_path)
 
 
-def test_decisions_are_numbered_once() -> None:
-    """Each decision has a unique number, repeated in its title; two branches may have used the same one."""
+def test_decision_numbers_are_unique() -> None:
+    """Each decision has a unique number, repeated in its title, because two branches may use the same number."""
     pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     assert [page.name[:4] for page in pages] == [f"{number:04d}" for number in range(1, len(pages) + 1)]
     for page in pages:

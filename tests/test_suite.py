@@ -13,22 +13,22 @@ import pytest
 from tests.conftest import LONG_MODULES
 
 HERE = Path(__file__).parent
-# Measuring programs and campaigns, which are no tests: real time is their subject.
+# Measuring programs and campaigns are not tests: real time is their subject.
 PROGRAMS = ("bench", "campaign", "compatibility/write.py", "hardware", "pictures.py")
-# Places that let real time pass, and why no condition can be waited for.
+# Places that let real time pass, with the reason why no condition shows that enough time has passed.
 SLEEPS = {
     "waiting.py": "the helpers themselves",
-    "fake_nvml/everything.py": "a program on the double: a metric is the mean between two samples",
-    "gpuwatch/scripted.py": "a driver that waits for events as long as it is asked to",
-    "gpuwatch/tui/test_app.py": "what is held must not change meanwhile",
+    "fake_nvml/everything.py": "a program on the mock driver: a metric is the mean between two samples",
+    "gpuwatch/scripted.py": "a driver that waits for events for the requested time",
+    "gpuwatch/tui/test_app.py": "a paused screen must not change during this time",
     "gpuwatch/tui/test_screens.py": "the palette searches a moment after the last key",
-    "gpuwatch/tui/test_time_travel.py": "what is held must not be asked for meanwhile",
+    "gpuwatch/tui/test_time_travel.py": "stored data must not be requested during this time",
     "systemd/hanging.py": "a driver that hangs",
 }
 # Bounds on time that do not depend on load.
 BOUNDS = {
-    "gpuwatch/sampling/test_plan.py::test_measuring_takes_its_time_and_no_more": "a virtual clock",
-    "gpuwatch/sources/test_contract.py::test_waiting_for_events_ends_in_time": "asked of virtual clocks only",
+    "gpuwatch/sampling/test_plan.py::test_measurement_takes_its_configured_time": "a virtual clock",
+    "gpuwatch/sources/test_contract.py::test_source_events_returns_after_its_timeout": "asked of virtual clocks only",
 }
 CLOCKS = frozenset({"monotonic", "monotonic_ns", "now_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time"})
 
@@ -50,14 +50,14 @@ def calls_and_tests() -> tuple[tuple[tuple[str, ast.Call], ...], tuple[tuple[str
 
 
 def called(node: ast.AST) -> str:
-    """Return the last word of the called expression, empty if it is no call."""
+    """Return the last name of the called expression; empty if the node is not a call."""
     if not isinstance(node, ast.Call):
         return ""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def is_sleep(node: ast.AST) -> bool:
-    """Return True if a call lets a fixed time pass: a sleep or a pilot's pause with a number, or a wait for an unset event."""
+    """Return True if a call lets a fixed time pass: a sleep or a pilot's pause with a number, or a wait for a new event."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     if node.func.attr in ("sleep", "pause"):
@@ -66,7 +66,7 @@ def is_sleep(node: ast.AST) -> bool:
 
 
 def is_elapsed(node: ast.AST) -> bool:
-    """Return True if an expression is an elapsed time: a difference with a clock's reading."""
+    """Return True if an expression contains an elapsed time: a difference with a clock's reading."""
     return any(
         isinstance(each, ast.BinOp) and isinstance(each.op, ast.Sub) and any(called(part) in CLOCKS for part in ast.walk(each))
         for each in ast.walk(node)
@@ -113,13 +113,13 @@ def test_hypothesis_deadlines_are_set_in_one_place() -> None:
     assert [place.partition(":")[0] for place in found] == ["conftest.py"], found
 
 
-def test_long_modules_are_there() -> None:
-    """A module that was renamed would be run last again."""
+def test_long_modules_exist() -> None:
+    """Every module in LONG_MODULES exists, because a renamed module would run last again."""
     assert [name for name in LONG_MODULES if not (HERE.parent / name).exists()] == []
 
 
 def test_numbers_of_examples_are_shares() -> None:
-    """Every number of examples is a share: the suite tries a part, ``make bench`` all of them."""
+    """Every number of examples is a share: the suite tries a part, and ``make bench`` tries all."""
     found = [
         f"{name}:{node.lineno}"
         for name, node in calls_and_tests()[0]
@@ -129,15 +129,15 @@ def test_numbers_of_examples_are_shares() -> None:
     assert found == []
 
 
-def test_sleeps_are_named_and_say_why() -> None:
-    """Tests use ``wait_until`` where a condition exists; otherwise ``sample_for`` and ``let_pass`` name the reason."""
+def test_sleeps_have_a_recorded_reason() -> None:
+    """Only the files in SLEEPS let a fixed time pass, and each of these files still does."""
     found = {(name, node.lineno) for name, node in calls_and_tests()[0] if is_sleep(node)}
     assert sorted(place for place in found if place[0] not in SLEEPS) == []
     assert sorted(SLEEPS.keys() - {name for name, _ in found} - {"waiting.py"}) == [], "allowed and no longer there"
 
 
 def test_elapsed_time_is_bounded_only_in_slow_tests() -> None:
-    """Only tests marked ``slow`` bound elapsed time from above, because a busy machine would fail them."""
+    """Only tests marked ``slow``, ``soak`` or ``gpu`` and those in BOUNDS have an upper bound on elapsed time."""
     found = {
         f"{name}::{test.name}"
         for name, test in calls_and_tests()[1]
@@ -160,6 +160,7 @@ def test_elapsed_time_is_bounded_only_in_slow_tests() -> None:
     ],
 )
 def test_sleep_rule_finds_sleeps(code: str, *, is_found: bool) -> None:
+    """A sleep, pause or event wait with a literal time is found; a variable time or a condition is not."""
     assert any(map(is_sleep, ast.walk(ast.parse(code)))) is is_found
 
 
@@ -176,6 +177,7 @@ def test_sleep_rule_finds_sleeps(code: str, *, is_found: bool) -> None:
     ],
 )
 def test_elapsed_rule_finds_upper_bounds(code: str, *, is_found: bool) -> None:
+    """An upper bound on elapsed time is found; a lower bound and a bound on a count are not."""
     (test,) = ast.parse(f"def test_it():\n    {code}\n").body
     assert isinstance(test, ast.FunctionDef)
     assert any(bounded(test)) is is_found

@@ -1,7 +1,7 @@
-"""Windows of an H200 with a known truth: each disturbed one between two clean ones of the same work in one process.
+"""Windows of an H200 with a known true value: each disturbed window lies between two clean ones of the same work and process.
 
-``h200-truth.capsule`` holds their evidence without times, ``h200-truth-times.npz.xz`` the times: begins in microseconds,
-lengths in ticks of 32 ns (the timer's), clocks in half megahertz, 0 where not stamped.
+``h200-truth.capsule`` holds the evidence without times, ``h200-truth-times.npz.xz`` the times: start times in microseconds,
+durations in the timer's ticks of 32 ns, clocks in half megahertz (0 without a stamp).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TruthWindow:
-    """One disturbed window with its clean neighbours, and the true relative deviation of its throughput from theirs."""
+    """One disturbed window with the clean windows before and after it, and the true relative deviation of its throughput."""
 
     name: str
     before: Evidence
@@ -61,7 +61,7 @@ def truth_windows() -> Mapping[str, TruthWindow]:
 
 
 def write(rows: list[dict[str, str | float]], evidences: list[Evidence]) -> None:
-    """Write the windows: for each row the clean one before, the disturbed one and the clean one after, masked."""
+    """Write the windows: for each row the clean window before, the disturbed window and the clean window after."""
     kept = [{name: row[name] for name in ("name", "throughput", "refs_differ")} for row in rows]
     _TRUTH.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     _EVIDENCE.write_bytes(pack([replace(each, timings=None) for each in evidences]))
@@ -69,14 +69,14 @@ def write(rows: list[dict[str, str | float]], evidences: list[Evidence]) -> None
 
 
 def times_of(evidences: Sequence[Evidence]) -> bytes:
-    """Return the times of these windows, rounded, as an xz file of arrays."""
+    """Return the rounded times of windows as an xz file of arrays."""
     out = io.BytesIO()
     np.savez(out, allow_pickle=False, **dict(_arrays(evidences)))
     return lzma.compress(out.getvalue(), preset=9 | lzma.PRESET_EXTREME)
 
 
 def with_times(evidences: Sequence[Evidence], times: bytes) -> list[Evidence]:
-    """Return these windows with the times from ``times_of``."""
+    """Return windows with the times from ``times_of``."""
     with np.load(io.BytesIO(lzma.decompress(times))) as arrays:
         return [replace(each, timings=_timings(arrays, i, each.window.begin_ns)) for i, each in enumerate(evidences)]
 
@@ -106,12 +106,12 @@ def _timings(arrays: Mapping[str, npt.NDArray[np.uint8]], i: int, begin_ns: int)
 
 
 def _usual_us(ticks: Array) -> Array:
-    """Return the usual distance of begins without gaps."""
+    """Return the expected distances between start times without gaps."""
     return np.concatenate([[0], np.round(ticks[:-1] * (_TICK_S * 1e6)).astype(np.int64)])
 
 
 def _planes(values: Array) -> npt.NDArray[np.uint8]:
-    """Return the bytes of each value in separate planes, so that nearly constant bytes lie together."""
+    """Return the values' bytes in separate planes, so that nearly constant bytes are adjacent and compress well."""
     return np.ascontiguousarray(values.astype("<i4").view(np.uint8).reshape(-1, 4).T)
 
 

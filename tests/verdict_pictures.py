@@ -1,6 +1,6 @@
 """Pictures of verdicts on a terminal, in two themes: ``python -m tests.verdict_pictures [--check]``.
 
-The command itself judges three recorded windows of an H200, so that the pictures show the current judge.
+``gpuwatch judge`` judges three recorded windows of an H200, so that the pictures show the current judge.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def rendered() -> dict[Path, str]:
 
 
 def on_terminal(command: Sequence[str]) -> str:
-    """Run a command on its own terminal; return its output with colours.  Raises AssertionError: when it fails."""
+    """Run a command on a new terminal; return its output with colours.  Raises AssertionError: when the command fails."""
     pid, terminal = pty.fork()
     if pid == 0:
         environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}

@@ -1,6 +1,6 @@
 """Waiting in tests: for a condition with a deadline, and for real time with the reason.
 
-Every deadline here ends only a failed test.  Passing tests stay far below it even on a busy machine.
+A deadline only ends a failed test.  Passing tests stay far below their deadlines even on a busy machine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 LONGEST_PAUSE_S = 0.2  # pause between two slow evaluations
-PATIENCE_S = 100.0  # below the time limit of a test, so that the failure names the missing condition
+PATIENCE_S = 100.0  # below pytest's time limit, so that the failure names the missing condition
 
 _T = TypeVar("_T")
 
@@ -24,9 +24,9 @@ def wait_until(
     deadline_s: float = PATIENCE_S,
     every_s: float = 0.01,
 ) -> _T:
-    """Return the first true answer of a condition.
+    """Return the first true value of a condition.
 
-    Raises AssertionError: when there is none within the deadline, with ``what``, a text or a function that makes one.
+    Raises AssertionError: when the condition stays false until the deadline; the message is ``what``, a text or a function.
     """
     until_s = (begun_s := time.monotonic()) + deadline_s
     while not (found := condition()):
@@ -44,7 +44,7 @@ async def wait_until_async(
     every_s: float = 0.01,
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> _T:
-    """Return the first true answer of a condition, and let the event loop run meanwhile; ``pause`` may be a pilot's.
+    """Return the first true value of a condition while the event loop runs; ``pause`` may be a pilot's.
 
     Raises AssertionError: as ``wait_until``.
     """
@@ -57,7 +57,7 @@ async def wait_until_async(
 
 
 def _pause_s(begun_s: float, every_s: float) -> float:
-    """Return the pause after an evaluation that began then: three times its duration, so that waiting is mostly idle."""
+    """Return the pause after an evaluation: three times the evaluation's duration, so that waiting is mostly idle."""
     return max(every_s, min(3.0 * (time.monotonic() - begun_s), LONGEST_PAUSE_S))
 
 
@@ -66,7 +66,7 @@ def _never(what: str | Callable[[], str], deadline_s: float) -> str:
 
 
 def sample_for(seconds: float) -> None:
-    """Let daemons sample for this time: a window's length, and the readings in it, are real time."""
+    """Let daemons sample for this time, because windows and their readings need real time."""
     threading.Event().wait(seconds)
 
 
@@ -77,6 +77,6 @@ def let_pass(seconds: float, why: str) -> None:
 
 
 async def let_pass_async(seconds: float, why: str) -> None:
-    """Let real time pass as ``let_pass`` does, and let the event loop run meanwhile."""
+    """Let real time pass as ``let_pass`` does while the event loop runs."""
     assert why
     await asyncio.sleep(seconds)

@@ -1,1 +1,1 @@
-"""Evidence as bytes: packed, and unpacked with every type and amount checked."""
+"""Packing of evidence into bytes, and unpacking with checks of every type and amount."""

@@ -1,4 +1,4 @@
-"""Whole numbers as bytes that compress well: differences, folded to be small, all low bytes first."""
+"""Integers as bytes that compress well: differences, folded to small unsigned numbers, all low bytes first."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,16 +7,16 @@ _WIDTHS = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 
 
 def encode(values: npt.NDArray[np.int64]) -> bytes:
-    """One byte for the width, then that many for each number."""
+    """Return one byte with the width, then ``width`` bytes per number."""
     steps = np.diff(values, prepend=np.int64(0))
-    folded = ((steps << 1) ^ (steps >> 63)).view(np.uint64)  # small numbers of either sign become small ones
+    folded = ((steps << 1) ^ (steps >> 63)).view(np.uint64)  # zigzag: small numbers of either sign become small unsigned ones
     largest = int(folded.max()) if len(folded) else 0
     width = next(width for width in _WIDTHS if largest < 1 << (8 * width))
     return bytes([width]) + planes(folded.astype(_WIDTHS[width]))
 
 
 def decode(data: bytes | memoryview, count: int) -> tuple[npt.NDArray[np.int64], memoryview]:
-    """So many numbers, and the bytes after them.  Raises ValueError for bytes that ``encode`` did not write."""
+    """Return ``count`` numbers, and the bytes after them.  Raises ValueError for bytes that ``encode`` did not write."""
     width = data[0] if data else 0
     if width not in _WIDTHS or count < 0 or len(data) < 1 + width * count:
         raise ValueError(f"expected {count} packed numbers, found {len(data)} bytes of width {width}")
@@ -27,10 +27,10 @@ def decode(data: bytes | memoryview, count: int) -> tuple[npt.NDArray[np.int64],
 
 
 def planes(values: npt.NDArray[np.generic]) -> bytes:
-    """All first bytes of the numbers, then all second ones: those that hardly change compress to nothing."""
+    """Return the first bytes of all numbers, then all second bytes, and so on: nearly constant bytes compress well."""
     return np.ascontiguousarray(values.view(np.uint8).reshape(len(values), -1).T).tobytes() if len(values) else b""
 
 
 def joined(data: bytes | memoryview, width: int) -> npt.NDArray[np.uint8]:
-    """The bytes of ``planes``, number after number."""
+    """Return the bytes of ``planes`` in their original order, number after number."""
     return np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(width, -1).T).reshape(-1)

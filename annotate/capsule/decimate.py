@@ -1,4 +1,4 @@
-"""Long columns made short: what is left out is what stood between extremes, and liveness is put back when they are read."""
+"""Decimation of long columns: rows between extremes are dropped, and repeated rows are restored when a column is read."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ from annotate.evidence import HEARTBEAT_NS, Column, Times
 
 Index = npt.NDArray[np.int64]
 
-LONG_NS = 600_000_000_000  # shorter evidence is kept whole
-WHOLE_NS = 10_000_000_000  # at each edge of a window everything is kept: onsets and counters are read there
+LONG_NS = 600_000_000_000  # shorter evidence keeps all rows
+WHOLE_NS = 10_000_000_000  # all rows this near to an edge of the window are kept, for onsets and counters
 BUCKETS_COUNT = 800
 KEPT_SILENCES_COUNT = 500
-FILLED_COUNT = 10_000_000  # rows that may be put back: eleven days of a counter at 10 Hz
+FILLED_COUNT = 10_000_000  # most rows to restore: eleven days of a counter at 10 Hz
 
 
 @dataclass(frozen=True, slots=True)
 class Thinned:
-    """The rows that are kept of a column, how often a value repeated, and after which rows it was silent."""
+    """The kept rows of a column, the step at which values repeat, and the rows that a silence follows."""
 
     index: Index
     step_ns: int
@@ -26,9 +26,10 @@ class Thinned:
 
 
 def thin(at_ns: Times, values: npt.NDArray[np.float64], begin_ns: int, end_ns: int, *, counts: bool = False) -> Thinned | None:
-    """First, last, lowest and highest row of each interval, everything near the window's edges; None if that is all.
+    """Keep first, last, lowest and highest row of each interval, and all near the window's edges; None for a short column.
 
-    Of what ``counts`` the rows furthest below and above an even rise are kept instead: when it began and ceased to rise.
+    For a column that ``counts``, lowest and highest are relative to an even rise: these rows show when the rise began and
+    ended.
     """
     count = len(at_ns)
     if count <= 4 * BUCKETS_COUNT:
@@ -44,20 +45,20 @@ def thin(at_ns: Times, values: npt.NDArray[np.float64], begin_ns: int, end_ns: i
     distances_ns = np.diff(at_ns)
     usual_ns = max(1, int(np.median(distances_ns)))
     silences = np.flatnonzero(distances_ns > max(HEARTBEAT_NS, usual_ns) * 3 // 2)
-    # The longest ones: what is left out of them makes a window look better watched by less than they are long.
+    # Keep the longest silences; a dropped shorter one hides little unwatched time.
     silences = silences[np.argsort(distances_ns[silences])[-KEPT_SILENCES_COUNT:]]
     blanks = np.flatnonzero(np.diff(blank.astype(np.int8)))[: 4 * BUCKETS_COUNT]
     parts = [starts, ends - 1, lowest, highest, np.flatnonzero(near), silences, silences + 1, blanks, blanks + 1]
     index = np.unique(np.concatenate([np.asarray(part, np.int64) for part in parts]))
-    # A gauge that stands needs a heartbeat; a counter that runs must be seen to run.
+    # A constant gauge needs one row per heartbeat; a rising counter needs rows at the usual step.
     step_ns = usual_ns if counts else max(HEARTBEAT_NS, usual_ns)
     return Thinned(index, step_ns, np.searchsorted(index, np.sort(silences)).astype(np.int64))
 
 
 def filled(column: Column, step_ns: int, silent: Index, *, counts: bool) -> Column:
-    """Kept rows repeated as often as values were, except where the original was silent.  Raises ValueError.
+    """Return a column with kept rows repeated at the step, except during silences.  Raises ValueError as ``fill_index``.
 
-    What ``counts`` rises evenly between two kept rows: repeated, it would stand still and then jump.
+    A column that ``counts`` rises evenly between two kept rows: repeated rows would be constant and then jump.
     """
     index, at_ns = fill_index(column.at_ns, step_ns, silent)
     values = column.values[index]
@@ -70,7 +71,7 @@ def filled(column: Column, step_ns: int, silent: Index, *, counts: bool) -> Colu
 
 
 def fill_index(at_ns: Times, step_ns: int, silent: Index) -> tuple[Index, Times]:
-    """Return which row is repeated when.  Raises ValueError for far too many."""
+    """Return the index and the time of each restored row.  Raises ValueError for too many rows, no row or no step."""
     if step_ns <= 0 or len(at_ns) == 0:
         raise ValueError(f"expected rows and a step between them, found {len(at_ns)} and {step_ns} ns")
     left_ns = np.append(np.diff(at_ns), 1)

@@ -1,6 +1,6 @@
-"""The limits that no evidence exceeds: checked where a file is read.
+"""The limits of evidence, checked when a file is read.
 
-A damaged or hostile file is refused there in one line, and not met as an overflow, or as gigabytes, in a rule.
+A damaged or hostile file then causes an error of one line, instead of an overflow or gigabytes of memory in a rule.
 """
 
 from dataclasses import fields
@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from annotate.evidence import Times, Values, WindowRecord
 
-FARTHEST_NS = 1 << 62  # 146 years, of which any two have a difference in 64 bits
-LONGEST_NS = 31 * 86_400_000_000_000  # of one window
-NEAR_NS = 3_600_000_000_000  # how far from its window a reading may lie: seconds do
-LARGEST = float(1 << 64)  # of any value: a mask or a counter of 64 bits
+FARTHEST_NS = 1 << 62  # 146 years: the difference of any two times fits in 64 bits
+LONGEST_NS = 31 * 86_400_000_000_000  # longest window
+NEAR_NS = 3_600_000_000_000  # farthest reading from the window; real ones are seconds away
+LARGEST = float(1 << 64)  # largest value: a mask or a counter of 64 bits
 
 
 def times(at_ns: Times, *, ascending: bool = True) -> Times:
-    """Raises ValueError."""
+    """Return times that are in range and, with ``ascending``, in order.  Raises ValueError for others."""
     if len(at_ns) and not (int(at_ns.min()) > -FARTHEST_NS and int(at_ns.max()) < FARTHEST_NS):
         raise ValueError("expected times within 146 years, found one beyond")
     if ascending and (at_ns[1:] < at_ns[:-1]).any():
@@ -27,21 +27,21 @@ def times(at_ns: Times, *, ascending: bool = True) -> Times:
 
 
 def values(found: Values) -> Values:
-    """NaN is not observed; infinite is no reading.  Raises ValueError."""
+    """Return readings within 64 bits; NaN means not observed.  Raises ValueError for larger or infinite ones."""
     if (np.abs(found) > LARGEST).any():
         raise ValueError(f"expected readings of at most {LARGEST:g}, found a larger one")
     return found
 
 
 def as_times(found: npt.NDArray[Any]) -> Times:
-    """Numbers of any kind as nanoseconds.  Raises ValueError for what is none."""
+    """Return numbers of any type as nanoseconds.  Raises ValueError for NaN and for times beyond 146 years."""
     if not (np.abs(np.asarray(found, np.float64)) < FARTHEST_NS).all():
         raise ValueError("expected times within 146 years, found one beyond")
     return found.astype(np.int64)
 
 
 def window(found: WindowRecord) -> WindowRecord:
-    """Raises ValueError."""
+    """Return a valid window.  Raises ValueError if the window ends before it begins or is too long."""
     if not -FARTHEST_NS < found.begin_ns <= found.end_ns < FARTHEST_NS:
         raise ValueError(f"expected a window that begins before it ends, found {found.begin_ns} to {found.end_ns}")
     if found.length_ns > LONGEST_NS:
@@ -50,13 +50,13 @@ def window(found: WindowRecord) -> WindowRecord:
 
 
 def near(at_ns: Times, of: WindowRecord) -> None:
-    """Ascending times, about a window.  Raises ValueError: a rule may look at all between the first and the last."""
+    """Check that ascending times are near a window, because a rule may read the whole span.  Raises ValueError."""
     if len(at_ns) and not of.begin_ns - NEAR_NS <= int(at_ns[0]) <= int(at_ns[-1]) <= of.end_ns + NEAR_NS:
-        raise ValueError("expected readings within an hour of their window, found others")
+        raise ValueError("expected readings within an hour of their window, found some beyond")
 
 
 def numbers(record: object) -> None:
-    """All of a record's fields.  Raises ValueError."""
+    """Check the size of all numeric fields of a record.  Raises ValueError."""
     for each in fields(record):  # type: ignore[arg-type]  # every record here is a dataclass
         found = getattr(record, each.name)
         if isinstance(found, int | float) and not abs(found) <= LARGEST:
@@ -64,16 +64,16 @@ def numbers(record: object) -> None:
 
 
 def amounts(record: object) -> None:
-    """All of a record's fields as figures that a rule may divide by or rate.  Raises ValueError for one below zero."""
+    """Check that all fields of a record are numbers of zero or more.  Raises ValueError."""
     numbers(record)
     for each in fields(record):  # type: ignore[arg-type]  # as above
         found = getattr(record, each.name)
         if found is not None and found < 0:
-            raise ValueError(f"{each.name}: expected an amount, found {found:.3g}")
+            raise ValueError(f"{each.name}: expected an amount of 0 or more, found {found:.3g}")
 
 
 def refresh(name: str, period_ns: int) -> int:
-    """Raises ValueError."""
+    """Return a plausible refresh period.  Raises ValueError for others."""
     if not 100_000 <= period_ns <= LONGEST_NS:
         raise ValueError(f"{name}: expected a refresh period of 0.1 ms to 31 days, found {period_ns} ns")
     return period_ns

@@ -7,7 +7,7 @@ import msgspec
 
 from annotate.evidence import Device, Event, Fact, Host, Lane, OtherWindow, Process, Visibility, WindowRecord, WorkRecord
 
-SCHEMA = 2  # 2 adds clocks and batch sizes to timings; a reader of schema 1 takes them for damage
+SCHEMA = 2  # 2 adds clocks and batch sizes to timings; a reader of schema 1 reports these as damage
 MANIFEST, ARRAYS = "manifest.json", "arrays"
 
 # Far above the capsules that gpuwatch writes: a day of one GPU takes 2 MB.
@@ -21,7 +21,7 @@ RECORDED_COUNT = 1000  # windows in a work record: the store keeps 32
 
 
 class PackedProcessLists(msgspec.Struct, frozen=True):
-    """Distinct process lists, and the numbers of the arrays with each reading's time, duration and list."""
+    """Distinct process lists, and the indices of the arrays with each reading's time, duration and list."""
 
     uuid: str
     lists: list[tuple[tuple[Process, ...], Visibility]]
@@ -32,7 +32,7 @@ class PackedProcessLists(msgspec.Struct, frozen=True):
 
 
 class PackedSpans(msgspec.Struct, frozen=True):
-    """Labelled intervals: the numbers of the arrays of begins, lengths and label positions, and the distinct labels."""
+    """Labelled intervals: the indices of the arrays of start times, lengths and label positions, and the distinct labels."""
 
     at: int
     took: int
@@ -43,8 +43,8 @@ class PackedSpans(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct, frozen=True, rename={"declared": "told", "process_lists": "censuses"}):
     """The evidence of one window on one GPU.
 
-    A column holds the numbers of its arrays of times and values.  A decimated column adds the step at which values repeat,
-    and the number of the array of silent rows.
+    A column holds the indices of two arrays, times and values.  A decimated column adds the step at which values repeat,
+    and the index of the array of silent rows.
     """
 
     window: WindowRecord
@@ -52,9 +52,9 @@ class Entry(msgspec.Struct, frozen=True, rename={"declared": "told", "process_li
     host: Host
     declared: dict[str, Fact]
     absence: str | None
-    columns: dict[str, list[int]]  # two numbers, or four if decimated
+    columns: dict[str, list[int]]  # two integers, or four if decimated
     dense: tuple[int, int]
-    timings: list[int | None] | None  # two numbers in schema 1, else four
+    timings: list[int | None] | None  # two integers in schema 1, else four
     process_lists: PackedProcessLists | None
     events: tuple[Event, ...]
     gaps: list[tuple[int, int, Lane]]

@@ -1,6 +1,7 @@
-"""Evidence as bytes: what lies beside a stored verdict, in a recording, in a report, so that it can be judged again.
+"""Packing of evidence into bytes, stored with verdicts, recordings and reports so that windows can be judged again.
 
-A zip of one JSON manifest and one block of arrays.  Arrays are differences of whole numbers; nothing is pickled.
+The bytes are a zip of one JSON manifest and one block of arrays.  Arrays are differences of integers or raw floats; nothing
+is pickled.
 """
 
 import io
@@ -32,10 +33,10 @@ from annotate.evidence import (
 
 
 def pack(evidences: Sequence[Evidence], *, decimate: bool = True) -> bytes:
-    """One or more windows' evidence as one blob, lossless for any that covers less than ten minutes.
+    """Return the evidence of one or more windows as one blob, lossless for evidence of less than ten minutes.
 
-    With ``decimate``, longer ones keep the first, last, lowest and highest row of each of eight hundred intervals, and all
-    within ten seconds of the window's edges: extremes and counters survive, the exact course between them does not.
+    With ``decimate``, longer columns keep the first, last, lowest and highest row of each of 800 intervals, and all rows
+    within 10 s of the window's edges.  Extremes and counters survive; the exact course between kept rows does not.
     """
     arrays = _Arrays()
     manifest = {
@@ -52,9 +53,9 @@ def pack(evidences: Sequence[Evidence], *, decimate: bool = True) -> bytes:
 
 @dataclass(slots=True)
 class _Arrays:
-    """Arrays by number, each different one once: signals of one lane share their times."""
+    """Distinct arrays by index: signals of one lane share an array of times."""
 
-    contents: list[list[int]] = field(default_factory=list)  # count and scale; scale 0: as they are
+    contents: list[list[int]] = field(default_factory=list)  # count and scale of each array; 0 means unscaled
     blocks: list[bytes] = field(default_factory=list)
     _numbers: dict[tuple[int, bytes], int] = field(default_factory=dict)
 
@@ -62,8 +63,8 @@ class _Arrays:
         return self._add(len(values), scale, byte_planes.encode(values.astype(np.int64)))
 
     def real(self, values: Values) -> int:
-        """Exactly these values: as whole numbers of some decimal unit where they are, which takes a quarter of the room."""
-        # Decimal places in which drivers count: milliwatts, percents, microseconds.
+        """Add exactly these values, as integers of a decimal unit if possible, which takes a quarter of the bytes."""
+        # Decimal units of drivers: milliwatts, percents, microseconds.
         for scale in (1, 100, 1000, 1_000_000, 1_000_000_000):
             scaled = np.round(values * scale)
             if (
@@ -132,7 +133,7 @@ def _put_pauses(pauses: Sequence[Pause], arrays: _Arrays) -> dict[str, Any] | No
 
 
 def _put_spans(at_ns: Times, took: int, words: Sequence[str], arrays: _Arrays) -> dict[str, Any]:
-    """Each different word once, and which of them each piece has."""
+    """Add intervals: each distinct word once, and the index of each interval's word."""
     names: dict[str, int] = {}
     named = np.array([names.setdefault(word, len(names)) for word in words], np.int64)
     return {"at": arrays.whole(at_ns), "took": took, "named": arrays.whole(named), "names": list(names)}
@@ -144,14 +145,14 @@ def _span_ns(trace: Trace) -> int:
 
 
 def _put_process_lists(evidence: Evidence, arrays: _Arrays, *, thins: bool) -> dict[str, Any] | None:
-    """Each different list of processes once, and when it was seen: who is on a GPU rarely changes."""
+    """Add each distinct process list once, with the times at which the list was read: process lists rarely change."""
     process_lists = evidence.trace.process_lists
     if not process_lists:
         return None
     at_ns = np.array([process_list.at_ns for process_list in process_lists], np.int64)
     thinned = None
     if thins:
-        # The busiest moment of each interval stands for it, and every coming and going.
+        # Keep the busiest list of each interval, and every list that gained or lost a process.
         busy = np.array(
             [max((p.utilization_ratio or 0.0 for p in process_list.processes), default=0.0) for process_list in process_lists]
         )

@@ -1,4 +1,4 @@
-"""A capsule read: evidence in which every type and amount is what a rule may rely on, whoever wrote the bytes."""
+"""Unpacking of capsules, with checks of every type and amount that rules rely on: the bytes may come from anywhere."""
 
 import io
 import struct
@@ -45,7 +45,7 @@ from annotate.evidence import (
     WorkRecord,
 )
 
-# A torn or foreign zip fails in as many ways as it can be torn.
+# The exceptions that a damaged zip or one of another format can raise.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, LookupError, TypeError, ValueError, AttributeError, OSError,
     RuntimeError, ArithmeticError, MemoryError,
@@ -62,7 +62,7 @@ def unpack(data: bytes) -> tuple[Evidence, ...]:
     Returns:
         The evidence of each window and GPU.
 
-    Raises CapsuleError: when the bytes are torn, foreign, or of a newer schema.
+    Raises CapsuleError: when the bytes are damaged, of another format, or of a newer schema.
 
     Example:
         >>> pieces = unpack(Path("window.capsule").read_bytes())
@@ -86,8 +86,8 @@ def unpack(data: bytes) -> tuple[Evidence, ...]:
     except CapsuleError:
         raise
     except _DAMAGE as error:
-        said = " ".join(str(error).split())[:300]
-        raise CapsuleError(f"expected a gpuwatch recording, found damaged data ({type(error).__name__}: {said})") from error
+        text = " ".join(str(error).split())[:300]
+        raise CapsuleError(f"expected a gpuwatch recording, found damaged data ({type(error).__name__}: {text})") from error
 
 
 def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
@@ -96,7 +96,7 @@ def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
     entry = archive.getinfo(name)
     if entry.file_size > most_bytes:
         raise CapsuleError(f"expected at most {most_bytes} bytes of evidence in {name}, found {entry.file_size}")
-    # Of others the damage is declared in yet more ways, and none of ours is packed so.
+    # Other methods fail with yet more exceptions, and ``pack`` does not use them.
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise CapsuleError(f"expected {name} deflated, found method {entry.compress_type}")
     return archive.read(entry)
@@ -110,14 +110,14 @@ def _schema(manifest: bytes) -> int:
 
 
 def _unblocked(contents: Sequence[tuple[int, int]], data: bytes) -> list[npt.NDArray[Any]]:
-    """Whole numbers as int64, real ones as float64."""
+    """Decode the arrays: integers as int64, real numbers as float64."""
     if sum(abs(count) for count, _ in contents) > NUMBERS_COUNT:
         raise CapsuleError(f"expected at most {NUMBERS_COUNT} numbers, found more")
     arrays: list[npt.NDArray[Any]] = []
     rest = memoryview(data)
     for count, scale in contents:
         if count < 0 or scale < 0:
-            raise CapsuleError(f"expected how many numbers there are and their scale, found {count} and {scale}")
+            raise CapsuleError(f"expected a count and a scale of 0 or more, found {count} and {scale}")
         if scale:
             whole, rest = byte_planes.decode(rest, count)
             arrays.append(whole if scale == 1 else whole / scale)
@@ -130,7 +130,7 @@ def _unblocked(contents: Sequence[tuple[int, int]], data: bytes) -> list[npt.NDA
 
 
 class _Reading:
-    """One capsule's evidence, with how many rows it may still make: a few bytes can stand for many of them."""
+    """The reader of one capsule, with the number of rows left to restore: a few bytes can expand to many rows."""
 
     def __init__(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
         self._arrays = arrays
@@ -203,7 +203,7 @@ class _Reading:
     def _silent(self, number: int, count: int) -> npt.NDArray[np.int64]:
         silent = self._times(number)
         if len(silent) and not 0 <= int(silent.min()) <= int(silent.max()) < count:
-            raise CapsuleError(f"expected which of {count} rows were silent, found another")
+            raise CapsuleError(f"expected silent rows below {count}, found another")
         return silent
 
     def _timings(self, kept: Sequence[int | None]) -> Timings:
@@ -212,13 +212,13 @@ class _Reading:
             raise CapsuleError(f"expected timings of two or four numbers, found {list(kept)}")
         times = self._pair(numbers[0], numbers[1])
         limits.times(times.at_ns, ascending=False)
-        if len(kept) == 2:  # as the first version wrote them
+        if len(kept) == 2:  # schema 1
             return Timings(times.at_ns, times.values)
         clock = limits.values(self._array(numbers[2]).astype(np.float64)) if len(numbers) == 4 else None
         if clock is not None and len(clock) != len(times):
             raise CapsuleError(f"expected {len(times)} clocks, one for each iteration, found {len(clock)}")
         if not 1 <= numbers[-1] < 1 << 62:
-            raise CapsuleError(f"expected how many calls each time is of, found {numbers[-1]}")
+            raise CapsuleError(f"expected 1 call or more per time, found {numbers[-1]}")
         return Timings(times.at_ns, times.values, clock, numbers[-1])
 
     def _other_work(self, kept: PackedSpans) -> OtherWork:
@@ -262,7 +262,7 @@ class _Reading:
         self._lists_left -= len(times)
         if self._lists_left < 0:
             raise CapsuleError(f"expected at most {PROCESS_LISTS_COUNT} lists of processes, found more")
-        # How busy a process was is said of the time since it was last asked, so only a list as such can be repeated.
+        # A utilisation describes the time since the previous reading, so repeated lists have none.
         idle = [tuple(replace(process, utilization_ratio=None) for process in processes) for processes, _ in kept.lists]
         out = []
         last = -1
@@ -289,7 +289,7 @@ def _work_record(found: WorkRecord) -> WorkRecord:
     for each in found.windows:
         limits.amounts(each)
     if found.clock_mhz is not None and not 0.0 < found.clock_mhz <= limits.LARGEST:
-        raise ValueError(f"expected the clock of a record, found {found.clock_mhz}")
+        raise ValueError(f"expected a record's clock above 0 MHz, found {found.clock_mhz} MHz")
     return found
 
 

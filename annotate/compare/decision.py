@@ -14,16 +14,16 @@ from annotate.output.markup import marked
 from annotate.output.report import plain
 from annotate.stats.intervals import Interval
 
-# Until this GPU was asked (`gpuwatch selftest`): identical GEMMs on different buffers of an H200 differed by 0.26 %.
+# The noise floor of a GPU that `gpuwatch selftest` has not measured (docs/decisions/0028).
 FLOOR_RATIO = 0.003
-# The tolerance of comparisons: differences inside it are called none (two one-sided tests, Schuirmann 1987).
+# The tolerance of comparisons: a smaller difference counts as the same (two one-sided tests, Schuirmann 1987).
 MARGIN_RATIO = 0.005
 
 
 class Decision(StrEnum):
     """The answer on a variant against the reference: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
 
-    SAME: the difference lies inside the tolerance.  INCONCLUSIVE: the interval is too wide to tell.  INCOMPARABLE: the two
+    SAME: the difference lies inside the tolerance.  INCONCLUSIVE: the interval is too wide to decide.  INCOMPARABLE: the two
     do not compute the same, or ran under conditions that differ.
 
     Example:
@@ -41,7 +41,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something both variants should share, and what each of them had."""
+    """A condition that both variants should share, and the value for each variant."""
 
     name: str
     a: str
@@ -51,9 +51,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneClock:
-    """The numbers of two machines at one clock, and what their interval is made of.
+    """The numbers of two machines at one clock, and the parts of their interval.
 
-    Two models whose ratio was asked for have a clock each.  ``card_spread_ratio`` None: none is on record.
+    For the ratio of two models, each machine has its own clock.  ``card_spread_ratio`` is None if no spread is on record.
     """
 
     a_mhz: float
@@ -62,7 +62,7 @@ class OneClock:
     b_s: float
     a_repeatability_ratio: float | None
     b_repeatability_ratio: float | None
-    a_bound_ratio: float | None  # what disturbances in its window can have moved
+    a_bound_ratio: float | None  # bound on disturbances in a's window
     b_bound_ratio: float | None
     card_spread_ratio: float | None
 
@@ -71,35 +71,35 @@ class OneClock:
 class Comparison:
     """The answer on one pair of variants.  A ratio is b's time over a's: below 1, b is faster.
 
-    Times by the host's clock show nothing of a GPU's clock.  ``ratio`` is then of blocks in turns, ``own_ratio`` of each
-    variant alone.
+    Times by the host's clock do not show the GPU's clock.  Then ``ratio`` compares alternating blocks, and ``own_ratio``
+    compares each variant alone.
 
     Attributes:
         a: Name of the reference.
         b: Name of the other variant.
         decision: Answer on b against a.
         ratio: Interval of the median at the same clock, from interleaved blocks or corrected times.
-        own_ratio: Interval of the median with each variant at the clock its own power allows; None where not measured.
+        own_ratio: Interval of the median with each variant at the clock that its power allows; None if not measured.
         mean_ratio: Interval of the mean.
-        trimmed_mean_ratio: Interval of the mean without the blocks that stand out.
-        mean_used: Mean that decided beside the median: plain or trimmed.
+        trimmed_mean_ratio: Interval of the mean without a tenth of the quads at each end.
+        mean_used: Mean that decided together with the median: plain or trimmed.
         slower_blocks_ratio: Ratio of b's blocks that are slower than the others to all of them.
         faster_blocks_ratio: Ratio of b's blocks that are faster than the others to all of them.
         a_s: Median time of a, in seconds per call.
         b_s: Median time of b, in seconds per call.
         one_clock: Numbers of two machines at one clock; None for other comparisons.
-        a_launch: GPU's share of a's time; None where no launches were observed.
-        b_launch: GPU's share of b's time; None where no launches were observed.
+        a_launch: GPU's share of a's time; None if no launches were observed.
+        b_launch: GPU's share of b's time; None if no launches were observed.
         design: interleaved or sequential.
         timer: Timer of interleaved blocks: events or host.
-        cache: L2 cache that each call found, cold or warm; None where it was not controlled.
+        cache: State of the L2 cache at each call, cold or warm; None if not controlled.
         pairs_count: Number of pairs of blocks.
-        needed_pairs_count: Number of further pairs that an inconclusive answer needs; None where none help.
+        needed_pairs_count: Number of further pairs that an inconclusive answer needs; None if more pairs do not help.
         floor_ratio: Noise floor of this GPU, a ratio.
         margin_ratio: Ratio within which variants count as the same.
-        conditions: Conditions that both variants should share, and those of each.
-        reasons: Sentences that stand beside the ratio.
-        simulated: True where no real GPU was measured.
+        conditions: Conditions that both variants should share, with the values of each.
+        reasons: Sentences that explain the answer.
+        simulated: True if no real GPU was measured.
 
     Example:
         >>> from annotate.compare.decision import Comparison, Decision
@@ -120,11 +120,11 @@ class Comparison:
     a_s: float | None = None
     b_s: float | None = None
     one_clock: OneClock | None = None  # of two machines
-    a_launch: LaunchShare | None = None  # the GPU's share of a's time; None where nobody saw its launches
+    a_launch: LaunchShare | None = None  # the GPU's share of a's time; None if no launches were observed
     b_launch: LaunchShare | None = None
     design: str = "interleaved"
     timer: str = ""  # of interleaved blocks: events or host
-    cache: str | None = None  # the L2 cache that each call found: cold, warm; None: not controlled
+    cache: str | None = None  # the L2 cache at each call, cold or warm; None: not controlled
     pairs_count: int = 0
     needed_pairs_count: int | None = None
     floor_ratio: float = FLOOR_RATIO
@@ -140,12 +140,12 @@ class Comparison:
 
     @property
     def change_ratio(self) -> float | None:
-        """Return the difference of b's time as a ratio of a's: -0.1 takes a tenth less; None without a ratio."""
+        """Return the difference of b's time as a ratio of a's, such as -0.1 for a tenth less; None without a ratio."""
         return None if self.ratio is None else self.ratio.centre - 1.0
 
     @property
     def reference_ratio(self) -> Interval | None:
-        """Return b's speed as a ratio of a's, with its interval: 0.687 is 68.7 % of the reference."""
+        """Return b's speed as a ratio of a's, such as 0.687 for 68.7 % of the reference; None without a ratio."""
         found = self.ratio
         if found is None:
             return None
@@ -154,7 +154,7 @@ class Comparison:
 
     @property
     def one_clock_words(self) -> str:
-        """Return the numbers of two machines at their clock as text; empty for other comparisons."""
+        """Return the numbers of two machines at one clock as text; empty for other comparisons."""
         at = self.one_clock
         if at is None:
             return ""
@@ -212,7 +212,7 @@ class Comparison:
 
 
 def change_text(interval: Interval | None, *, uncertain: bool) -> str:
-    """A difference of times as people read it: ``-0.52 % [-0.61, -0.43]``, with ``?`` where it may be nothing."""
+    """Return a difference of times as text: ``-0.52 % [-0.61, -0.43]``, with ``?`` for an uncertain difference."""
     if interval is None:
         return "not measured"
     low, high = (interval.low - 1.0) * 100, (interval.high - 1.0) * 100
@@ -220,9 +220,9 @@ def change_text(interval: Interval | None, *, uncertain: bool) -> str:
 
 
 def text(comparison: Comparison) -> str:
-    """The answer in a few lines; what the variants do not share comes before any time.
+    """Return the answer in a few lines; conditions that differ come before any time.
 
-    Names and conditions are what any program declared: none of it steers a terminal.
+    Names and conditions come from other programs, so control characters are escaped.
     """
     simulated = "SIMULATED  " if comparison.simulated else ""
     by_host = comparison.timer == "host"
@@ -268,7 +268,7 @@ def _where(comparison: Comparison) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """The answer as a pull request shows it: a line, a table of what differs, and the rest as a list."""
+    """Return the answer as Markdown for a pull request: a line, a table of differences, and the rest as a list."""
     simulated = " **SIMULATED**" if comparison.simulated else ""
     change = f": {change_text(comparison.ratio, uncertain=comparison.within_noise)}" if comparison.ratio is not None else ""
     head = f"{marked(plain(comparison.b))} against {marked(plain(comparison.a))}{marked(change)}"
@@ -286,9 +286,9 @@ def _percent(ratio: float | None) -> str:
 
 
 def duration_text(took_s: float) -> str:
-    """A duration with four digits and a unit people read."""
+    """Return a duration as text, with four digits and a fitting unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if took_s >= 0.99995 * scale:  # what rounds to a whole one is one
+        if took_s >= 0.99995 * scale:  # a value that rounds to 1 takes this unit
             return f"{took_s / scale:.4g} {unit}"
     return f"{took_s / 1e-9:.4g} ns"
 

@@ -13,25 +13,24 @@ from annotate.stats.intervals import Interval
 
 CONFIDENCE_RATIO = 0.95
 _EQUIVALENCE_RATIO = 0.9  # two one-sided tests at 5 %
-# Answers that need this many times narrower intervals, and so a million times the pairs, are years away.
+# Intervals would have to be this many times narrower: a million times the pairs would take years.
 _FARTHEST_WAY = 1_000.0
-# Fifteen quads: fewer show too little of how one resembles the next.
+# Fifteen quads: fewer show too little of the correlation between quads.
 LEAST_PAIRS_COUNT = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The interval of one statistic at two levels: ``wide`` excludes 1 for a difference, ``narrow`` (90 %) lies inside the
-    margin for none."""
+    """The interval of one statistic at two levels: ``wide`` decides on a difference, ``narrow`` (90 %) on equality."""
 
     wide: Interval
     narrow: Interval
 
 
 def decide(a: str, b: str, quads: Quads, *, floor_ratio: float = FLOOR_RATIO, margin_ratio: float = MARGIN_RATIO) -> Comparison:
-    """Decide on ``b`` against ``a`` from the times of their quads.
+    """Decide on ``b`` against ``a`` from the times of the quads.
 
-    FASTER and SLOWER: the median's interval excludes no difference, the median exceeds the floor, and the mean has its sign.
+    FASTER and SLOWER: the median's interval excludes 1, the median exceeds the floor, and the mean has the same sign.
     SAME: the 90 % intervals of median and mean lie inside the margin.  Else INCONCLUSIVE, with the reason.
     """
     usable = quads.usable
@@ -42,7 +41,7 @@ def decide(a: str, b: str, quads: Quads, *, floor_ratio: float = FLOOR_RATIO, ma
 
 
 def decide_at(about: Comparison, quads: Quads, confidence: float) -> Comparison:
-    """Decide at this confidence, within the floor and the margin that the comparison names."""
+    """Decide at this confidence, with the floor and the margin of the comparison."""
     pairs_count = 2 * len(quads)
     about = replace(about, decision=Decision.INCONCLUSIVE, pairs_count=pairs_count)
     if pairs_count < LEAST_PAIRS_COUNT:
@@ -53,7 +52,7 @@ def decide_at(about: Comparison, quads: Quads, confidence: float) -> Comparison:
     decision = decide_levels(median, mean, floor_ratio=about.floor_ratio, margin_ratio=about.margin_ratio)
     is_difference = decision in (Decision.FASTER, Decision.SLOWER)
     if is_difference and not _is_beyond(ratios.usual_median(confidence), about.floor_ratio, decision):
-        decision = Decision.INCONCLUSIVE  # the blocks that stand out make all of it
+        decision = Decision.INCONCLUSIVE  # the outlying blocks alone make the difference
     about = replace(
         about,
         decision=decision,
@@ -74,7 +73,7 @@ def decide_levels(median: Levels, mean: Levels, *, floor_ratio: float, margin_ra
     """Apply the rule to the intervals of median and mean."""
     change = math.log(median.wide.centre)
     if abs(change) > math.log1p(floor_ratio) and median.wide.excludes(1.0):
-        # A median and a mean of different signs show a mixture of blocks, and no difference.
+        # A median and a mean of different signs show a mixture of blocks, not a difference.
         has_same_sign = change * math.log(mean.wide.centre) > 0
         return (Decision.FASTER if change < 0 else Decision.SLOWER) if has_same_sign else Decision.INCONCLUSIVE
     if all(each.narrow.within(1.0 - margin_ratio, 1.0 + margin_ratio) for each in (median, mean)):
@@ -89,10 +88,10 @@ def _is_beyond(usual: Interval, floor_ratio: float, decision: Decision) -> bool:
 
 
 def correct_for_many(comparisons: Sequence[Comparison], quads: Mapping[str, Quads]) -> tuple[Comparison, ...]:
-    """Apply Holm's correction to several variants against one: the clearest difference is asked at 5 % over their number.
+    """Apply Holm's correction to several variants against one: the clearest difference is tested at 5 % over their number.
 
-    ``quads`` by the name of the second variant.  A difference that does not stand at its level is no longer one, nor is
-    any that is less clear.
+    ``quads`` are keyed by the name of the second variant.  A difference that fails at its level becomes INCONCLUSIVE, and so
+    do all that are less clear.
     """
     if len(comparisons) < 2:
         return tuple(comparisons)
@@ -119,7 +118,7 @@ def _clearness(comparison: Comparison) -> float:
 
 
 def _explain_doubt(about: Comparison, median: Levels, mean: Levels) -> tuple[int | None, str]:
-    """Return how many more pairs may end the doubt (None: none), and the reason for it in words."""
+    """Return the number of further pairs that may decide (None: no number helps), and the reason for the doubt."""
     centre = median.wide.centre
     is_mixture = mean.wide.excludes(centre) and abs(math.log(mean.wide.centre / centre)) > math.log1p(about.margin_ratio)
     if is_mixture:
@@ -129,7 +128,7 @@ def _explain_doubt(about: Comparison, median: Levels, mean: Levels) -> tuple[int
         return None, f"{what}: median {100 * (centre - 1):+.2f} %, mean {100 * (mean.wide.centre - 1):+.2f} %"
     needed = _needed_pairs_count(about, median, mean)
     if needed is not None:
-        return needed, f"{needed} more pairs may tell"
+        return needed, f"{needed} more pairs may decide"
     limits = f"the floor ({about.floor_ratio:.2%}) or the margin ({about.margin_ratio:.2%})"
     return None, f"more pairs do not help: the difference is too near {limits}"
 
@@ -139,7 +138,10 @@ def _percent(share_ratio: float) -> str:
 
 
 def _needed_pairs_count(about: Comparison, median: Levels, mean: Levels) -> int | None:
-    """Return how many more pairs narrow the intervals enough, if the estimates stay; widths shrink by the root."""
+    """Return the number of further pairs that narrow the intervals enough if the estimates stay the same, or None.
+
+    The width of an interval shrinks with the square root of the number of pairs.
+    """
     change = math.log(median.wide.centre)
     ways = []
     if abs(change) > math.log1p(about.floor_ratio) and change * math.log(mean.wide.centre) > 0:

@@ -9,7 +9,7 @@ from annotate.evidence import Values
 
 @dataclass(frozen=True, slots=True)
 class Quads:
-    """The times of the blocks of whole quads, one row a quad, in the order they ran.
+    """The times of the blocks of whole quads, one row per quad, in the order they ran.
 
     The first column holds the pair in which ``a`` ran first, the second the pair in which ``b`` ran first.
     """
@@ -22,16 +22,16 @@ class Quads:
 
     @property
     def usable(self) -> "Quads":
-        """The quads whose four times are finite and above zero."""
+        """Return the quads whose four times are finite and above zero."""
         times = np.hstack([self.a_s, self.b_s])
         kept = (np.isfinite(times) & (times > 0)).all(axis=1)
         return Quads(self.a_s[kept], self.b_s[kept])
 
     @property
     def log_ratios(self) -> Values:
-        """The log ratio (b over a) of each pair without the effect of its position, one row a quad.
+        """Return the log ratio (b over a) of each pair without the effect of the pair's position, one row per quad.
 
-        Half the median difference within a quad is that effect, whatever mixture of blocks the variants make.
+        The effect of the position is half the median difference within a quad, for any mixture of blocks.
         """
         logs = np.log(self.b_s) - np.log(self.a_s)
         shift = 0.5 * float(np.median(logs[:, 0] - logs[:, 1])) if len(logs) else 0.0
@@ -39,5 +39,5 @@ class Quads:
 
     @property
     def centre_log(self) -> float:
-        """The median log ratio of the pairs."""
+        """Return the median log ratio of the pairs."""
         return float(np.median(self.log_ratios))

@@ -1,8 +1,8 @@
 """Numbers of two machines, compared at one clock.
 
-Raw times of two cards differ by more than a per cent for no reason of the code; their medians at one clock differ by what is
-on record for the model.  Each side is brought to the clock by its own sensitivity, and the interval holds everything that is
-known to move either number: its repeatability, the disturbances of its window, and the spread between cards.
+Raw times of the same code on two cards differ by more than 1 %.  Medians at one clock differ by at most the recorded spread of
+the model.  Each side's own sensitivity converts its number to the clock.  The interval includes the repeatability of both
+numbers, the disturbances of both windows, and the spread between cards.
 """
 
 import math
@@ -22,19 +22,19 @@ from annotate.times.durations import usable
 from annotate.times.reference_clock import card_spread_ratio, reference_clock_mhz
 from annotate.verdict import Verdict
 
-# Identical work timed in turn and corrected to one clock differed by up to a tenth of 3.2 %.
+# The largest difference of identical work, timed in sequence and corrected to one clock, with a margin.
 FLOOR_RATIO = 0.005
-# A kernel's time goes as the clock to a power from 0 (memory) to 1 (arithmetic): half, give or take a half, where unknown.
+# A kernel's time is proportional to the clock to the power −β; an unknown β from 0 (memory) to 1 (arithmetic) is 0.5 ± 0.5.
 _UNKNOWN_BETA, _UNKNOWN_BETA_ERROR = 0.5, 0.5
 _NARROW = 1.645 / 1.960  # a normal 90 % interval over its 95 %
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineTerms:
-    """The terms on which numbers of two machines are compared: the user's own clock and spread in place of the model's.
+    """The terms of a comparison of two machines: the user's clock and spread in place of the model's.
 
-    ``is_ratio`` asks for the ratio of two models.  ``is_identified`` is false where names were redacted in two files: then
-    equal serial numbers do not mean one card.  ``unidentified`` says why in other cases.
+    ``is_ratio`` requests the ratio of two models.  ``is_identified`` is false if equal names in two files may mean different
+    cards, for example because names were redacted; ``unidentified`` is the reason.
     """
 
     clock_mhz: float | None = None
@@ -46,26 +46,26 @@ class MachineTerms:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason, in one line, why two numbers are not compared at one clock."""
+    """The reason, in one line, for not comparing two numbers at one clock."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One machine's number at its clock; ``random_ratio`` is its repeatability, ``bound_ratio`` what disturbances moved."""
+    """One machine's number at a clock; ``random_ratio`` is the repeatability, ``bound_ratio`` the bound on disturbances."""
 
     mhz: float
     time_s: float
     mean_s: float
     random_ratio: float | None
-    unknown: str  # why the repeatability is not known
+    unknown: str  # reason why the repeatability is not known
     bound_ratio: float | None
     spread_ratio: float | None
 
 
 def are_apart(a: Evidence, b: Evidence, terms: MachineTerms) -> bool:
-    """Return whether the two ran on two cards, under other settings of one, or in two boots of the machine."""
+    """Return True if the two ran on two cards, on one card under other settings, or in two boots of the machine."""
     if a.device is None or b.device is None:
         return False
     boots = (a.host.boot_id, b.host.boot_id)
@@ -80,15 +80,15 @@ def are_apart(a: Evidence, b: Evidence, terms: MachineTerms) -> bool:
 def compare_numbers(
     about: Comparison, runs: tuple[Evidence, Evidence], verdicts: Sequence[Verdict], terms: MachineTerms
 ) -> Comparison | Refusal:
-    """Decide on the numbers at one clock, or refuse with the reason.
+    """Decide on the numbers at one clock, or return a refusal with the reason.
 
-    ``about`` names the two and lists what differs; the caller has ended comparisons of runs that are rejected for themselves.
+    ``about`` names the two runs and lists the differing conditions.  The caller refuses runs that were rejected.
     """
     other_kind = _kind_differences(runs)
     if other_kind and not terms.is_ratio:
-        return Refusal(f"two models of GPU ({pair_conditions.listed(other_kind)}): only their ratio can be asked for (--ratio)")
+        return Refusal(f"two models of GPU ({pair_conditions.listed(other_kind)}): only their ratio can be compared (--ratio)")
     if otherwise := pair_conditions.measured_otherwise(*runs):
-        return Refusal(f"not one number: {pair_conditions.listed(otherwise)}")
+        return Refusal(f"two different numbers: {pair_conditions.listed(otherwise)}")
     if terms.clock_mhz is None and not other_kind:
         terms = replace(terms, clock_mhz=_middle_mhz(runs))
     sides = []
@@ -106,9 +106,9 @@ def _kind_differences(runs: tuple[Evidence, Evidence]) -> list[pair_conditions.D
 
 
 def _middle_mhz(runs: tuple[Evidence, Evidence]) -> float | None:
-    """Return the clock between those of two runs whose times follow the clock, in whole MHz; None where one's do not.
+    """Return the clock between those of two runs, in whole MHz; None if the times of one run do not follow the clock.
 
-    Exponents of one kernel differ between cards, so numbers of two cards are least apart where neither is moved far.
+    Exponents of one kernel differ between cards, so numbers of two cards differ least if neither is converted far.
     """
     found = [Case(replace(run, timings=usable(run.timings, run.window), baseline=None)).one_clock for run in runs]
     own = [times.clock_mhz for times in found if times.fit is not None and times.clock_mhz is not None]
@@ -120,23 +120,23 @@ def _side(run: Evidence, verdict: Verdict, terms: MachineTerms) -> _Side | Refus
     model = run.device.name if run.device is not None else None
     mhz = reference_clock_mhz(model, terms.clock_mhz)
     if mhz is None:
-        return Refusal(f"no reference clock of {model or 'its GPU'} is on record (--clock MHZ names one)")
+        return Refusal(f"no reference clock of {model or 'its GPU'} is on record (give one with --clock MHZ)")
     case = Case(replace(run, timings=usable(run.timings, run.window), baseline=None), reference_mhz=mhz)
     if not case.has_times:
-        return Refusal("it kept no times of single iterations")
+        return Refusal("no times of single iterations were recorded")
     try:
         found, times = case.numbers.number(Number.MEDIAN_AT_CLOCK), case.one_clock
-    except (ArithmeticError, ValueError):  # the times make no number, as rules then say
-        return Refusal("its times make no number")
+    except (ArithmeticError, ValueError):  # invalid times, which rules report
+        return Refusal("no number can be computed from its times")
     if found.value is None or found.clock_mhz is None:
         return Refusal(times.refusal[:1].lower() + times.refusal[1:].rstrip("."))
     if not 0.0 < found.value < math.inf:
-        return Refusal("its times make no number")
+        return Refusal("no number can be computed from its times")
     moved = math.log(mhz / found.clock_mhz)
     if abs(moved) > STILL_RATIO:
-        ran = "its clock stood still" if times.fit is None else "it ran too far away,"
-        other = f"--clock {found.clock_mhz:.0f} asks for that one"
-        return Refusal(f"{ran} at {found.clock_mhz:.0f} MHz, which does not tell its time at {mhz:.0f} ({other})")
+        ran = "its clock was constant" if times.fit is None else "it ran too far away,"
+        other = f"use --clock {found.clock_mhz:.0f} for that clock"
+        return Refusal(f"{ran} at {found.clock_mhz:.0f} MHz, so its time at {mhz:.0f} MHz is unknown ({other})")
     factor = math.exp(-_UNKNOWN_BETA * moved)
     random_ratio = found.repeatability.ratio
     budget = verdict.budget.number(Number.MEDIAN_AT_CLOCK) if verdict.budget is not None else None
@@ -177,14 +177,14 @@ def _decided(about: Comparison, a: _Side, b: _Side, *, are_models: bool) -> Comp
         for name, side in ((about.a, a), (about.b, b))
         for reason in (
             f"its repeatability is not known ({side.unknown})" if side.random_ratio is None else "",
-            "what disturbed its window has no bound" if side.bound_ratio is None else "",
+            "the disturbances of its window have no bound" if side.bound_ratio is None else "",
         )
         if reason
     ]
     median = _levels(a, b, b.time_s / a.time_s, spread_ratio or 0.0)
     about = replace(about, ratio=median.wide)
     if spread_ratio is None:
-        unknown.append("no spread between cards of this model is on record: the setting card_spread gives one")
+        unknown.append("no spread between cards of this model is on record: set card_spread")
     if unknown:
         return replace(about, reasons=(*about.reasons, *unknown))
     mean = _levels(a, b, b.mean_s / a.mean_s, spread_ratio or 0.0)
@@ -194,21 +194,21 @@ def _decided(about: Comparison, a: _Side, b: _Side, *, are_models: bool) -> Comp
         decision = Decision.INCONCLUSIVE
     reasons = list(about.reasons)
     if are_models:
-        reasons.append("a ratio of two models, each at its own clock where they differ: it says nothing of the code")
+        reasons.append("a ratio of two models, each at its own clock if the clocks differ: the ratio does not compare code")
     elif decision is Decision.INCONCLUSIVE:
         reasons.append(_doubt(median, mean, about))
     return replace(about, decision=decision, reasons=tuple(reasons))
 
 
 def _spread_ratio(a: _Side, b: _Side, *, are_models: bool) -> float | None:
-    """Return how far two cards differ: of one model by its spread, of two by both, because nothing ties them together."""
+    """Return the difference to allow between two cards: the spread of one model, or the sum for two models."""
     if a.spread_ratio is None or b.spread_ratio is None:
         return None
     return a.spread_ratio + b.spread_ratio if are_models else max(a.spread_ratio, b.spread_ratio)
 
 
 def _levels(a: _Side, b: _Side, ratio: float, spread_ratio: float) -> Levels:
-    """Return the intervals of a ratio: repeatabilities add as squares, bounds and the spread, which are limits, in full."""
+    """Return the intervals of a ratio: repeatabilities add as squares, and limits (bounds and the spread) add in full."""
     random = math.hypot(a.random_ratio or 0.0, b.random_ratio or 0.0)
     limits = math.log1p(spread_ratio) + math.log1p(a.bound_ratio or 0.0) + math.log1p(b.bound_ratio or 0.0)
     halves = (random + limits, _NARROW * random + limits)

@@ -1,7 +1,7 @@
-"""Two recorded runs, one after the other: may they be compared, and what do their times say?
+"""The comparison of two recorded runs: first their conditions, then their times.
 
-Whether conditions agree comes first; a difference of times is then taken at a common clock where both were stamped, else as
-they ran, with the drift of sequential runs as its floor.
+Times are compared at a common clock if both runs were stamped, else as measured, with the drift of sequential runs as the
+floor.
 """
 
 import math
@@ -25,7 +25,7 @@ from annotate.times.durations import usable
 from annotate.user_policy import Policy
 from annotate.verdict import Finding, Verdict
 
-# Identical work timed in turn on an H200 differed by up to 3.2 %.
+# The drift between sequential runs of identical work (docs/COMPARE.md).
 SEQUENTIAL_FLOOR_RATIO = 0.03
 _FAMILY = frozenset(rule.name for rule in (*comparison.RULES, *comparison_design.RULES))
 
@@ -38,11 +38,11 @@ def of_runs(
     names: tuple[str, str] = ("a", "b"),
     terms: MachineTerms | None = None,
 ) -> Comparison:
-    """Return what may be said of run ``b`` against run ``a``.
+    """Compare run ``b`` with run ``a``.
 
-    Runs of two machines, cards or boots are compared by their numbers at one clock, on these ``terms``.  Raw, other hardware,
-    software or another boot makes them incomparable, as does a run that is rejected for itself; a policy that accepts the rule
-    lets the comparison go on.  So does a clock that explains the difference, unless both can be brought to a common one.
+    Runs of two machines, cards or boots are compared by their numbers at one clock, on these ``terms``, if possible.  Else
+    raw times are compared: then other hardware, other software, another boot or a rejected run makes the runs incomparable,
+    unless the policy accepts the rule.  So does a clock difference that explains the change, unless they share a clock.
     """
     policy, terms = policy or Policy(), terms or MachineTerms()
     verdicts = (judge(a, policy), judge(replace(b, baseline=a), policy))
@@ -60,7 +60,7 @@ def of_runs(
         b_launch=declared_share(b),
         design="sequential",
         conditions=conditions(a, b),
-        reasons=tuple(dict.fromkeys((*ending, *_beside(verdicts)))),
+        reasons=tuple(dict.fromkeys((*ending, *_comparison_hazards(verdicts)))),
         margin_ratio=MARGIN_RATIO,
         floor_ratio=SEQUENTIAL_FLOOR_RATIO if common is None else CORRECTED_FLOOR_RATIO,
         simulated=any(each.device is not None and each.device.simulated for each in (a, b)),
@@ -76,17 +76,17 @@ def of_runs(
 def _between_machines(
     about: Comparison, runs: tuple[Evidence, Evidence], verdicts: tuple[Verdict, Verdict], terms: MachineTerms
 ) -> Comparison | Refusal:
-    """Compare by the numbers at one clock: what the rules on raw pairs object to is listed among what differs."""
+    """Compare the numbers at one clock; conditions that rules on raw pairs object to are only listed as different."""
     kept = [each for each in verdicts[1].hazards if each.rule == comparison_design.multiple_looks.name]
-    beside = tuple(f"{each.rule}: {each.says}" for each in kept)
+    notes = tuple(f"{each.rule}: {each.says}" for each in kept)
     if not terms.is_identified:
-        # Equal stand-ins of two files do not mean one card.
-        told = tuple(each for each in about.conditions if each.differs or each.name not in ("GPU", "boot"))
-        about, beside = replace(about, conditions=told), (*beside, f"{terms.unidentified}: taken for two machines")
+        # Equal pseudonyms in two files do not mean one card.
+        kept_conditions = tuple(each for each in about.conditions if each.differs or each.name not in ("GPU", "boot"))
+        about, notes = replace(about, conditions=kept_conditions), (*notes, f"{terms.unidentified}: treated as two machines")
     hazards = [finding for verdict in verdicts for finding in verdict.hazards if finding.rule not in _FAMILY]
     if any(finding.severity == "reject" and not finding.accepted for finding in hazards):
-        return Refusal("a run is rejected for itself")
-    return compare_numbers(replace(about, reasons=beside), runs, verdicts, terms)
+        return Refusal("one of the runs was rejected")
+    return compare_numbers(replace(about, reasons=notes), runs, verdicts, terms)
 
 
 def _as_recorded(
@@ -96,15 +96,15 @@ def _as_recorded(
     *,
     ending: tuple[str, ...],
 ) -> Comparison:
-    """Compare by the times as they ran, or at the middle of the clocks that both saw on one card."""
+    """Compare the times as measured, or at the middle of the clocks that both runs had on one card."""
     a, b = runs
     names = (about.a, about.b)
-    untold = Decision.INCOMPARABLE if ending else Decision.INCONCLUSIVE
+    undecided = Decision.INCOMPARABLE if ending else Decision.INCONCLUSIVE
     timed = [name for name, each in zip(names, (a, b), strict=True) if each.timings is not None]
     if len(timed) < 2:
         missing = " and ".join(name for name in names if name not in timed)
-        reason = f"{missing} kept no times of single iterations: use w.iteration(), w.record() or gpuwatch.bench"
-        return replace(about, decision=untold, reasons=(*about.reasons, reason))
+        reason = f"{missing} recorded no times of single iterations: use w.iteration(), w.record() or gpuwatch.bench"
+        return replace(about, decision=undecided, reasons=(*about.reasons, reason))
     if common is not None:
         wide, narrow, mhz = common
         about = replace(about, ratio=wide, design=f"sequential, corrected to {mhz:.0f} MHz")
@@ -112,7 +112,7 @@ def _as_recorded(
         ran = [_as_they_ran(a, b, confidence) for confidence in (0.95, 0.9)]
         if ran[0] is None or ran[1] is None:
             reason = "the runs are too short, or their times too correlated, for an interval: measure for 3 s and more"
-            return replace(about, decision=untold, reasons=(*about.reasons, reason))
+            return replace(about, decision=undecided, reasons=(*about.reasons, reason))
         wide, narrow = ran[0], ran[1]
         about = replace(about, ratio=wide)
     if ending:
@@ -121,11 +121,11 @@ def _as_recorded(
 
 
 def _decided(about: Comparison, median: Levels, skew_ratio: float, *, is_corrected: bool) -> Comparison:
-    """Decide on comparable runs; ``skew_ratio`` is the second's mean over its median, over the first's."""
-    # Means share the clock's course with medians, so their ratio is the medians' times that of the skews.
+    """Decide on comparable runs; ``skew_ratio`` is the mean over the median of the second run, over that of the first."""
+    # The clock affects means and medians alike, so the ratio of means is the ratio of medians times that of the skews.
     mean = Levels(*(_scaled(each, skew_ratio) for each in (median.wide, median.narrow)))
     decision = decide_levels(median, mean, floor_ratio=about.floor_ratio, margin_ratio=about.margin_ratio)
-    # Not told apart is all that sequential runs can say: equal they would be called only inside the floor's own error.
+    # Sequential runs cannot show equality: the margin lies inside their floor.
     if decision is Decision.SAME and not is_corrected:
         decision = Decision.INCONCLUSIVE
     reasons = list(about.reasons)
@@ -133,12 +133,12 @@ def _decided(about: Comparison, median: Levels, skew_ratio: float, *, is_correct
         changes = [100 * (each.wide.centre - 1.0) for each in (median, mean)]
         reasons.append(f"median and mean disagree: median {changes[0]:+.2f} %, mean {changes[1]:+.2f} %")
     if decision is Decision.INCONCLUSIVE:
-        reasons.append(f"runs in turn differ by up to {about.floor_ratio:.1%} for no reason: gpuwatch.compare interleaves them")
+        reasons.append(f"identical runs in sequence differ by up to {about.floor_ratio:.1%}: gpuwatch.compare interleaves them")
     return replace(about, decision=decision, mean_ratio=mean.wide, mean_used="plain", reasons=tuple(reasons))
 
 
 def conditions(a: Evidence, b: Evidence) -> tuple[Condition, ...]:
-    """Return what both runs should share: first what differs, then the rest of what is known of both."""
+    """Return the conditions that both runs should share: those that differ, then the others."""
     found: list[Condition] = []
     if a.device is not None and b.device is not None:
         differing = [
@@ -160,10 +160,10 @@ def conditions(a: Evidence, b: Evidence) -> tuple[Condition, ...]:
 
 
 def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
-    """Why the two cannot be compared."""
+    """Return the reasons why the two runs cannot be compared."""
 
     def ends(finding: Finding) -> bool:
-        # Hazards of the comparison that end it unless accepted; the others are said beside the answer.
+        # These hazards end the comparison unless accepted; the others become reasons of the answer.
         if finding.rule in ("hardware-mismatch", "software-mismatch", "boot-changed"):
             return finding.severity in ("flag", "reject")
         if finding.rule == "clock-between-arms" and corrected:
@@ -178,8 +178,8 @@ def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
     )
 
 
-def _beside(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    """Return what is said beside the answer: every other hazard of the comparison."""
+def _comparison_hazards(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+    """Return every hazard of the comparison as a reason of the answer."""
     return tuple(f"{finding.rule}: {finding.says}" for finding in verdicts[1].hazards if finding.rule in _FAMILY)
 
 
@@ -192,7 +192,7 @@ def _as_they_ran(a: Evidence, b: Evidence, confidence: float) -> Interval | None
 
 
 def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, Interval, float] | None:
-    """The ratio of the times at the middle of the clocks both saw, at 95 and 90 %; None where either refuses."""
+    """Return the ratio of the times at the middle of the common clocks, at 95 and 90 %; None if either run has no fit."""
     if a is None or b is None or a.sm_clock_mhz is None or b.sm_clock_mhz is None:
         return None
     first, second = sensitivity(a), sensitivity(b)
@@ -207,7 +207,7 @@ def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, In
     if times[0] is None or times[1] is None:
         return None
     wide = quotient(times[0], times[1])
-    # Of the same normal shape: its 90 % is 1.645/1.960 of its 95 %.
+    # The 90 % interval of a normal distribution is 1.645/1.960 of the 95 % interval.
     edges = [wide.centre * (edge / wide.centre) ** (1.645 / 1.960) for edge in (wide.low, wide.high)]
     return wide, Interval(wide.centre, edges[0], edges[1], 0.9, 1), mhz
 
@@ -219,7 +219,7 @@ def _interval(corrected: Corrected | NoFit) -> Interval | None:
 
 
 def quotient(a: Interval, b: Interval) -> Interval:
-    """The second over the first, of two independent positive intervals: their log widths add as squares."""
+    """Return the second over the first of two independent positive intervals; their log widths add as squares."""
     centre = b.centre / a.centre
     below = math.hypot(_log(b.centre / b.low), _log(a.high / a.centre))
     above = math.hypot(_log(b.high / b.centre), _log(a.centre / a.low))
@@ -242,7 +242,7 @@ def _scaled(interval: Interval, factor: float) -> Interval:
 
 
 def _with_possible_times(evidence: Evidence) -> Evidence:
-    """Return a run without its times where they are none: files come from anywhere, and a ratio needs times above zero."""
+    """Return the run, without times if they are invalid: files come from anywhere, and a ratio needs times above zero."""
     timings = usable(evidence.timings, evidence.window)
     is_some = timings is not None and timings.timed.any() and float(np.nanmedian(timings.took_s)) > 0.0
     return evidence if is_some else replace(evidence, timings=None)

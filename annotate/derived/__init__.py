@@ -1,1 +1,1 @@
-"""Questions that several rules ask of the evidence, one a file."""
+"""Quantities that several rules derive from the evidence, one per file."""

@@ -1,4 +1,4 @@
-"""Memory asked of the driver inside a window: by what the allocator reports, and by how the memory in use moved."""
+"""Changes of the device memory in use within a window, as a sign of allocations."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from annotate.evidence.asked import kept
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The movement of the device memory in use within a window, from one refresh of the driver's figure to the next."""
+    """The changes of the device memory in use within a window, from refresh to refresh of the driver's gauge."""
 
     refreshes_count: int
     changes_count: int
@@ -19,13 +19,13 @@ class Moved:
 
     @property
     def changed_ratio(self) -> float:
-        """The share of refreshes that differ from the one before."""
+        """Return the share of refreshes that differ from the one before."""
         return self.changes_count / (self.refreshes_count - 1)
 
 
 @kept
 def moved(evidence: Evidence) -> Moved | None:
-    """Measure the movement; None where it was hardly read, no process list was, or another process may have caused it."""
+    """Return the changes; None below five readings, without a process list, or if another process may have caused them."""
     if not evidence.trace.process_lists:
         return None
     values = evidence.within("memory_used_bytes", step_ns=evidence.trace.refresh_of_ns("memory_used_bytes")).observed.values

@@ -6,20 +6,19 @@ from dataclasses import dataclass
 from annotate.evidence import Evidence
 from annotate.evidence.asked import kept
 
-# These slow the work itself, not only its launching: they run each kernel several times, or check every access, or
-# interpret it.
+# These tools slow the work itself, not only its launches: they repeat kernels, check every access or interpret the code.
 _HEAVY = re.compile(r"sanitizer|cudadebugger|cuda-injection|nvbit|lib[atm]san|libubsan|gdb|TRITON_INTERPRET", re.IGNORECASE)
-_NAMED_COUNT = 3  # more would be a list and no sentence
+_NAMED_COUNT = 3  # most names in a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Tools on the measured process: ``names`` are active, ``idle`` only mapped, as CUPTI is by torch's own wheels."""
+    """Tools on the measured process: ``names`` are active, ``idle`` only mapped, as CUPTI is by the wheels of torch."""
 
     names: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     heavy: bool = False
-    looked: bool = False  # whether anybody looked from outside
+    looked: bool = False  # the daemon looked for tools from outside
 
     @property
     def sentence(self) -> str:
@@ -29,7 +28,10 @@ class Attached:
 
 @kept
 def attached(evidence: Evidence) -> Attached:
-    """The list is ``kind:name``, comma-separated: library, variable, tracer, or idle for a library that is only mapped."""
+    """Read the tools from the host's list and the declared facts.
+
+    The list is ``kind:name``, comma-separated; the kinds are library, variable, tracer, and idle for a mapped library.
+    """
     seen = evidence.host.profilers
     entries = [entry.strip().partition(":") for entry in (seen or "").split(",") if entry.strip()]
     names = [_worded(kind, name) for kind, _, name in entries if kind != "idle"]

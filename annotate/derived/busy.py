@@ -10,9 +10,9 @@ from annotate.evidence.asked import kept
 from annotate.stats.robust import centre
 from annotate.times.durations import inside
 
-# The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
+# The driver refreshes utilisation about every 200 ms: over less than a second, the mean is too coarse.
 _SHORTEST_NS = 1_000_000_000
-# Utilisation at or below this is a GPU at rest: the driver rounds to whole points.
+# Utilisation at or below this is a GPU at rest: the driver rounds to whole percents.
 _IDLE_RATIO = 0.01
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -20,7 +20,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @kept
 def utilization_ratio(evidence: Evidence) -> float | None:
-    """The driver's mean over the window; None in less than three refreshes or if mostly unobserved."""
+    """Return the driver's mean utilisation over the window; None below three refreshes or if mostly unobserved."""
     if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("utilization_ratio"):
         return None
     return evidence.within("utilization_ratio").mean()
@@ -28,9 +28,9 @@ def utilization_ratio(evidence: Evidence) -> float | None:
 
 @kept
 def beyond_declared_ratio(evidence: Evidence) -> float | None:
-    """Subtract the busy share that the harness declared from utilisation; negative if it declares more than there was.
+    """Return utilisation minus the busy share that the harness declared; None if either is unknown.
 
-    The first two pages may show the warm-up before the window: the lower mean, with or without them, counts.
+    The first two refreshes may show the warm-up before the window, so the lower mean counts, with or without them.
     """
     declared = evidence.declared.get("busy_ratio")
     if not isinstance(declared, int | float) or isinstance(declared, bool) or not abs(declared) < 1e6:
@@ -45,7 +45,7 @@ def beyond_declared_ratio(evidence: Evidence) -> float | None:
 
 @kept
 def launch_bound(evidence: Evidence) -> bool:
-    """Return whether the timed calls are so short that a good part of their time is the gap to the next launch."""
+    """Return whether the median timed call is below 50 µs, so that its time includes much of the gap to the next launch."""
     times = inside(evidence)
     # Below this an event pair contains the gap to the next launch and overstates the busy time.
     return bool(len(times.took_s)) and centre(times.took_s) < 50e-6
@@ -53,9 +53,10 @@ def launch_bound(evidence: Evidence) -> bool:
 
 @kept
 def beyond_timed_ratio(evidence: Evidence) -> float | None:
-    """Utilisation minus the share of time inside timed iterations, over the interval they span (at least a second).
+    """Return utilisation minus the timed share, over the interval that the timed iterations span.
 
-    None for iterations so short that their times contain launch gaps.
+    None without utilisation, for fewer than two iterations, for an interval below a second, and for calls so short that
+    their times hold launch gaps.
     """
     times = inside(evidence)
     if len(times.at_ns) < 2 or launch_bound(evidence):
@@ -70,25 +71,25 @@ def beyond_timed_ratio(evidence: Evidence) -> float | None:
 
 
 def has_reason(masks: Values, bits: Reason) -> Mask:
-    """Return which of these event reasons hold one of the bits; never where they were not observed."""
+    """Return a mask of the event reasons that hold one of the bits; False where they were not observed."""
     return np.asarray((np.nan_to_num(masks).astype(np.int64) & int(bits)) != 0)
 
 
 def busy_at(evidence: Evidence, at_ns: Times) -> Mask:
-    """The times at which the GPU was known to work."""
+    """Return a mask of the times at which the GPU was known to work."""
     used = evidence.trace.at("utilization_ratio", at_ns)
     return (used > _IDLE_RATIO) & ~has_reason(evidence.trace.at("event_reasons_mask", at_ns), Reason.GPU_IDLE)
 
 
 def idle_at(evidence: Evidence, at_ns: Times) -> Mask:
-    """The times at which the GPU was known to rest."""
+    """Return a mask of the times at which the GPU was known to rest."""
     used = evidence.trace.at("utilization_ratio", at_ns)
     return (used <= _IDLE_RATIO) | has_reason(evidence.trace.at("event_reasons_mask", at_ns), Reason.GPU_IDLE)
 
 
 @kept
 def memory_use_ratio(evidence: Evidence) -> float | None:
-    """The mean memory bandwidth in use: measured where it is, else the share of time in which memory was in use."""
+    """Return the mean DRAM activity, else the share of time with memory in use; None if neither was observed."""
     for name in ("dram_activity_ratio", "mem_utilization_ratio"):
         values = evidence.within(name).observed.values
         if len(values):
@@ -98,7 +99,7 @@ def memory_use_ratio(evidence: Evidence) -> float | None:
 
 @kept
 def duty(evidence: Evidence) -> tuple[float | None, str | None]:
-    """The share of the window in which the GPU worked, and who says so: the driver, else the harness, else its counters."""
+    """Return the busy share and its witness: utilisation, else the harness, else SM activity; twice None without any."""
     busy = utilization_ratio(evidence)
     if busy is not None:
         return busy, "utilisation"

@@ -70,14 +70,13 @@ def is_contradicted(evidence: Evidence, shares: Sequence[BusyShare], idle_w: flo
 def gauge_lost_ratio(
     evidence: Evidence,
     *,
-    beyond: Annotated[float, "as for gaps: a reading this many times the usual deviation below the median stands out"] = BEYOND,
+    beyond: Annotated[float, "as for gaps: an outlier is this many usual deviations below the median"] = BEYOND,
 ) -> float | None:
     """Return the share of the window that utilisation lost against its median; None if unknown.
 
-    A loop that waits for its launches has readings that vary all the time, so only outlying readings count.  A loop that
-    rests in a rhythm has low runs of similar length, so only outlying runs count.  Readings of the first two refreshes are
-    left out: they may describe the time before the window.  If the daemon read less often than the driver refreshes, each
-    run may extend from the reading before it to the reading after it.
+    Readings of a loop that waits for its launches vary, so only outlying readings count.  A loop that rests in a rhythm has
+    low runs of similar length, so only outlying runs count.  Readings of the first two refreshes are omitted: they may
+    describe the time before the window.  If the daemon read less often than the driver refreshes, each run may be longer.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")

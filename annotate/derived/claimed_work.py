@@ -1,4 +1,4 @@
-"""Numbers that untrusted code claims, and how far the witness's busy time and energy bound them."""
+"""Numbers that untrusted code claims, and the witnessed busy time and energy that bound them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from annotate.evidence import Evidence
 from annotate.stats.robust import centre
 
 FACT = "untrusted"
-_LATE_NS, _TAIL_NS = 60_000_000, 240_000_000  # after the end: the power record lags by less, and the daemon reads it until then
-_WORK_RATIO = 0.25  # of the way from rest to the power of the work, as of whole programs
+_LATE_NS, _TAIL_NS = 60_000_000, 240_000_000  # after the end: beyond the power record's lag, until the daemon's last read
+_WORK_RATIO = 0.25  # of the range from rest to the power of the work, as for whole programs
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedCalls:
-    """A claimed number: so many calls, and how long all of them took together; None where only the count is claimed."""
+    """A claimed number of calls and their total time; ``together_s`` is None if only the count is claimed."""
 
     count: int
     together_s: float | None
@@ -33,12 +33,12 @@ class ClaimedCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessedWork:
-    """The work of a window as the witness saw it: the busy time that can be the calls', and the energy above rest."""
+    """The witnessed work of a window: bounds of the busy time that the calls can have had, and the energy above rest."""
 
     least_s: float
     most_s: float
     energy_j: float | None
-    power_ratio: float | None  # of the power between rest and limit, over the time it was busy
+    power_ratio: float | None  # mean power above rest over the busy time, as a share of the range from rest to limit
 
 
 def is_untrusted(evidence: Evidence) -> bool:
@@ -47,7 +47,7 @@ def is_untrusted(evidence: Evidence) -> bool:
 
 
 def list_claims(evidence: Evidence) -> tuple[ClaimedCalls, ...]:
-    """Return every claimed number: the declared one, else the mean and the median of the times; none of what makes no sense."""
+    """Return the declared claim, else claims of the mean and the median of the times; empty for an invalid count."""
     count = amount(evidence.declared, "claimed_calls_count")
     if count is not None:
         call_s = amount(evidence.declared, "claimed_call_s")
@@ -64,7 +64,7 @@ def _timed_claims(evidence: Evidence) -> Iterator[ClaimedCalls]:
 
 
 def is_nonsense(evidence: Evidence) -> bool:
-    """Return whether a number was claimed that is none."""
+    """Return whether a claimed number is invalid, or a time was claimed without a count."""
     declared = evidence.declared
     names = [name for name in ("claimed_calls_count", "claimed_call_s") if declared.get(name) is not None]
     if not names:
@@ -73,7 +73,7 @@ def is_nonsense(evidence: Evidence) -> bool:
 
 
 def witnessed_work(evidence: Evidence, shares: Sequence[BusyShare], idle_w: float | None) -> WitnessedWork | None:
-    """Return the work that was seen; None below a second, or where utilisation does not tell how busy the GPU was."""
+    """Return the witnessed work; None below a second or without utilisation."""
     window, busy = evidence.window, gauge_share(shares)
     if busy is None or window.length_ns < SHORTEST_NS:
         return None
@@ -88,9 +88,9 @@ def witnessed_work(evidence: Evidence, shares: Sequence[BusyShare], idle_w: floa
 
 
 def _above_rest(evidence: Evidence, idle_w: float | None, busy_s: float) -> tuple[float | None, float | None]:
-    """Return the energy above rest, and its power over the busy time as a share of what there is between rest and limit.
+    """Return the energy above rest, and its power over the busy time as a share of the range from rest to limit.
 
-    A GPU whose rest was not observed rests at the usual share of its limit: what only spins draws hardly more than that.
+    Without an observed idle power, rest is the usual share of the limit.  A kernel that only spins draws hardly more.
     """
     rise, limit_w = evidence.increase("energy_j"), evidence.device.power_limit_w if evidence.device is not None else None
     if rise is None or limit_w is None or 2 * rise.span_ns > 3 * evidence.window.length_ns:
@@ -101,7 +101,7 @@ def _above_rest(evidence: Evidence, idle_w: float | None, busy_s: float) -> tupl
 
 
 def least_call_s(evidence: Evidence) -> float | None:
-    """Return the least time of one call of the stated work on this GPU; None where no work was stated or no peak is known."""
+    """Return the least time of one call of the stated work on this GPU; None if no work was stated or no peak is known."""
     clock_mhz = evidence.device.sm_clock_max_mhz if evidence.device is not None else None
     bounds = (arithmetic_bound(evidence, clock_mhz), traffic_bound(evidence))
     return max((bound.least_s for bound in bounds if bound is not None), default=0.0) or None

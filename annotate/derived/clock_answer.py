@@ -1,4 +1,4 @@
-"""The answers of the rules that name the clock's bias by its shape: the one whose shape fits speaks, in words of that shape."""
+"""Answers of the clock-shape rules: only the rule whose shape fits reports a finding."""
 
 from annotate.answer import Answer, Clear, Found, Unobserved
 from annotate.derived.clock_blocks import ClockBlocks
@@ -6,17 +6,17 @@ from annotate.derived.clock_shape import CLOCK_DRIFT, CLOCK_RAMP
 from annotate.derived.clock_shift import ClockShift, clock_bounds
 from annotate.evidence import Fact
 
-_HALF = 0.5  # the specification: of the window, of a column that a proof needs
-_LEAST_RATIO = 1e-4  # the noise to believe of a clock, and the least tolerance: less is no finding
+_HALF = 0.5  # the specification: a proof needs each column over at least this share of the window
+_LEAST_RATIO = 1e-4  # the least noise of a clock, and the least tolerance: smaller bounds are not a finding
 
 
 def answer_clock_shift(blocks: ClockBlocks | None, shift: ClockShift | None, rule: str, absence: str | None) -> Answer:
-    """Return the answer of clock-levels, clock-drift or clock-ramp: Clear where another shape fits, or where nothing moved.
+    """Return the answer of clock-levels, clock-drift or clock-ramp: Clear if another shape fits or the clock was steady.
 
-    Of stamped clocks that agree with the driver's, that rule speaks even if nothing moved: its bounds replace what the
-    driver's clock left open.
+    If stamped clocks agree with the driver's, the rule whose shape fits answers Found even for a steady clock.  Its bounds
+    then replace the uncertainty of the driver's clock.
     """
-    unseen = Unobserved(absence or "the clock of a working GPU was not observed for half of the window")
+    unseen = Unobserved(absence or "the clock of a busy GPU was observed for less than half of the window")
     if shift is None or blocks is None:
         return unseen
     facts = _facts(shift)
@@ -40,13 +40,13 @@ def _facts(shift: ClockShift) -> dict[str, Fact]:
 
 
 def _words(shift: ClockShift) -> str:
-    """Return what the clock did, in the words of its shape."""
+    """Return a description of the clock's change, worded for its shape."""
     begin_mhz, end_mhz = shift.begin_mhz, shift.end_mhz
     if len(shift.levels_mhz) < 2:
-        return f"the SM clock stood at {begin_mhz:.0f} MHz"
+        return f"the SM clock stayed at {begin_mhz:.0f} MHz"
     if shift.rule == CLOCK_DRIFT:
         return f"the SM clock drifted by {end_mhz / begin_mhz - 1.0:+.1%}, from {begin_mhz:.0f} to {end_mhz:.0f} MHz"
     if shift.rule == CLOCK_RAMP and shift.span_ns is not None:
         ramp_s = (shift.span_ns[1] - shift.span_ns[0]) / 1e9
         return f"the first {ramp_s:.2g} s ran at {begin_mhz:.0f} MHz before the SM clock rose to {end_mhz:.0f} MHz"
-    return f"the SM clock moved between levels, from {shift.levels_mhz[0]:.0f} to {shift.levels_mhz[-1]:.0f} MHz"
+    return f"the SM clock changed between levels, from {shift.levels_mhz[0]:.0f} to {shift.levels_mhz[-1]:.0f} MHz"

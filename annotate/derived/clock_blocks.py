@@ -1,4 +1,4 @@
-"""The SM clock of a window in blocks of equal length: stamped where entries carry it, else the driver's gauge."""
+"""The SM clock of a window in blocks of equal length: from stamps where a block has them, else from the driver's gauge."""
 
 from dataclasses import dataclass
 
@@ -13,22 +13,22 @@ from annotate.stats.change_points import SeriesLevel, find_levels, hidden_step
 from annotate.stats.long_run import cycle_variance
 from annotate.times.durations import inside
 
-# The power controller of an H200 swings with this period; other models' cycles are not measured.
+# The power controller of an H200 swings with this period.  It was not measured on other models.
 CYCLE_NS = 1_000_000_000
 _LEAST_MHZ, _MOST_MHZ = 1.0, 10_000.0
-_ENTRIES_COUNT = 3  # per block: fewer than 30 of a refresh take 3 ms and more each, whose stamps tell the clock to 0.03 %
+_ENTRIES_COUNT = 3  # fewest per block: with under 30 in a refresh each takes 3 ms or more, stamped to 0.03 %
 _MOST_BLOCKS = 600
 _GRID_NS = 10_000_000
 _OVERLAP_COUNT = 3  # blocks with both clocks that give the gauge its scale
-_STEADY_RATIO = 1e-4  # the noise to believe of a clock in its log: the stamps' own
+_STEADY_RATIO = 1e-4  # the least noise of a clock's logarithm: that of the stamps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClockBlocks:
-    """Blocks that fill a window: when each begins, its mean clock (NaN where unknown), and whether stamps gave it.
+    """Blocks that fill a window: start times, mean clocks (NaN if unknown), and the blocks whose clock is stamped.
 
-    ``scale`` is the factor by which the driver's clock was multiplied where it stands in.  ``swings`` says that a power
-    controller moved the clock.
+    ``scale`` multiplies the driver's clock in blocks without stamps.  ``swings`` is True if the power cap held most of the
+    time, so that its controller changed the clock.
     """
 
     at_ns: Times
@@ -44,7 +44,7 @@ class ClockBlocks:
 
     @property
     def is_true(self) -> bool:
-        """Return whether stamps gave the clock, or the factor of the driver's, which alone reads 8 to 12 % high under a cap."""
+        """Return whether stamps gave at least half of the clock or scaled the driver's, which reads 8-12 % high under a cap."""
         return self.stamped_ratio >= 0.5 or self.scale != 1.0
 
     @property
@@ -56,11 +56,11 @@ class ClockBlocks:
         return float(self.stamped.mean()) if len(self.mhz) else 0.0
 
     def mean_shift_ratio(self, mhz: float, beta: float) -> float:
-        """Return K: by how much the mean time exceeds the one at this clock, less than 0 if the window ran faster."""
+        """Return K, the relative excess of the mean time over the time at this clock; negative if the window ran faster."""
         return float(np.exp(beta * np.log(mhz / self.mhz[self.known])).mean() - 1.0)
 
     def variance(self) -> float:
-        """Return the variance per block, of the logarithm, that the controller's cycle leaves in a segment's mean."""
+        """Return the variance per block of the logarithm, as the controller's cycle leaves it in a segment's mean."""
         logs = np.log(self.mhz[self.known])
         return max(cycle_variance(logs, round(CYCLE_NS / self.width_ns)), _STEADY_RATIO**2) if len(logs) else 0.0
 
@@ -69,16 +69,16 @@ class ClockBlocks:
         return find_levels(np.log(self.mhz[self.known]), self.variance() if variance is None else variance)
 
     def hidden_ratio(self, beta: float) -> float:
-        """Return the largest abs K that a step to half of the window could have without being found."""
+        """Return the largest |K| of an undetected step that holds half of the window."""
         count = int(self.known.sum())
         return beta * hidden_step(count, self.variance()) / 2.0 if count else float("inf")
 
 
 def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
-    """Return the window's clock in blocks of a refresh or more; None where nothing tells it for a single block.
+    """Return the window's clock in blocks of a refresh or more; None if no block has a clock.
 
-    A block holds at least 3 entries where they are stamped, and there are at most 600.  Where stamps ran out the driver's
-    clock, scaled by the blocks that have both, stands in.
+    With stamps a block holds at least 3 entries on average.  There are at most 600 blocks.  Blocks without stamps take the
+    driver's clock, scaled by the blocks that have both.
     """
     window, timings = evidence.window, inside(evidence)
     if window.length_ns <= 0:
@@ -88,7 +88,7 @@ def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
     shown_mhz = _shown(evidence, at_ns, width_ns)
     stamped = np.isfinite(true_mhz)
     both = stamped & np.isfinite(shown_mhz)
-    scale = float(np.median(true_mhz[both] / shown_mhz[both])) if both.sum() >= _OVERLAP_COUNT else _told_scale(evidence)
+    scale = float(np.median(true_mhz[both] / shown_mhz[both])) if both.sum() >= _OVERLAP_COUNT else _stamps_scale(evidence)
     mhz = np.where(stamped, true_mhz, scale * shown_mhz)
     if not np.isfinite(mhz).any():
         return None
@@ -96,7 +96,7 @@ def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
 
 
 def block_begins(evidence: Evidence, stamped_count: int) -> tuple[Times, int]:
-    """Return when each block of the window begins, and their width."""
+    """Return the start time of each block of the window and the common width."""
     length_ns = evidence.window.length_ns
     most = min(_MOST_BLOCKS, length_ns // evidence.trace.refresh_of_ns("sm_clock_mhz"))
     if stamped_count:
@@ -112,7 +112,7 @@ def entry_blocks(timings: Timings, at_ns: Times) -> npt.NDArray[np.intp]:
 
 
 def _stamped(timings: Timings, at_ns: Times) -> Values:
-    """Return the mean of the stamped clock over the time of each block's entries; NaN where half of that time has none."""
+    """Return the mean stamped clock over each block's timed entries; NaN if under half of the timed span has a clock."""
     out = np.full(len(at_ns), np.nan)
     clock_mhz = timings.sm_clock_mhz
     if clock_mhz is None or not len(clock_mhz):
@@ -122,33 +122,33 @@ def _stamped(timings: Timings, at_ns: Times) -> Values:
     timed_s = np.bincount(place, took_s, len(at_ns))
     known_s = np.bincount(place[known], took_s[known], len(at_ns))
     cycles = np.bincount(place[known], took_s[known] * clock_mhz[known], len(at_ns))
-    spoken = (known_s > 0.0) & (2.0 * known_s >= timed_s)
-    out[spoken] = cycles[spoken] / known_s[spoken]
+    enough = (known_s > 0.0) & (2.0 * known_s >= timed_s)
+    out[enough] = cycles[enough] / known_s[enough]
     return out
 
 
 def _shown(evidence: Evidence, at_ns: Times, width_ns: int) -> Values:
-    """Return the mean of the driver's clock in each block while it did not call the GPU idle; NaN where mostly unknown."""
+    """Return the driver's mean clock in each block while the GPU was not reported idle; NaN if mostly unknown."""
     out = np.full(len(at_ns), np.nan)
     refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
     if evidence.window.length_ns < 3 * refresh_ns or not evidence.trace.observes("sm_clock_mhz"):
         return out
-    # The gauge shows what was true up to a refresh ago: beside stamped clocks it fits best three quarters of one later.
+    # The gauge lags by up to a refresh: it fits stamped clocks best three quarters of a refresh later.
     times = evidence.window.begin_ns + np.arange(0, evidence.window.length_ns, max(_GRID_NS, width_ns // 20), dtype=np.int64)
-    # What it shows after the end may be the clock of a GPU at rest.
+    # After the window the gauge may show the clock of a GPU at rest.
     later = np.minimum(times + refresh_ns * 3 // 4, evidence.window.end_ns)
     mhz = evidence.trace.at("sm_clock_mhz", later)
     known = (mhz > 0.0) & ~has_reason(evidence.trace.at("event_reasons_mask", later), Reason.GPU_IDLE)
     place = np.clip(np.searchsorted(at_ns, times, side="right") - 1, 0, len(at_ns) - 1)
-    asked = np.bincount(place, minlength=len(at_ns))
+    total = np.bincount(place, minlength=len(at_ns))
     counts = np.bincount(place[known], minlength=len(at_ns))
     sums = np.bincount(place[known], mhz[known], len(at_ns))
-    spoken = (counts > 0) & (2 * counts >= asked)
-    out[spoken] = sums[spoken] / counts[spoken]
+    enough = (counts > 0) & (2 * counts >= total)
+    out[enough] = sums[enough] / counts[enough]
     return out
 
 
-def _told_scale(evidence: Evidence) -> float:
+def _stamps_scale(evidence: Evidence) -> float:
     """Return the true mean clock between a plain window's two stamps over the driver's; 1 without them."""
     true = measured(evidence)
     shown_mhz = driver_clock_mhz(evidence, true) if true is not None and not true.iterations else None

@@ -1,4 +1,4 @@
-"""The places at which an unstamped clock changed its level: each is known to a refresh of the driver's page, and no better."""
+"""The uncertainty of the times at which an unstamped clock changed its level: one refresh of the driver's gauge each."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from annotate.derived.clock_blocks import ClockBlocks
 from annotate.evidence import Evidence
 from annotate.stats.change_points import SeriesLevel
 
-_BLURRED_COUNT = 2  # a level of so few blocks is a mean over its edges: the page showed how deep it went
+_BLURRED_COUNT = 2  # a level of at most this many blocks is a mean over its edges
 
 
 def edges_ratio(evidence: Evidence, blocks: ClockBlocks, levels: Sequence[SeriesLevel]) -> float:
-    """Return the share of the work that the edges of short levels can hide, by a refresh each; 0 of stamped or single levels.
+    """Return the share of the work that the edges of short levels can hide, a refresh each; 0 for stamps or a single level.
 
-    Longer levels are off by as much early as late, and a capped load's own begin is the excess after idle.
+    For longer levels, early and late edges cancel.
     """
     window = evidence.window
     if blocks.stamped_ratio >= 0.5 or len(levels) < 2 or window.length_ns <= 0:
@@ -33,7 +33,7 @@ def edges_ratio(evidence: Evidence, blocks: ClockBlocks, levels: Sequence[Series
 
 
 def _shown_range_mhz(evidence: Evidence, blocks: ClockBlocks, edge_ns: int) -> float:
-    """Return by how much the page moved within two blocks of an edge."""
+    """Return the range of the gauge within two blocks of an edge."""
     reach_ns = _BLURRED_COUNT * blocks.width_ns
     begin_ns, end_ns = max(edge_ns - reach_ns, evidence.window.begin_ns), min(edge_ns + reach_ns, evidence.window.end_ns)
     shown = evidence.trace.within("sm_clock_mhz", begin_ns, end_ns).observed.values

@@ -1,4 +1,4 @@
-"""The shape in which a clock changed, as the name of the rule that reports it: each bias is named once."""
+"""The shape of a clock's change, as the name of the one rule that reports it."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -13,16 +13,16 @@ Places: TypeAlias = npt.NDArray[np.intp]
 
 CLOCK_LEVELS, CLOCK_DRIFT, CLOCK_RAMP, REGIME_CHANGE = "clock-levels", "clock-drift", "clock-ramp", "regime-change"
 
-_RISEN_RATIO = 0.9  # of a rise, in the first half: a clock that wakes nears its level as an exponential does
-_EDGE_COUNT = 2  # blocks: the driver shows a step up to a refresh late, which leaves a level between both for so long
+_RISEN_RATIO = 0.9  # of a ramp's rise falls in the first half: a waking clock approaches its level exponentially
+_EDGE_COUNT = 2  # blocks: the driver shows a step up to a refresh late, which leaves an intermediate level this long
 
 
 def shape_name(logs: Values, levels: Sequence[SeriesLevel], *, by_onset: bool = False) -> str:
     """Return the rule whose shape fits the levels of a clock, given as logarithms of equal blocks in order of time.
 
-    ``by_onset`` says that the load before the window decides, not the levels.  A clock that only rises, and hardly
-    after the first half, is a ramp, one other step is a change of regime, one that a line explains better than its levels do, or that goes
-    one way in steps, is a drift.  Everything else has no name of its own: levels.
+    A clock that only rises, and hardly after the first half, is a ramp.  Two or more steps in one direction, or a line that
+    explains more than the levels, are a drift.  A single other step is a change of regime, and everything else is levels.
+    With ``by_onset`` the load before the window decides: always a change of regime.
     """
     if by_onset:
         return REGIME_CHANGE
@@ -51,7 +51,7 @@ def _stretches(label: Places) -> Places:
     begins = np.concatenate([[0], np.flatnonzero(np.diff(label)) + 1])
     ranks, counts = label[begins], np.diff(np.concatenate([begins, [len(label)]]))
     kept = np.ones(len(ranks), np.bool_)
-    # Between two others that lie on either side of it, so short a level is the edge of their step.
+    # A short level between a lower and a higher one is the edge of their step.
     kept[1:-1] = (counts[1:-1] > _EDGE_COUNT) | ((ranks[1:-1] - ranks[:-2]) * (ranks[2:] - ranks[1:-1]) < 0)
     return np.asarray(ranks[kept], np.intp)
 

@@ -1,4 +1,4 @@
-"""The bias of a clock that did not keep one level: how far a window's numbers lie from those at each clock it could have kept.
+"""The bias of a clock that did not keep one level: the deviation of a window's numbers from those at each reference clock.
 
 A reference is a level that holds a fifth of the window or, under ``sustained``, the steady state of uninterrupted work.
 """
@@ -22,11 +22,11 @@ from annotate.stats.robust import centre
 CLOCK_RULES = (CLOCK_LEVELS, CLOCK_DRIFT, CLOCK_RAMP, REGIME_CHANGE)
 
 _LEAST_RATIO = 0.2  # the specification: a level that holds a fifth could have been the window's own
-_HALF = 0.5  # a level that holds so much is where the window was, and any other one a way to it
-_DEVIATES = 1.96  # of a normal, at 95 %: the variance is the largest over lengths up to half a cycle already
-_MEDIAN_ERROR = 1.2533  # of a median, over a mean's
-_SWING_RATIO = 0.025  # of capped kernels on H200s the narrowest 5-95 % range of the true clock is 2.4 % to either side
-_LEAST_TIME = 0.05  # of the reference's: keeps a rate's deviation finite
+_HALF = 0.5  # a level with at least this share is the window's clock; other levels only lead to it
+_DEVIATES = 1.96  # normal, 95 %: the variance is already the largest over lengths up to half a cycle
+_MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean
+_SWING_RATIO = 0.025  # the narrowest 5-95 % range of the true clock of capped kernels on H200s is 2.4 % to either side
+_LEAST_TIME = 0.05  # of the reference's time: keeps a rate's deviation finite
 
 _Deviation: TypeAlias = tuple[float, float]  # of the mean or median time from one reference, and half its interval
 Places: TypeAlias = npt.NDArray[np.intp]
@@ -34,7 +34,7 @@ Places: TypeAlias = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class NumberShift:
-    """The bias of one number: its bound, the part of it that the clock's own noise cannot be, and a signed estimate."""
+    """The bias of one number: its bound, the part of the bound that exceeds the clock's noise, and a signed estimate."""
 
     bound_ratio: float
     seen_ratio: float
@@ -43,7 +43,7 @@ class NumberShift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockShift:
-    """The bias of one window's clock: by number, under the name of the rule whose shape fits."""
+    """The bias of one window's clock for each number, with the rule whose shape fits."""
 
     shifts: dict[Number, NumberShift]
     rule: str
@@ -51,14 +51,14 @@ class ClockShift:
     levels_ratio: tuple[float, ...]  # of the window
     begin_mhz: float  # of the level at the window's begin
     end_mhz: float
-    steady_by: SteadyBy | None  # None: not asked under this claim
+    steady_by: SteadyBy | None  # None: the claim has no steady reference
     can_reject: bool
     is_sharper: bool  # stamped, and the driver's gauge agrees
     span_ns: tuple[int, int] | None
 
     @property
     def bound_ratio(self) -> float:
-        """The bound of the mean."""
+        """Return the bound of the mean."""
         return self.shifts[Number.MEAN].bound_ratio
 
 
@@ -72,17 +72,17 @@ def clock_shift(
     steady: SteadyReference | None = None,
     edges_ratio: float = 0.0,
 ) -> ClockShift:
-    """Return by how much a window's numbers deviate from what they were at each of its levels, and in the steady state.
+    """Return the deviation of a window's numbers from those at each of its levels and in the steady state.
 
-    ``variance`` is that of one block's logarithm, as the clock's cycle leaves it in a mean (``ClockBlocks.variance``).  The
-    bound takes the reference that lies farthest.  The estimate takes, of highest and lowest level, the one that lies nearer,
-    or the steady state if that lies farther still.  What the cycle does to a single level is repeatability, and no bias.
-    ``edges_ratio`` is what unstamped changes of level can hide.
+    ``variance`` is ``ClockBlocks.variance``: that of one block's logarithm, as the clock's cycle leaves it in a mean.  The
+    bound takes the farthest reference.  The estimate takes the nearer of the highest and lowest level, or the steady state
+    if that is farther.  The cycle's effect on a single level is repeatability, not bias.  ``edges_ratio`` is the most that
+    unstamped changes of level can hide.
     """
     logs = np.log(blocks.mhz[blocks.known])
     slowness = _Slowness(np.exp(-beta * (logs - logs.mean())), beta * variance**0.5)
     counted = _references(logs, levels)
-    if blocks.swings and shape_name(logs, levels) == CLOCK_LEVELS:  # a clock that goes one way swings about nothing
+    if blocks.swings and shape_name(logs, levels) == CLOCK_LEVELS:  # a clock that changes in one direction does not swing
         counted = _without_crests(logs, counted, round(CYCLE_NS / blocks.width_ns) // 2)
     mean = [slowness.beside(part) for part in counted]
     median = [slowness.median_beside(part) for part in counted]
@@ -93,7 +93,7 @@ def clock_shift(
         Number.MEAN: _shift(mean, steady_mean, -mean_excess),
         Number.MEDIAN: _shift(median, steady_median, -median_excess),
     }
-    # The load decides if the levels alone leave a smaller bound; so does an excess that no level shows, under a wide swing.
+    # The load names the shape if it enlarges the bound, or if its excess is larger than any level shows under a wide swing.
     by_onset = shifts[Number.MEAN].bound_ratio > _shift(mean, [], 0.0).bound_ratio
     by_onset |= not steady_mean and mean_excess > _shift(mean, [], 0.0).bound_ratio
     return ClockShift(
@@ -111,9 +111,9 @@ def clock_shift(
 
 
 def clock_bounds(shift: ClockShift, rule: str) -> tuple[Bound, ...]:
-    """Return the bounds of one of ``CLOCK_RULES``: of the one whose shape fits, all; of any other, none.
+    """Return the bounds of one of ``CLOCK_RULES``: all if its shape fits, else none.
 
-    Stamps that agree with the witness replace what its noise could hide, under whichever name it was.
+    If stamps agree with the driver's clock, the bounds replace the driver's uncertainty, whichever rule reported it.
     """
     if rule != shift.rule:
         return ()
@@ -136,18 +136,18 @@ def clock_bounds(shift: ClockShift, rule: str) -> tuple[Bound, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Slowness:
-    """The time of one call in each block, and the error that the clock's cycle leaves in one block of it."""
+    """The relative time of one call in each block, and the error that the clock's cycle leaves in one block."""
 
     values: Values
     block_error_ratio: float
 
     @property
     def error_ratio(self) -> float:
-        """The standard error of the window's mean."""
+        """Return the standard error of the window's mean."""
         return self.block_error_ratio / float(np.sqrt(len(self.values)))
 
     def half_ratio(self, part: Places) -> float:
-        """Return half of the 95 % interval of the window's deviation from a part of it: none from all of it."""
+        """Return half of the 95 % interval of the window's deviation from a part; 0 if the part is the whole window."""
         share = len(part) / len(self.values)
         return _DEVIATES * self.error_ratio * float(np.sqrt((1.0 - share) / share))
 
@@ -160,7 +160,7 @@ class _Slowness:
 
 
 def _as_rate(deviation: _Deviation) -> _Deviation:
-    """Return a deviation of time as one of calls a second."""
+    """Convert a deviation of time into a deviation of calls per second."""
     ratio, half_ratio = deviation
     time = max(1.0 + ratio, _LEAST_TIME)
     return 1.0 / time - 1.0, half_ratio / time**2
@@ -169,7 +169,7 @@ def _as_rate(deviation: _Deviation) -> _Deviation:
 def _steady_deviations(
     blocks: ClockBlocks, slowness: _Slowness, beta: float, steady: SteadyReference | None
 ) -> tuple[list[_Deviation], list[_Deviation]]:
-    """Return the deviation of mean and of median from the steady state, where a part of the window or a record tells it."""
+    """Return the deviations of mean and median from the steady state; empty unless the window or a record shows it."""
     if steady is None:
         return [], []
     if steady.places is not None:
@@ -182,16 +182,16 @@ def _steady_deviations(
 
 
 def _excess_ratios(load: LoadTime | None, steady: SteadyReference | None) -> tuple[float, float]:
-    """Return by how much mean and median speed can exceed the steady one."""
+    """Return the most by which mean and median speed can exceed the steady speed; 0 without an excess."""
     if load is None or steady is None or steady.excess is None:
         return 0.0, 0.0
     return load.excess_ratio(steady.excess), load.median_excess_ratio(steady.excess)
 
 
 def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: float) -> NumberShift:
-    """Return one number's bias; levels come lowest clock first, and an excess is the deviation it can be at most.
+    """Return one number's bias; ``levels`` come lowest clock first, and ``excess_ratio`` is the largest deviation by onset.
 
-    Where a part of the window or a record tells the steady state, its noise can hide no more than that excess.
+    If the window or a record shows the steady state, the excess limits the deviation that its noise can hide.
     """
     ends = [levels[0], levels[-1]] if levels else [(0.0, 0.0)]
     ratio, half_ratio = max([min(ends, key=_farness), *steady], key=_farness)
@@ -205,25 +205,26 @@ def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: flo
     bound_ratio = max([*bounds, excess])
     return NumberShift(
         bound_ratio=bound_ratio,
-        seen_ratio=max(resolved, default=0.0),  # the model's excess is nothing that was seen: stamps and a record replace it
+        seen_ratio=max(resolved, default=0.0),  # without the model's excess, which was not observed in this window
         estimate=Estimate(*(float(np.clip(each, -bound_ratio, bound_ratio)) for each in (low_ratio, ratio, high_ratio))),
     )
 
 
 def _widened(found: NumberShift, edges_ratio: float) -> NumberShift:
-    """Return the bias with what edges can hide on top of its bound."""
+    """Return the bias with ``edges_ratio`` added to its bound."""
     return replace(found, bound_ratio=found.bound_ratio + edges_ratio)
 
 
 def _level_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:
-    """Return the most that a deviation from a level can be: beside a fresh load e(t) explains what the noise could hide."""
+    """Return the largest deviation from a level: after a fresh load, the excess e(t) limits the part hidden in noise."""
     return min(abs(ratio) + half_ratio, max(abs(ratio), excess_ratio)) if excess_ratio else abs(ratio) + half_ratio
 
 
 def _steady_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:
-    """Return the most that a deviation from the steady state can be, of which e(t) tells the most and a part how much it was.
+    """Return the largest deviation from the steady state.
 
-    Where both agree they hold together; else something beside the load's begin moved the clock.
+    If the deviation agrees with the excess e(t), both limit it.  Otherwise another cause changed the clock, and the excess
+    does not limit it.
     """
     if abs(ratio) - half_ratio <= excess_ratio:
         return min(abs(ratio) + half_ratio, excess_ratio)
@@ -231,7 +232,7 @@ def _steady_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float
 
 
 def _farness(deviation: _Deviation) -> float:
-    """Return how far a deviation lies from none: as far for a time as for its rate, so that both choose one reference."""
+    """Return the size of a deviation, equal for a time and its rate, so that both choose the same reference."""
     return abs(float(np.log(max(1.0 + deviation[0], _LEAST_TIME))))
 
 
@@ -242,18 +243,18 @@ def _is_stamped(blocks: ClockBlocks) -> bool:
 def _agrees(
     blocks: ClockBlocks,
     *,
-    lowest: Annotated[float, "under a cap an H200's gauge reads 8 to 12 % above the truth"] = 0.85,
+    lowest: Annotated[float, "under a cap an H200's gauge reads 8 to 12 % above the true clock"] = 0.85,
     highest: Annotated[float, "uncapped it agrees to 0.4 %"] = 1.02,
 ) -> bool:
-    """Return whether the stamped clock is one that the gauge can have shown; it has no scale where the gauge was silent."""
+    """Return whether stamped and driver's clock agree within known errors; False if no block has both clocks."""
     return lowest <= blocks.scale <= highest and blocks.scale != 1.0
 
 
 def _references(logs: Values, levels: Sequence[SeriesLevel]) -> list[Places]:
-    """Return the parts of the window whose clock could have been its own, the lowest first: levels that hold a fifth.
+    """Return the parts of the window that count as references, lowest clock first: levels that hold a fifth.
 
-    A drift passes through its levels, and the longer it is watched the less each of them holds: there, unless one holds
-    half of the window, the first and the last fifth count too.
+    A long drift has many short levels.  The first and last fifth of a drift therefore count too, unless one level holds
+    half of the window.
     """
     parts = [level.places for level in levels if level.share_ratio >= _LEAST_RATIO]
     is_settled = max(level.share_ratio for level in levels) >= _HALF
@@ -264,9 +265,9 @@ def _references(logs: Values, levels: Sequence[SeriesLevel]) -> list[Places]:
 
 
 def _without_crests(logs: Values, parts: list[Places], half_count: int) -> list[Places]:
-    """Return the references without the crests of a controller's swing, in runs of half a cycle at most, no farther than it swings.
+    """Return the references without crests of the controller's swing: near the mean, in runs of at most half a cycle.
 
-    The clock passed through such a level and never stayed there.  Where no other is left all stay.
+    The clock only passed through such a level.  If all references are crests, return all.
     """
     middle = float(logs.mean())
     kept = [
@@ -284,7 +285,7 @@ def _level_mhz(levels: Sequence[SeriesLevel], place: int) -> float:
 
 
 def _span_ns(blocks: ClockBlocks, levels: Sequence[SeriesLevel]) -> tuple[int, int] | None:
-    """Return when the rarer of the outermost levels held; None of a single level."""
+    """Return the span of the rarer of the outermost levels; None for a single level."""
     if len(levels) < 2:
         return None
     rarer = min((levels[0], levels[-1]), key=lambda level: level.count)

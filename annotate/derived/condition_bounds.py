@@ -1,4 +1,4 @@
-"""Bounds of conditions beside the SM clock: the memory's clock, the PCIe link, and a canary against this card's record."""
+"""Bounds of conditions other than the SM clock: the memory clock, the PCIe link, and a canary against this card's record."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -15,8 +15,8 @@ from annotate.evidence.asked import kept
 
 _TIMED = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
 _ALL = (*_TIMED, Number.MEDIAN_AT_CLOCK)
-_LANE_RATE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.5, 6: 60.5}  # Gbit/s of a lane, coding taken off, by generation
-# Slow-downs that have a reason, and a rule of their own: a canary that ran under one is no riddle.
+_LANE_RATE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.5, 6: 60.5}  # Gbit/s per lane after coding, by generation
+# Slow-downs that other rules report: they explain a slow canary.
 _FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW_THERMAL | Reason.HW_POWER_BRAKE
 
 
@@ -24,18 +24,18 @@ _FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW
 def memory_clock_bounds(
     evidence: Evidence,
     *,
-    top_ratio: Annotated[float, "clocks of one entry read alike to a few MHz of 3201"] = 0.999,
+    top_ratio: Annotated[float, "one memory clock reads the same to a few MHz of 3201"] = 0.999,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``mem-clock-change``; none where the memory kept its top clock while the GPU worked.
+    """Return the bounds of ``mem-clock-change``; none if the memory kept its top clock while the GPU worked.
 
-    A kernel that uses all of the bandwidth pays for all of it; the estimate takes the share that is in use.
+    The bound assumes a kernel that uses all of the bandwidth; the estimate takes the share in use.
     """
     clock = evidence.within("mem_clock_mhz")
     known = clock.values > 0
     if 2 * known.sum() < len(clock) or not known.any():
         return ()
-    told_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
-    top_mhz = float(told_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
+    most_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
+    top_mhz = float(most_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
     working = known & (busy_at(evidence, clock.at_ns) | ~idle_at(evidence, clock.at_ns))
     low = working & (clock.values < top_ratio * top_mhz)
     if not low.any():
@@ -53,13 +53,13 @@ def memory_clock_bounds(
 
 @kept
 def link_bounds(evidence: Evidence) -> tuple[Bound, ...]:
-    """Return the bounds of ``numa-pcie-affinity``: of a link that was slower than its own best while the GPU worked.
+    """Return the bounds of ``numa-pcie-affinity`` for a link that was at times slower than its best while the GPU worked.
 
-    A link that was slow throughout is a label, because nothing of this window tells what a better one had given.
+    A link that was slow throughout has no bound: this window does not show the speed of a better link.
     """
     generation = evidence.trace.column("pcie_generation_count").observed
     at_ns = generation.at_ns[(generation.at_ns >= evidence.window.begin_ns) & (generation.at_ns <= evidence.window.end_ns)]
-    # Utilisation is shown up to two refreshes late: a link that rests already may still look busy.
+    # Utilisation lags by up to two refreshes: a GPU at rest may still look busy.
     late_ns = 2 * evidence.trace.refresh_of_ns("utilization_ratio")
     at_ns = at_ns[busy_at(evidence, at_ns) & busy_at(evidence, at_ns + late_ns)]
     if len(at_ns) < 2:
@@ -75,7 +75,7 @@ def link_bounds(evidence: Evidence) -> tuple[Bound, ...]:
 
 @kept
 def best_while_busy(evidence: Evidence, name: str) -> float | None:
-    """Return the best state of the link while the GPU worked; None if it was not read then."""
+    """Return the best state of the link while the GPU worked; None if it was not read during work."""
     window, column = evidence.window, evidence.trace.column(name).observed
     inside = column.where((column.at_ns >= window.begin_ns) & (column.at_ns <= window.end_ns))
     busy = inside.values[busy_at(evidence, inside.at_ns)]
@@ -86,11 +86,11 @@ def canary_lows(
     evidence: Evidence,
     *,
     record_count: Annotated[float, "the median of five runs survives two bad ones"] = 5.0,
-    capped_ratio: Annotated[float, "capped for less, the window's own load cannot linger in the canary"] = 0.02,
+    capped_ratio: Annotated[float, "a cap for less time cannot affect the canary"] = 0.02,
 ) -> Mapping[str, float] | None:
-    """Return by how much the canary ran slower than its record, clock and copy; None without enough runs on record.
+    """Return the canary's relative shortfall from its record, for clock and copy; None without enough runs on record.
 
-    Under a power cap the clock of a canary says nothing.
+    If the power cap held or was not observed, the clock of a canary is not comparable and is left out.
     """
     declared, clock_mhz = evidence.declared, amount(evidence.declared, "canary_clock_mhz")
     recorded_mhz = amount(declared, "canary_record_clock_mhz")
@@ -108,7 +108,7 @@ def canary_lows(
 
 @kept
 def has_slow_reason(evidence: Evidence) -> bool:
-    """Return whether a slow-down with a reason was at work, or a clock asked for that cannot be read."""
+    """Return whether a slow-down with a known reason held, or an application clock that cannot be read."""
     faulty = by_bits(evidence, _FAULTS if target_clock_mhz(evidence) else _FAULTS | Reason.APPLICATIONS_CLOCKS)
     return faulty is not None and faulty.ratio > 0.0
 
@@ -117,12 +117,12 @@ def canary_bounds(
     evidence: Evidence,
     *,
     record_count: Annotated[float, "the median of five runs survives two bad ones"] = 5.0,
-    error_ratio: Annotated[float, "an uncapped clock is told true to 0.2 % on an H200"] = 0.002,
-    capped_ratio: Annotated[float, "capped for less, the window's own load cannot linger in the canary"] = 0.02,
+    error_ratio: Annotated[float, "the driver reports an uncapped clock to 0.2 % on an H200"] = 0.002,
+    capped_ratio: Annotated[float, "a cap for less time cannot affect the canary"] = 0.02,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``clock-low-no-reason`` against this card's record; none of a canary that is as fast.
+    """Return the bounds of ``clock-low-no-reason`` against this card's record; none if the canary is as fast.
 
-    Without a record a canary that the driver's own clock contradicts has been seen and has no bound.
+    Without a record, a canary 5 % below the driver's highest clock gives bounds of unknown size.
     """
     clock_mhz = amount(evidence.declared, "canary_clock_mhz")
     if not clock_mhz or has_slow_reason(evidence):
@@ -149,10 +149,10 @@ def canary_bounds(
 def _bound(
     rule: str, group: Group, number: Number, most_ratio: float, share: float | None, span_ns: tuple[int, int] | None
 ) -> Bound:
-    """Return a bound of a slow-down by at most this, of which the work feels about ``share``, if that is known."""
+    """Return the bound of a slow-down by at most ``most_ratio``; ``share`` is the part that affects the work, if known."""
     estimate = None
     if share is not None:
-        # Memory that is used for less than half of the time may be waited for at no time.
+        # If memory is used for less than half of the time, the work may never wait for it.
         ends = (max(0.0, 2.0 * share - 1.0) * most_ratio, share * most_ratio, most_ratio)
         rates = tuple(-each / (1.0 + each) for each in reversed(ends))
         estimate = Estimate(*(rates if number is Number.THROUGHPUT else ends))

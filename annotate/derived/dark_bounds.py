@@ -1,4 +1,4 @@
-"""Bounds of dark time: of each instant of a window the largest excursion that could hide in it, by the proof that was blind."""
+"""Bounds of dark time: the largest excursion that can hide at each instant of a window, over all proofs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated
@@ -11,17 +11,17 @@ from annotate.derived.dark_time import DarkInterval, clock_intervals, list_inter
 from annotate.evidence import Evidence
 from annotate.evidence.asked import kept
 
-_DARK_RATIO = 0.5  # the specification: dark for longer, a proof is unproven and its dark time bounds nothing
-_NEIGHBOUR_RATIO, _NEIGHBOUR_AT_CLOCK_RATIO = 1.0, 0.03  # what a neighbour takes at most; at one clock it moved 2.8 %
+_DARK_RATIO = 0.5  # the specification: a proof that is dark for longer is unproven, and its dark time gives no bounds
+_NEIGHBOUR_RATIO, _NEIGHBOUR_AT_CLOCK_RATIO = 1.0, 0.03  # the most that a neighbour takes; at one clock 2.8 % was measured
 
 
 def dark_clock(
     evidence: Evidence,
     blocks: ClockBlocks | None,
     *,
-    longest_s: Annotated[float, "two refreshes of the driver's page and a margin"] = 0.25,
+    longest_s: Annotated[float, "two refreshes of the driver's clock and a margin"] = 0.25,
 ) -> tuple[DarkInterval, ...]:
-    """Return the silences of the clock: proof 3.  Stamps fill those of the driver's clock, block by block."""
+    """Return the silences of the clock, for proof 3: those of the driver's clock without the stamped blocks."""
     silent = clock_intervals(evidence, longest_s=longest_s)
     if blocks is None or not blocks.stamped.any():
         return silent
@@ -38,7 +38,7 @@ def dark_clock(
 
 @kept
 def dark_power(evidence: Evidence, idle_w: float | None) -> tuple[DarkInterval, ...]:
-    """Return the silences of the dense power record: proof 1, of a window whose entries do not tell its gaps."""
+    """Return the silences of the dense power record, for proof 1 of a window without known gaps."""
     return power_intervals(evidence, idle_w=idle_w)
 
 
@@ -47,7 +47,7 @@ def dark_lists(
     *,
     longest_s: Annotated[float, "a neighbour fits into a longer silence of a list that is read five times a second"] = 0.5,
 ) -> tuple[DarkInterval, ...]:
-    """Return the silences of the process lists: proof 4."""
+    """Return the silences of the process lists, for proof 4."""
     return list_intervals(evidence, _NEIGHBOUR_RATIO, longest_s=longest_s)
 
 
@@ -60,10 +60,10 @@ def dark_bounds(
     has_gaps: bool = False,
     rule: str = "dark-time",
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``dark-time``; silences of several proofs at one time count once.
+    """Return the bounds of ``dark-time``; simultaneous silences of several proofs count once.
 
-    ``has_gaps``: entries tell the idle time, so that the record of power is not needed, and its silence is replaced.  A
-    proof that is dark for half of the window is unproven, and bounds nothing.
+    ``has_gaps`` means that gaps between entries show the idle time.  The power record is then not needed, and the bounds
+    replace those of its silence.  A proof that is dark for half of the window is unproven and gives no bounds.
     """
     clock, power, lists = (each if _length_ns(each) < _DARK_RATIO * length_ns else () for each in (clock, power, lists))
     mild = [DarkInterval(each.begin_ns, each.end_ns, _NEIGHBOUR_AT_CLOCK_RATIO) for each in lists]
@@ -82,7 +82,7 @@ def dark_bounds(
             rule=rule,
             group=Group.DARK,
             ratio=largest_ratio(stretches, length_ns),
-            # No times or stamps stand in for a list of processes.
+            # Neither times nor stamps replace a process list.
             seen_ratio=largest_ratio(mild if number is Number.MEDIAN_AT_CLOCK else lists, length_ns),
             replaces=Replaces.UNRESOLVED if has_gaps else Replaces.NOTHING,
         )
@@ -91,7 +91,7 @@ def dark_bounds(
 
 
 def largest_ratio(stretches: Iterable[DarkInterval], length_ns: int) -> float:
-    """Return the largest excursion at each instant, as a mean over the window."""
+    """Return the mean over the window of the largest excursion at each instant."""
     each = tuple(stretches)
     if not each or length_ns <= 0:
         return 0.0

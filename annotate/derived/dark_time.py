@@ -1,6 +1,6 @@
-"""Dark time: the parts of a window about which a proof's own evidence is silent, and the most that could hide in each.
+"""Dark time: the parts of a window without evidence for a proof, and the largest excursion that can hide in each.
 
-Each proof needs another column.  Counters and the driver's own record of power bridge a silence of the sampler.
+Each proof needs another column.  Counters and the driver's power record can bridge a silence of the sampler.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from annotate.derived.idle_gaps import SAMPLE_NS, Span
 from annotate.derived.unwatched import dark_spans_ns
 from annotate.evidence import STALE_NS, Evidence, Lane, Trace
 
-_CAPPED_RANGE_RATIO = 0.06  # what a clock moves under a cap of power at least, on an H200
+_CAPPED_RANGE_RATIO = 0.06  # the smallest range of the clock under a power cap, on an H200
 _THERMAL = ("sw_thermal_ns", "hw_thermal_ns")
 
 
 @dataclass(frozen=True, slots=True)
 class DarkInterval:
-    """A silence, the largest excursion that could hide in it, and what bridges it, empty if nothing does."""
+    """A silence, the largest excursion that can hide in it, and the evidence that bridges it (empty: none)."""
 
     begin_ns: int
     end_ns: int
@@ -33,12 +33,12 @@ class DarkInterval:
 
 
 def dark_ratio(stretches: Sequence[DarkInterval], length_ns: int) -> float:
-    """Return the most by which a number of this window can be off for what hides in these stretches."""
+    """Return the largest error of a number of this window from excursions hidden in these stretches."""
     return sum(each.length_ns * each.excursion_ratio for each in stretches) / length_ns if length_ns > 0 else 0.0
 
 
 def column_silences_ns(evidence: Evidence, name: str) -> list[Span]:
-    """Return the intervals of the window without a value of this signal in force, disjoint and ascending."""
+    """Return the intervals of the window without a current value of this signal, disjoint and ascending."""
     column, window = evidence.trace.column(name), evidence.window
     unknown = np.isnan(column.values)
     if unknown.all():
@@ -49,12 +49,12 @@ def column_silences_ns(evidence: Evidence, name: str) -> list[Span]:
 def clock_intervals(
     evidence: Evidence,
     *,
-    longest_s: Annotated[float, "two refreshes of the driver's page and a margin"] = 0.25,
+    longest_s: Annotated[float, "two refreshes of the driver's clock and a margin"] = 0.25,
 ) -> tuple[DarkInterval, ...]:
-    """Return the silences of the driver's clock: proof 3, where nothing is stamped.
+    """Return the silences of the driver's clock, which proof 3 needs in blocks without stamps.
 
-    Where the counter of capped time bridges a silence, and one of thermal time stood still, the clock moved no further
-    than elsewhere in the trace.
+    Counters can bridge a silence: with capped time observed and thermal time constant, the clock kept within the range of
+    the trace.
     """
     found = [span for span in column_silences_ns(evidence, "sm_clock_mhz") if span[1] - span[0] > longest_s * 1e9]
     return tuple(_clock_interval(evidence, begin_ns, end_ns) for begin_ns, end_ns in found)
@@ -66,9 +66,9 @@ def power_intervals(
     idle_w: float | None = None,
     apart_ns: Annotated[int, "two samples of the record"] = 2 * SAMPLE_NS,
 ) -> tuple[DarkInterval, ...]:
-    """Return the parts of the window without samples of the dense power record: proof 1, where there are no times.
+    """Return the parts of the window without samples of the dense power record, which proof 1 needs without times.
 
-    The counter of energy bridges one: the GPU cannot have idled for longer than the energy that is missing.
+    The energy counter bridges such a part: the missing energy limits the GPU's idle time.
     """
     window, dense = evidence.window, evidence.trace.dense_power
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns))
@@ -83,7 +83,7 @@ def list_intervals(
     *,
     longest_s: Annotated[float, "a neighbour fits into a longer silence of a list that is read five times a second"] = 0.5,
 ) -> tuple[DarkInterval, ...]:
-    """Return the parts of the window without a process list in force: proof 4.  Nothing bridges them."""
+    """Return the parts of the window without a current process list, which proof 4 needs.  No evidence bridges them."""
     window = evidence.window
     found: list[Span] = [(gap.begin_ns, gap.end_ns) for gap in evidence.trace.gaps if gap.lane == Lane.PROCESSES]
     until_ns = window.begin_ns
@@ -114,7 +114,10 @@ def _clock_interval(evidence: Evidence, begin_ns: int, end_ns: int) -> DarkInter
 
 
 def _clock_range_ratio(trace: Trace, *, capped: bool) -> float:
-    """Return the highest over the lowest clock of the trace, less 1; idle clocks are left out, as far as they are known."""
+    """Return the range of the trace's clock, as highest over lowest - 1, without clocks known to be idle.
+
+    The result is at most 1 and, for ``capped``, at least the range of a capped clock.
+    """
     column = trace.column("sm_clock_mhz")
     masks = np.nan_to_num(trace.at("event_reasons_mask", column.at_ns)).astype(np.int64)
     working = column.values[~np.isnan(column.values) & (masks & 1 == 0) & (column.values > 0)]
@@ -123,7 +126,7 @@ def _clock_range_ratio(trace: Trace, *, capped: bool) -> float:
 
 
 def _power_interval(evidence: Evidence, begin_ns: int, end_ns: int, idle_w: float | None) -> DarkInterval:
-    """Return the stretch with the share of it in which the GPU can have idled, by the energy around it."""
+    """Return the stretch with the largest share of idle time that the energy around it allows."""
     trace, dense = evidence.trace, evidence.trace.dense_power
     energy = trace.column("energy_j")
     known = ~np.isnan(energy.values)

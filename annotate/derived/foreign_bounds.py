@@ -1,4 +1,4 @@
-"""Bounds of each number for foreign work: what a listed neighbour, a hidden one, another window or the own second stream took."""
+"""Bounds of each number for foreign work: by a listed or hidden neighbour, another window, or a second own stream."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,9 +10,9 @@ from annotate.derived.idle_gaps import Span
 from annotate.derived.neighbours import Neighbours
 from annotate.derived.time_accounts import TimeAccounts
 
-FLOOR_RATIO = 0.03  # without a record: a neighbour that only takes bandwidth moved the time at one clock by 2.8 % (H200)
+FLOOR_RATIO = 0.03  # without a record: a neighbour that only takes bandwidth changed the time at one clock by 2.8 % (H200)
 BOOKS_RATIO = 0.013  # the error of the books: utilisation against times of clean windows
-# Under a cap the clock rises while others have their turn: of what they took the mean kept a third to two thirds (H200).
+# Under a cap the clock rises during others' turns: the mean lost only a third to two thirds of their time (H200).
 _COUPLED_RATIO = 1.0 / 3.0
 _COUPLED_ERROR_RATIO = 0.01  # late time of clean capped windows
 _LATE_ERROR_RATIO = 0.004
@@ -43,8 +43,8 @@ class _Maker:
 def foreign_bounds(rule: str, work: ForeignWork, *, span_ns: Span | None = None) -> tuple[Bound, ...]:
     """Return the bounds of a named process: ``contention-process``, ``display-active``, ``overlapping-window``.
 
-    Without times, or where times cannot tell, throughput was seen to be at risk and has no bound, unless a record has it.
-    Times sharpen that where utilisation stands beside them; what the driver gave to others stays.
+    Throughput has a bound of unknown size if there is no record and times do not show late iterations.  With times and
+    utilisation the bounds replace unresolved ones.
     """
     make = _Maker(rule, span_ns)
     found = (*_late(make, work), *_untimed(make, work), *_against_record(make, work))
@@ -55,7 +55,7 @@ def foreign_bounds(rule: str, work: ForeignWork, *, span_ns: Span | None = None)
 def hidden_bounds(rule: str, work: ForeignWork, others: Neighbours, *, span_ns: Span | None = None) -> tuple[Bound, ...]:
     """Return the bounds of a process that is not on the list: ``contention-residual``.
 
-    A PID that is not on the list counts as one that is; memory that nobody explains may be anybody's, and has no bound.
+    A PID that only the utilisation record names counts like a listed one.  Unexplained memory gives bounds of unknown size.
     """
     named = foreign_bounds(rule, work, span_ns=span_ns) if others.unlisted else ()
     if not others.hidden_bytes:
@@ -67,9 +67,9 @@ def hidden_bounds(rule: str, work: ForeignWork, others: Neighbours, *, span_ns: 
 
 
 def unseen_bounds(rule: str, work: ForeignWork, accounts: TimeAccounts | None, open_ratio: float) -> tuple[Bound, ...]:
-    """Return the bounds of processes that no list can show, by what the books leave open: ``contention-residual``.
+    """Return the bounds of processes that no list can show, by the rest of the books: ``contention-residual``.
 
-    Nobody was seen, so that the rest of the books has a bound and no estimate: it may be work of the process itself.
+    The bounds have no estimate, because the rest may be work of the measured process itself.
     """
     make = _Maker(rule, None)
     farthest = max(open_ratio, accounts.farthest_ratio() if accounts is not None else open_ratio + BOOKS_RATIO)
@@ -80,7 +80,7 @@ def unseen_bounds(rule: str, work: ForeignWork, accounts: TimeAccounts | None, o
 def own_work_bounds(rule: str, work: ForeignWork, *, met: bool, span_ns: Span | None = None) -> tuple[Bound, ...]:
     """Return the bounds of other work of the same process: ``contention-self``.
 
-    Where stamps alone met it, and neither late iterations nor the books show any, nobody can say how much it took.
+    If stamps met such work but neither late iterations nor the books show it, the bounds have an unknown size.
     """
     make = _Maker(rule, span_ns)
     late, untimed = work.late_ratio or 0.0, max(0.0, work.untimed_ratio - BOOKS_RATIO)
@@ -91,7 +91,7 @@ def own_work_bounds(rule: str, work: ForeignWork, *, met: bool, span_ns: Span | 
 
 
 def unlisted_time_bounds(others: Neighbours, length_ns: int) -> tuple[Bound, ...]:
-    """Return what could hide where no process list was in force: ``dark-time`` of proof 4."""
+    """Return the bounds of ``dark-time`` for proof 4: excursions hidden while no process list was current."""
     dark = dark_ratio(others.silences, length_ns)
     if not dark:
         return ()
@@ -102,7 +102,7 @@ def unlisted_time_bounds(others: Neighbours, length_ns: int) -> tuple[Bound, ...
 
 
 def _late(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
-    """Late time inside iterations: the mean directly, the throughput by what the mean costs."""
+    """Yield the bounds for late time inside iterations: of the mean, and of the throughput that follows from it."""
     late = work.late_ratio
     if late is None:
         if work.throughput is None:
@@ -110,7 +110,7 @@ def _late(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
             unbounded = make(Number.THROUGHPUT, Group.INSIDE, None, taken)
             yield replace(unbounded, seen_ratio=taken.nearer_ratio if taken else 0.0)
         elif work.has_times:
-            yield make(Number.THROUGHPUT, Group.INSIDE, 0.0)  # the record has all of it
+            yield make(Number.THROUGHPUT, Group.INSIDE, 0.0)  # the shift against the record includes it
         if work.has_times and work.mean is None:
             yield make(Number.MEAN, Group.INSIDE, None)
         return
@@ -122,14 +122,14 @@ def _late(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
 
 
 def _taken(work: ForeignWork) -> Estimate | None:
-    """The share that the driver gives to others, of which throughput lost a third at least."""
+    """Return the throughput lost to the share of others in the driver's record, at least a third of that share."""
     if not work.taken_ratio > 0.0:
         return None
     return Estimate(-max(work.taken_ratio, work.most_taken_ratio), -work.taken_ratio, -work.taken_ratio * _COUPLED_RATIO)
 
 
 def _untimed(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
-    """Untimed busy time, or the driver's share of others beyond what late iterations show."""
+    """Yield the bound for untimed busy time, or for others' share in the driver's record beyond late iterations."""
     if work.late_ratio is None:
         return
     inside = work.late_ratio / (1.0 + work.late_ratio)
@@ -141,19 +141,19 @@ def _untimed(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
 
 
 def _against_record(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
-    """Return what every iteration alike lost: the shift at one clock against the record, else the most that one was seen to be."""
+    """Yield the bounds for a loss common to all iterations: the shift against the record, else the largest measured one."""
     if not work.has_times:
         return
     if work.late_ratio is None:
-        # Times that hide turns of others still have their mean on record.
+        # Without a late share, mean and throughput are still comparable with the record.
         yield from _own_shift(make, Number.MEAN, work.mean)
         yield from _own_shift(make, Number.THROUGHPUT, work.throughput)
     else:
-        # Where no time at one clock is known the numbers themselves are beside the record, late iterations among them.
+        # Without a time at one clock, the numbers themselves are compared with the record, late iterations included.
         yield _shifted(make, Number.MEAN, work.at_clock or work.mean)
         yield _shifted(make, Number.THROUGHPUT, work.at_clock.inverse() if work.at_clock else work.throughput)
     yield _shifted(make, Number.MEDIAN_AT_CLOCK, work.at_clock)
-    # The raw median moved by 10 % where the clock rose, which neither late iterations nor books show.
+    # A rising clock changed the raw median by 10 %, which neither late iterations nor the books show.
     median = work.median
     yield make(Number.MEDIAN, Group.RECORD, median.bound_ratio if median else None, median.estimate if median else None)
 

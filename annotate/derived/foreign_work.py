@@ -1,7 +1,7 @@
 """Foreign work on the GPU in numbers: late iterations, untimed busy time, the shift against this card's record.
 
-Times of the window's own iterations tell what another process took from them: it takes turns of some 2 ms.  An H200 read
-0.25, 2.4, 19 and 37 % of outlying time where the mean had truly moved by 0.6, 2.4, 19 and 36 %.
+Another process runs in turns of about 2 ms, which show as late iterations of the window.  On an H200 the outlying time was
+0.25, 2.4, 19 and 37 % when the true change of the mean was 0.6, 2.4, 19 and 36 %.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from annotate.times.durations import floor_s
 from annotate.times.outlying import outlying
 
 _FEWEST_COUNT = 30
-_SLICE_S = 2e-3  # a turn on an H200: of longer iterations every one may hold some
+_SLICE_S = 2e-3  # a turn on an H200: every longer iteration may include foreign work
 _PAUSE_S = 20e-3
 _CAPPED_RATIO = 0.02
 _CONFIDENCE = 0.975
@@ -30,7 +30,7 @@ _CONFIDENCE = 0.975
 
 @dataclass(frozen=True, slots=True)
 class RecordShift:
-    """One number of this window over the median of this card's record of it, less 1, with the record's own spread."""
+    """One number of this window over the median of its record on this card, - 1, with the record's spread."""
 
     ratio: float
     error_ratio: float
@@ -44,23 +44,24 @@ class RecordShift:
         return Estimate(self.ratio - self.error_ratio, self.ratio, self.ratio + self.error_ratio)
 
     def inverse(self) -> RecordShift:
-        """The shift of a rate that goes as one over this number."""
+        """Return the shift of the rate that is the inverse of this number."""
         return RecordShift(1.0 / max(1.0 + self.ratio, 1e-6) - 1.0, self.error_ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignWork:
-    """Signs of foreign work in the window's own times, and the share of its time that the driver gives to others.
+    """Signs of foreign work in the window's own times, and the share of others in the driver's record.
 
-    ``late_ratio`` is None where times cannot tell: there are none, too few, or each lasts longer than a turn, so that all
-    may hold some.  ``untimed_ratio`` is all that no entry covers unless utilisation ``is_witnessed``.  ``is_coupled``: the clock follows the load, so part of what others take comes back as a faster clock.
+    ``late_ratio`` is None for too few times, or times longer than a turn, which may all include foreign work.
+    ``untimed_ratio`` is the whole share without entries unless utilisation ``is_witnessed``.  ``is_coupled`` means that the
+    clock follows the load: a faster clock regains part of the time that others take.
     """
 
     has_times: bool
     late_ratio: float | None
     untimed_ratio: float
     is_witnessed: bool
-    taken_ratio: float  # least share of the window that the utilisation record gives to others: convicts, never clears
+    taken_ratio: float  # lower bound of others' share in the utilisation record; the record may omit processes
     most_taken_ratio: float
     is_coupled: bool
     at_clock: RecordShift | None
@@ -72,12 +73,12 @@ class ForeignWork:
 def foreign_work(
     evidence: Evidence, timings: Timings, fit: Sensitivity | NoFit, others: Neighbours, *, stamp_s: float = 0.0
 ) -> ForeignWork:
-    """Return what others took from the timed work, as far as it shows."""
+    """Return the visible signs of foreign work in the window."""
     shares = [(each.least_ratio or 0.0, each.most_ratio or 0.0, each.peak_ratio or 0.0) for each in others.at_work]
     busy = [each for each in shares if each[2] > ACTIVE_RATIO]
     capped = by_bits(evidence, Reason.SW_POWER_CAP)
     has_times = len(timings.at_ns) > 0
-    # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little.
+    # The driver refreshes utilisation about every 200 ms: over less than a second, the mean is too coarse.
     busy_ratio = utilization_ratio(evidence) if evidence.window.length_s >= 1.0 else None
     return ForeignWork(
         has_times=has_times,
@@ -92,9 +93,9 @@ def foreign_work(
 
 
 def late_ratio(timings: Timings, fit: Sensitivity | NoFit) -> float | None:
-    """Return by how much iterations that lie above their neighbours lengthen all of them together; None where it hides.
+    """Return the excess time of late iterations over the time of all without it; None for few or long iterations.
 
-    Those after a gap of 20 ms are judged among themselves: others had the GPU meanwhile, and caches and clock show it.
+    Iterations after a gap above 20 ms are compared with each other only, because caches and clock changed in the gap.
     """
     if len(timings.took_s) < _FEWEST_COUNT or centre(timings.took_s) * timings.calls_count > _SLICE_S:
         return None
@@ -126,7 +127,7 @@ def _at_one_clock(timings: Timings, fit: Sensitivity | NoFit) -> Values:
 
 
 def untimed_ratio(evidence: Evidence, timings: Timings, busy_ratio: float | None, stamp_s: float) -> float:
-    """Return the share of the window in which the GPU was busy, or may have been, and nothing was timed or declared."""
+    """Return the busy share of the window that is neither timed nor declared; without a busy share, assume 1."""
     entries_s = timings.took_s * timings.calls_count
     timed_s = float(entries_s.sum()) + len(entries_s) * stamp_s
     declared = evidence.other_work.spans_ns if evidence.other_work is not None else ()
@@ -136,7 +137,7 @@ def untimed_ratio(evidence: Evidence, timings: Timings, busy_ratio: float | None
 
 
 def _outside(spans: tuple[Span, ...], timings: Timings) -> list[Span]:
-    """Those of the declared pieces that no timed entry covers for the most part."""
+    """Return the declared pieces of which timed entries cover less than half."""
     ends_ns = timings.at_ns + (timings.took_s * timings.calls_count * 1e9).astype(np.int64)
     timed = list(zip(timings.at_ns.tolist(), ends_ns.tolist(), strict=True))
     return [span for span, covered in zip(spans, overlap_ratios(spans, timed), strict=True) if covered < 0.5]

@@ -1,4 +1,4 @@
-"""Errors that a GPU reported during a window: by its counters, its row remaps and its events."""
+"""Errors that a GPU reported during a window: counters, row remaps and events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _REMAPS = {"remap_pending_count": "a row remap waits for a reset", "remap_failed
 
 @dataclass(frozen=True, slots=True)
 class HardwareErrors:
-    """The errors in words, grave and slight; the counters that were not read; and the counts."""
+    """Grave and slight errors in words, the counters that were not read, and the counts."""
 
     grave: tuple[str, ...]
     slight: tuple[str, ...]
@@ -21,7 +21,10 @@ class HardwareErrors:
 
 
 def hardware_errors(evidence: Evidence, *, replays_count: float, replays_per_minute_count: float) -> HardwareErrors:
-    """Collect every error that was reported, PCIe replays beyond this count and rate, and every counter that was not read."""
+    """Collect all reported errors and all unread counters.
+
+    PCIe replays are an error above the larger of ``replays_count`` and the rate times the observed minutes.
+    """
     window = evidence.window
     rises = {name: evidence.increase(name) for name in (*_GRAVE, *_SLIGHT)}
     remaps = {text: _stands(evidence, name) for name, text in _REMAPS.items()}
@@ -54,7 +57,7 @@ def _counted(rises: Mapping[str, Increase | None], texts: Mapping[str, str]) -> 
 
 
 def _stands(evidence: Evidence, name: str) -> bool | None:
-    """Return whether a state was on about the window; None if it was not read."""
+    """Return whether a state was on in the window or the 11 s before it; None if it was not read."""
     column, window = evidence.trace.column(name), evidence.window
     near = column.where((column.at_ns >= window.begin_ns - 11_000_000_000) & (column.at_ns <= window.end_ns)).observed
     return bool((near.values > 0).any()) if len(near) else None

@@ -1,7 +1,7 @@
-"""The time for which a clock event reason held: the only module that weighs counters against sampled bits.
+"""The time for which a clock event reason held, by violation time, nanosecond counters or sampled bits.
 
-Violation time moves on continuously, but is read at a window's edges only.  A counter of nanoseconds misses nothing, but
-steps once a refresh, so that what it shows may have happened up to a refresh earlier.  Bits are a snapshot as old.
+Violation time advances continuously but is read only at a window's edges.  A nanosecond counter misses nothing but steps
+once per refresh, so its readings lag by up to a refresh.  Sampled bits lag as much.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from annotate.evidence import EMPTY, SIGNALS, Column, Evidence, Lane, Reason, Times, grid
 from annotate.evidence.asked import kept
 
-# Over fully capped half seconds an H200's violation time read 0.97-1.03 of the time: 15 ms of error, rounded up.
+# Over fully capped half seconds, an H200's violation time read 0.97 to 1.03 of the time: an error of 15 ms, rounded up.
 _VIOLATION_ERROR_NS = 20_000_000
 _MOSTLY_RATIO = 0.5
-_FREE_RATIO = 0.02  # the specification: a cap that held for no more leaves the window uncapped
+_FREE_RATIO = 0.02  # the specification: a window capped for at most this share counts as uncapped
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Shares of an interval: the best estimate, and the least and the most it can have been.  ``by`` names its witness."""
+    """The share of an interval for which a reason held: best estimate, lower and upper bound.  ``by`` names the witness."""
 
     ratio: float
     least_ratio: float
@@ -31,7 +31,7 @@ class Held:
 
     @staticmethod
     def of(amount: float, least: float, most: float, span: float, by: str) -> Held:
-        """From amounts of time and the span they are shares of, in one unit."""
+        """Return the shares for these amounts of time and their span, all in one unit."""
         least_ratio, most_ratio = (float(min(1.0, max(0.0, part / span))) for part in (least, most))
         return Held(float(min(most_ratio, max(least_ratio, amount / span))), least_ratio, most_ratio, by)
 
@@ -42,7 +42,7 @@ class Held:
 
 @kept
 def power_cap(evidence: Evidence) -> Held | None:
-    """The share of the window in which the power cap held the clocks down; None where nothing tells."""
+    """Return the share of the window in which the power cap held the clocks down; None if not observed."""
     return (
         by_violation(evidence, "power_violation_ns")
         or by_counter(evidence, "power_cap_ns")
@@ -51,25 +51,25 @@ def power_cap(evidence: Evidence) -> Held | None:
 
 
 def longest(witnesses: Iterable[Held | None]) -> Held | None:
-    """Return the witness of the longest time; None where none speaks."""
+    """Return the witness of the longest time; None without witnesses."""
     return max((held for held in witnesses if held is not None), key=lambda held: (held.ratio, held.most_ratio), default=None)
 
 
 def may_be_capped(evidence: Evidence) -> bool:
-    """Return whether the power cap may have held for more than 2 % of the window; so it may if nothing tells."""
+    """Return whether the power cap held for more than 2 % of the window; True if not observed."""
     held = power_cap(evidence)
     return held is None or held.ratio > _FREE_RATIO
 
 
 def is_mostly_capped(evidence: Evidence) -> bool:
-    """Return whether the power cap surely held for half of the window, so that its controller moved the clock."""
+    """Return whether the power cap certainly held for half of the window, so that its controller changed the clock."""
     held = power_cap(evidence)
     return held is not None and held.least_ratio >= _MOSTLY_RATIO
 
 
 @kept
 def by_violation(evidence: Evidence, name: str) -> Held | None:
-    """Return what continuous violation time says; None without a reading close to each edge, or after a reset."""
+    """Return the share by continuous violation time; None without a reading near each edge or after a reset."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     seen = evidence.trace.column(name).observed
     at_ns, values = seen.at_ns, seen.values
@@ -80,7 +80,7 @@ def by_violation(evidence: Evidence, name: str) -> Held | None:
     amount_ns, span_ns = float(values[last] - values[first]), int(at_ns[last] - at_ns[first])
     if last <= first or amount_ns < 0 or off_ns > max(_VIOLATION_ERROR_NS, span_ns // 20):
         return None
-    # A counter that stood still over the whole of the window proves that there was nothing.
+    # A counter that did not change over the whole window proves that the reason never held.
     covers = at_ns[first] <= begin_ns and at_ns[last] >= end_ns
     error_ns = 0 if covers and not amount_ns else _VIOLATION_ERROR_NS + off_ns
     return Held.of(amount_ns, amount_ns - error_ns, amount_ns + error_ns, span_ns, "violation time")
@@ -88,9 +88,9 @@ def by_violation(evidence: Evidence, name: str) -> Held | None:
 
 @kept
 def by_counter(evidence: Evidence, name: str) -> Held | None:
-    """Return what a counter of nanoseconds that steps once a refresh says; None where no readings bracket the window.
+    """Return the share by a nanosecond counter that steps once per refresh; None if no readings bracket the window.
 
-    Whatever it shows after the window's first refresh happened inside; what shows within a refresh after the end may have.
+    Increases after the window's first refresh happened inside.  Increases up to a refresh after the end may have.
     """
     trace, window = evidence.trace, evidence.window
     rise = evidence.increase(name)
@@ -100,7 +100,7 @@ def by_counter(evidence: Evidence, name: str) -> Held | None:
     seen = trace.column(name).observed
     if SIGNALS.get(name, Lane.FAST) == Lane.FAST:
         start, stop = trace.at(name, np.array([window.begin_ns + refresh_ns, window.end_ns], np.int64))
-    else:  # asked seconds apart: a value before the window's first refresh says nothing of when it grew
+    else:  # read seconds apart: a value before the window's first refresh does not date the increase
         start, stop = _first(seen, window.begin_ns + refresh_ns), _last(seen, window.end_ns)
     bottom, top = _last(seen, window.begin_ns), _first(seen, window.end_ns + refresh_ns)
     least_ns = stop - start if not np.isnan(stop - start) and window.length_ns > refresh_ns else 0.0
@@ -110,9 +110,9 @@ def by_counter(evidence: Evidence, name: str) -> Held | None:
 
 @kept
 def by_bits(evidence: Evidence, bits: Reason) -> Held | None:
-    """Return what the sampled event reasons say; None in a window shorter than three refreshes, or mostly unobserved.
+    """Return the share by sampled event reasons; None in a window below three refreshes or if mostly unobserved.
 
-    None as well where none of them was seen, and the GPU cannot report all of them.
+    Also None if no sample has the bits and the GPU cannot report all of them.
     """
     times, masks = reasons(evidence)
     if not len(times):
@@ -121,19 +121,22 @@ def by_bits(evidence: Evidence, bits: Reason) -> Held | None:
     if not hit_ns and not reports(evidence, bits):
         return None
     refresh_ns = evidence.trace.refresh_of_ns("event_reasons_mask")
-    # All or nothing in every sample leaves only what fits between two refreshes unsaid.
+    # Samples miss at most the time between two refreshes.
     return Held.of(hit_ns, hit_ns - refresh_ns, hit_ns + refresh_ns if hit_ns else 0.0, evidence.window.length_ns, "samples")
 
 
 def reports(evidence: Evidence, bits: Reason) -> bool:
-    """Return whether the GPU can report these reasons: where it cannot, their absence means nothing."""
+    """Return whether the GPU can report all of these reasons; True if its supported reasons are not known."""
     known_mask = evidence.device.supported_reasons_mask if evidence.device else None
     return known_mask is None or int(bits) & ~known_mask == 0
 
 
 @kept
 def reasons(evidence: Evidence) -> tuple[Times, Times]:
-    """Times on a grid over the window, and the event reasons in force then, as integers; both empty where they do not speak."""
+    """Return grid times over the window and the event reasons at each, as integers.
+
+    Both are empty in a window below three refreshes or if the reasons are mostly unobserved.
+    """
     column = evidence.within("event_reasons_mask")
     known = column.observed
     if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("event_reasons_mask") or 2 * len(known) < len(column):
@@ -143,11 +146,11 @@ def reasons(evidence: Evidence) -> tuple[Times, Times]:
 
 @kept
 def began_ns(evidence: Evidence, name: str) -> int | None:
-    """Return when a counter of nanoseconds first ran inside the window, by the size of its first step; None if it never did."""
+    """Return the time at which a nanosecond counter first ran in the window, from its first step; None if it never did."""
     window = evidence.window
     seen = evidence.trace.column(name).observed
     base = _last(seen, window.begin_ns)
-    # A base that was not observed is below nothing.
+    # Without an observed base (NaN) no value counts as later.
     later = seen.where((seen.at_ns > window.begin_ns) & (seen.at_ns <= window.end_ns) & (seen.values > base))
     if not len(later):
         return None
@@ -166,9 +169,9 @@ def _first(seen: Column, from_ns: int) -> float:
 
 @kept
 def running(evidence: Evidence, name: str, bits: Reason) -> Column:
-    """Return whether a reason held, 1.0 or 0.0, in each refresh of the window: by how its counter grew, else by sampled bits.
+    """Return 1.0 or 0.0 for each refresh of the window in which a reason held or not: by its counter, else by sampled bits.
 
-    A counter shows each stretch up to a refresh late.  Empty where neither speaks.
+    A counter shows each stretch up to a refresh late.  Empty if neither was observed.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns(name)

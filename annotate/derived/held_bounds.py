@@ -1,4 +1,4 @@
-"""Bounds of slow-downs that have a reason: how long it can have held, and how much slower the clock was meanwhile."""
+"""Bounds of slow-downs with a known reason: the time for which it can have held, times the loss of clock meanwhile."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -17,9 +17,9 @@ def thermal_bounds(
     evidence: Evidence,
     beta: float,
     *,
-    unseen_ratio: Annotated[float, "heat took 15 to 22 % of the clock of boards that showed it"] = 0.22,
+    unseen_ratio: Annotated[float, "heat lowered the clock by 15 to 22 % on boards that showed it"] = 0.22,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``throttle-thermal``; none where heat slowed nothing, or the evidence is missing."""
+    """Return the bounds of ``throttle-thermal``; none without thermal slow-down or without evidence."""
     software = [by_violation(evidence, "thermal_violation_ns"), by_counter(evidence, "sw_thermal_ns")]
     hardware = by_counter(evidence, "hw_thermal_ns") or by_bits(evidence, Reason.HW_THERMAL)
     held = longest([longest(software) or by_bits(evidence, _HEAT), hardware])
@@ -34,7 +34,7 @@ def hw_slowdown_bounds(
     *,
     unseen_ratio: Annotated[float, "the hardware's protection halves the clock"] = 1.0,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``throttle-hw-slowdown``; what only sampled bits show can have lasted a refresh longer."""
+    """Return the bounds of ``throttle-hw-slowdown``; a slow-down seen only in sampled bits may have lasted a refresh longer."""
     counted = longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
     held = counted if counted and counted.ratio else by_bits(evidence, Reason.HW_SLOWDOWN)
     if held is not None and held.by == "samples" and held.ratio:
@@ -51,7 +51,7 @@ def power_brake_bounds(
     *,
     unseen_ratio: Annotated[float, "an external brake halves the clock or worse"] = 1.0,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``throttle-power-brake``; none where nothing braked, or the evidence is missing."""
+    """Return the bounds of ``throttle-power-brake``; none without a power brake or without evidence."""
     held = by_counter(evidence, "power_brake_ns") or by_bits(evidence, Reason.HW_POWER_BRAKE)
     if held is None or not held.ratio:
         return ()
@@ -59,7 +59,7 @@ def power_brake_bounds(
 
 
 def sync_boost_bounds(evidence: Evidence, beta: float) -> tuple[Bound, ...]:
-    """Return the bounds of ``sync-boost-limited``: against the highest clock of the board, which it might have reached."""
+    """Return the bounds of ``sync-boost-limited`` against the highest clock of the board; none if it never held."""
     held = by_counter(evidence, "sync_boost_ns") or by_bits(evidence, Reason.SYNC_BOOST)
     most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     if held is None or not held.ratio:
@@ -71,22 +71,22 @@ def sync_boost_bounds(evidence: Evidence, beta: float) -> tuple[Bound, ...]:
     if not most_mhz or not low_mhz:
         return _unbounded("sync-boost-limited")
     slow_ratio = max(0.0, float((most_mhz / low_mhz) ** beta) - 1.0)
-    # How far it would have gone without the group is not known: nothing of it is sure.
+    # The clock without the sync group is not known, so there is no estimate.
     return tuple(replace(bound, estimate=None) for bound in held_bounds("sync-boost-limited", held, slow_ratio))
 
 
 @dataclass(frozen=True, slots=True)
 class SlowDown:
-    """The slow-down of work while a reason held, and whether it is the most that it can have been."""
+    """The slow-down of work while a reason held; ``is_most`` marks an upper limit."""
 
     ratio: float
     is_most: bool = False
 
 
 def slow_down(evidence: Evidence, bits: Reason, beta: float, unseen_ratio: float) -> SlowDown:
-    """Return the slow-down by the clocks outside and inside of a reason.
+    """Return the slow-down from the clocks while a reason held and while it did not.
 
-    Where no clock was seen inside, ``unseen_ratio`` stands.  Where it held throughout, the clock outside is at most the board's.
+    Without a clock while it held, return ``unseen_ratio``.  If it held throughout, compare with the board's highest clock.
     """
     inside_mhz, outside_mhz = clocks_beside(evidence, bits)
     if inside_mhz is not None and outside_mhz is not None:
@@ -98,14 +98,14 @@ def slow_down(evidence: Evidence, bits: Reason, beta: float, unseen_ratio: float
 
 
 def _slowed_bounds(rule: str, held: Held, slow: SlowDown) -> tuple[Bound, ...]:
-    """Return the bounds of a slow-down; nothing is sure of one that no clock outside showed."""
+    """Return the bounds of a slow-down, without estimates if its ratio is an upper limit."""
     bounds = held_bounds(rule, held, slow.ratio)
     return tuple(replace(bound, estimate=None) for bound in bounds) if slow.is_most else bounds
 
 
 @kept
 def clocks_beside(evidence: Evidence, bits: Reason) -> tuple[float | None, float | None]:
-    """Return the driver's clock of a working GPU while a reason held (its mean), and otherwise (its median)."""
+    """Return the mean of the driver's clock while a reason held and the median otherwise, both of a working GPU."""
     at_ns, masks = reasons(evidence)
     clock = evidence.trace.at("sm_clock_mhz", at_ns)
     slowed = (masks & int(bits)) != 0
@@ -121,7 +121,7 @@ def held_bounds(
     *,
     half: Annotated[float, "a reason that held for less leaves the median among undisturbed calls, with a margin"] = 0.4,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of a slow-down by this much for as long as it held: of mean, throughput and median."""
+    """Return the bounds of throughput, mean and median for a slow-down of ``slow_ratio`` while ``held``."""
     least, value, most = (part * slow_ratio for part in (held.least_ratio, held.ratio, held.most_ratio))
     middle = slow_ratio if held.most_ratio >= half else most
     surely = slow_ratio if held.least_ratio > 0.5 else 0.0

@@ -1,4 +1,4 @@
-"""A driver's page that hung: gauges that stood still to the last digit for seconds, while work went on, show nothing."""
+"""Spans in which the driver's gauges froze for seconds while work went on, and evidence without these readings."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -15,7 +15,7 @@ _FEWEST_ROWS = 3
 
 
 def without_hung_page(evidence: Evidence) -> Evidence:
-    """Return the evidence with nothing of the page in force while it hung; the same where it never did."""
+    """Return the evidence without readings of the gauges while they were frozen; unchanged if they never were."""
     spans_ns = hung_spans_ns(evidence)
     if not spans_ns:
         return evidence
@@ -27,19 +27,19 @@ def hung_spans_ns(
     evidence: Evidence,
     *,
     longest_s: Annotated[
-        float, "a page may show one figure for two refreshes, and the counter of energy is read once a second"
+        float, "a gauge may repeat a value for two refreshes, and the energy counter is read once a second"
     ] = 2.0,
 ) -> tuple[Span, ...]:
-    """Return when the page stood still while another witness of the card's power contradicts it.
+    """Return the spans in which all gauges were frozen and another witness contradicts their power.
 
-    Standing alone proves nothing: beside a steady decode loop all of an H200's page stood for 2.4 s, and told the truth.
+    Frozen gauges alone prove nothing: during a steady decode loop, all gauges of an H200 were constant and right for 2.4 s.
     """
     trace = evidence.trace
     power = trace.column(_POWER).observed
     if len(power) < _FEWEST_ROWS:
         return ()
     moved = np.flatnonzero(np.concatenate([[True], np.diff(power.values) != 0.0]))
-    last = np.append(moved[1:], len(power)) - 1  # the last reading that still showed it: later, what it shows is not known
+    last = np.append(moved[1:], len(power)) - 1  # the last reading with this value: the gauge is not known after it
     edges_ns = np.append(power.at_ns[moved], power.at_ns[-1])
     return tuple(
         (int(edges_ns[i]), int(edges_ns[i + 1]))
@@ -50,7 +50,7 @@ def hung_spans_ns(
 
 
 def _stands(trace: Trace, begin_ns: int, end_ns: int) -> bool:
-    """Return whether no gauge of the page moved, although somebody read it meanwhile."""
+    """Return whether no gauge changed in this span."""
     for name in _PAGE:
         column = trace.column(name).observed
         values = column.values[(column.at_ns >= begin_ns) & (column.at_ns < end_ns)]
@@ -64,12 +64,12 @@ def _is_contradicted(
     begin_ns: int,
     end_ns: int,
     *,
-    apart_ratio: Annotated[float, "the integral of an H200's power agrees with its counter of energy within 1 %"] = 0.03,
-    least_s: Annotated[float, "the counter of energy is read once a second"] = 1.0,
+    apart_ratio: Annotated[float, "the integral of an H200's power agrees with its energy counter within 1 %"] = 0.03,
+    least_s: Annotated[float, "the energy counter is read once a second"] = 1.0,
 ) -> bool:
-    """Return whether energy, else the driver's own record of power, tells another power than the page that stands.
+    """Return whether the energy counter, else the driver's power record, differs from the frozen power gauge.
 
-    Work that begins shows on the page a refresh later, so that the last refresh contradicts nothing.
+    The first and the last refresh do not count: the gauge shows a change of load up to a refresh late.
     """
     column = trace.column(_POWER).observed
     shown_w = float(column.values[np.searchsorted(column.at_ns, begin_ns)])
@@ -82,7 +82,7 @@ def _is_contradicted(
     if len(read) > 1 and read.at_ns[-1] - read.at_ns[0] >= least_s * 1e9:
         span_ns = float(read.at_ns[-1] - read.at_ns[0])
         drawn_w = float(read.values[-1] - read.values[0]) / (span_ns / 1e9)
-        edges_ratio = refresh_ns / span_ns  # the counter steps: either reading may lack what was drawn since its last step
+        edges_ratio = refresh_ns / span_ns  # the counter steps: a reading may lack the energy since the last step
     elif len(dense) * SAMPLE_NS >= least_s * 1e9:
         drawn_w = float(dense.values.mean())
     else:

@@ -1,4 +1,4 @@
-"""Bounds on what idle time did to a window's numbers: stretches that stand out, and the work's own pauses."""
+"""Bounds on the effect of idle time on a window's numbers: irregular stretches, and the regular pauses of the work."""
 
 from typing import Annotated
 
@@ -11,9 +11,9 @@ from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, TimeAccounts
 from annotate.evidence import Evidence, Timings
 
-BOUGHT_RATIO = 1.0 / 3.0  # the specification: of idle time, what comes back as clock, as a start
+BOUGHT_RATIO = 1.0 / 3.0  # the specification: the part of idle time that a faster clock afterwards can regain
 _NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
-_LEAST_WORKED_RATIO = 0.01  # less is no share to divide by
+_LEAST_WORKED_RATIO = 0.01  # a lower limit for the divisor
 
 
 def interval_bound(
@@ -23,12 +23,12 @@ def interval_bound(
     buys_clock: bool = False,
     replaces: Replaces = Replaces.NOTHING,
     bought_ratio: Annotated[
-        float, "as of regular gaps; recorded stalls of capped work bought back a fifth to a quarter"
+        float, "as for regular gaps; in recordings of capped work, a faster clock regained 20 to 25 % of a stall"
     ] = BOUGHT_RATIO,
 ) -> Bound:
-    """Return by how much idle time that stands out lowered throughput; the iterations' own times do not hold it.
+    """Return the bound of throughput for irregular idle time, which the iterations' own times do not include.
 
-    Where power is near its limit, a GPU that rested runs faster afterwards, which gives some of the loss back.
+    With ``buys_clock`` power is near its limit: a GPU that rested then runs faster, which recovers part of the loss.
     """
     lost, sure = min(1.0, idle.irregular_ratio), min(1.0, idle.sure_ratio)
     most = min(1.0, lost + idle.error_ratio)
@@ -47,9 +47,10 @@ def interval_bound(
 
 
 def bought_bounds(idle: IdleGaps, rule: str, *, buys_clock: bool, replaces: Replaces = Replaces.NOTHING) -> tuple[Bound, ...]:
-    """Return by how much the clock that such idle time buys can have moved the times: a third of it, as of regular gaps.
+    """Return the bounds of the times for the faster clock after irregular idle time: a third of that time, as for regular gaps.
 
-    Stalls of 4 % in all moved the median of capped work by 1 %, at a clock no witness tells from the controller's swing.
+    Stalls of 4 % in total changed the median of capped work by 1 %.  No witness separates that clock from the controller's
+    swing.
     """
     ratio = BOUGHT_RATIO * min(1.0, idle.irregular_ratio) if buys_clock else 0.0
     return tuple(
@@ -59,7 +60,7 @@ def bought_bounds(idle: IdleGaps, rule: str, *, buys_clock: bool, replaces: Repl
 
 
 def gauge_bound(lost_ratio: float, rule: str) -> Bound:
-    """Return the bound where utilisation alone shows that the GPU worked less than usual: pages of 0.2 s give no estimate."""
+    """Return the bound if only utilisation shows that the GPU worked less than usual: its 0.2 s refresh gives no estimate."""
     return Bound(number=Number.THROUGHPUT, rule=rule, group=Group.IDLE, ratio=min(1.0, lost_ratio), seen_ratio=0.0)
 
 
@@ -72,9 +73,9 @@ def counted_regular_ratio(evidence: Evidence, gaps: IdleGaps, *, error_ratio: fl
 def untold_regular_ratio(
     accounts: TimeAccounts | None, dips: IdleGaps | None, *, error_ratio: float = BOOKS_ERROR_RATIO
 ) -> float:
-    """Return the regular idle share of a window whose times tell no begins, beyond the books' error; 0 where no books tell it.
+    """Return the regular idle share of a window whose times have no start times; 0 without accounts.
 
-    It is what neither the accounts nor utilisation call work, less the dips of power that stand out.
+    It is the share that neither the accounts nor utilisation count as work, minus irregular power dips and the books' error.
     """
     if accounts is None:
         return 0.0
@@ -88,7 +89,7 @@ def keeps_period(
     *,
     period_ratio: Annotated[float, "a loop that sleeps keeps its period to some per cent"] = 0.05,
 ) -> bool:
-    """Return whether most entries begin this long after the one before, as the caller says."""
+    """Return whether at least half of the entries begin the declared period after the entry before."""
     if len(timings.at_ns) < 2 or every_s <= 0.0:
         return False
     apart_s = np.diff(timings.at_ns) / 1e9
@@ -99,13 +100,13 @@ def is_power_free(
     evidence: Evidence,
     *,
     worked_ratio: float = 1.0,
-    limit_ratio: Annotated[float, "the specification: below it no pause can buy clock"] = 0.9,
-    capped_ratio: Annotated[float, "a share of time that cannot move a mean by half a per cent"] = 0.02,
+    limit_ratio: Annotated[float, "the specification: below it no pause can raise the clock"] = 0.9,
+    capped_ratio: Annotated[float, "a cap for this share of the time changes a mean by less than 0.5 %"] = 0.02,
 ) -> bool | None:
-    """Return whether power stayed so far below its limit that idle time buys no clock; None where it is not known.
+    """Return whether power stayed so far below its limit that idle time cannot raise the clock; None if not known.
 
-    The driver's record is a mean over 20 ms and more.  Of a loop that worked for less of the window, ``worked_ratio``, it does
-    not show the power of the work: that is the mean beyond rest over this share.
+    The driver's record is a mean over 20 ms or more.  For a loop that worked ``worked_ratio`` of the window, the power of the
+    work is therefore the mean above rest over this share.
     """
     window, dense, cap = evidence.window, evidence.trace.dense_power, power_cap(evidence)
     limit_w = evidence.device.power_limit_w if evidence.device is not None else None
@@ -124,9 +125,9 @@ def regular_bounds(
     counted_ratio: float,
     rule: str = "bursty-duty-cycle",
     *,
-    bought_ratio: Annotated[float, "of the pauses, what comes back as clock"] = BOUGHT_RATIO,
+    bought_ratio: Annotated[float, "the part of the pauses that a faster clock can regain"] = BOUGHT_RATIO,
 ) -> tuple[Bound, ...]:
-    """Return by how much the clock that regular idle time buys can have moved each number."""
+    """Return the bound of each number for the faster clock after regular idle time."""
     if counted_ratio <= 0.0:
         return ()
     return tuple(Bound(number=each, rule=rule, group=Group.DUTY, ratio=bought_ratio * counted_ratio) for each in _NUMBERS)
@@ -135,7 +136,7 @@ def regular_bounds(
 def duty_bounds(
     evidence: Evidence, gaps: IdleGaps, timings: Timings, *, is_burst: bool = False, every_s: float | None = None
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``bursty-duty-cycle``: none where pauses buy no clock, or where claim or record explain them."""
+    """Return the bounds of ``bursty-duty-cycle``; none if pauses cannot raise the clock or claim or record explain them."""
     if is_burst or (every_s is not None and keeps_period(timings, every_s)):
         return ()
     if is_power_free(evidence, worked_ratio=1.0 - gaps.regular_ratio - gaps.irregular_ratio):

@@ -15,22 +15,23 @@ Span: TypeAlias = tuple[int, int]  # begin and end, in nanoseconds
 
 STAMP_S = 6e-6  # two stamps of 3 µs around an entry, on an H200
 SAMPLE_NS = 20_000_000  # the spacing of the dense power record
-_EDGE_S = 20e-6  # what an entry's begin may be off
-_ROUNDING_S = 5e-9  # times handed over without begins are laid end to end, to the nanosecond
+_EDGE_S = 20e-6  # error of an entry's start time
+_ROUNDING_S = 5e-9  # times declared without start times are laid end to end, to the nanosecond
 # The specification: a gap is irregular above five times the 99th percentile.  Above five times the 80th a second mode begins.
 BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
 _SHORTEST_S = 1e-3
-_FEWEST_RUNS = 5  # so many may be a rhythm
-_FEWEST_STALLS = 3  # so many within the window have a kind
-_ALIKE_RATIO = 0.25  # robust spread over median of their lengths
+_FEWEST_RUNS = 5  # fewest runs of a rhythm
+_FEWEST_STALLS = 3  # fewest stalls that imply shorter stalls of the same kind
+_NEARLY_EVERY_PERCENT = 5.0
+_ALIKE_RATIO = 0.25  # of runs in a rhythm: robust spread of the lengths over the median
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdleGaps:
-    """Stretches of a window in which no timed work ran, in order, and which of them stand out.
+    """Stretches of a window without timed work, in order of time, with the irregular ones marked.
 
-    ``idle_s`` is the idle time of each, which may be less than its length: declared work and stamps are taken off, and a
-    dip of power may be shallow.  ``usual_s`` is what each would have been without a cause.
+    ``idle_s`` is the idle time of each stretch.  It may be less than the length: declared work and stamps are subtracted,
+    and a power dip may be shallow.  ``usual_s`` is the idle time of a stretch without a special cause.
     """
 
     begin_ns: Times
@@ -38,14 +39,14 @@ class IdleGaps:
     idle_s: Values
     irregular: npt.NDArray[np.bool_]
     usual_s: float
-    errors_s: Values  # by which each may be longer
-    blur_s: float  # of one irregular gap, what its witness does not resolve
+    errors_s: Values  # the most by which each may be longer
+    blur_s: float  # the part of one irregular gap that its witness does not resolve
     window_s: float
-    short_s: float = 0.0  # gaps beside those that stand out, of the same kind and too short to
+    short_s: float = 0.0  # total of further gaps of the same kind, too short to be irregular
 
     @property
     def irregular_ratio(self) -> float:
-        """Return the share of the window that gaps which stand out take beyond the usual gap."""
+        """Return the share of the window that irregular gaps take beyond the usual gap."""
         return float(np.maximum(self.idle_s[self.irregular] - self.usual_s, 0.0).sum()) / self.window_s
 
     @property
@@ -54,7 +55,7 @@ class IdleGaps:
 
     @property
     def sure_ratio(self) -> float:
-        """Return what of the irregular share the witness surely resolved."""
+        """Return the part of the irregular share that the witness certainly resolved."""
         return float(np.maximum(self.idle_s[self.irregular] - self.usual_s - self.blur_s, 0.0).sum()) / self.window_s
 
     @property
@@ -62,8 +63,28 @@ class IdleGaps:
         """Return the share of the window that all other idle time takes."""
         return max(0.0, float(self.idle_s.sum()) / self.window_s - self.irregular_ratio)
 
+    @property
+    def fixed_s(self) -> float:
+        """Return the idle time that nearly every regular gap between entries contains, the 5th percentile."""
+        between_s = self._between_s
+        return float(np.percentile(between_s, _NEARLY_EVERY_PERCENT)) if len(between_s) else 0.0
+
+    @property
+    def fixed_ratio(self) -> float:
+        """Return the share of the window that this idle time takes in all regular gaps between entries."""
+        return len(self._between_s) * self.fixed_s / self.window_s
+
+    @property
+    def varying_ratio(self) -> float:
+        """Return the share of the window that regular gaps between entries take beyond ``fixed_ratio``."""
+        return max(0.0, float(self._between_s.sum()) / self.window_s - self.fixed_ratio)
+
+    @property
+    def _between_s(self) -> Values:
+        return self.idle_s[1:-1][~self.irregular[1:-1]]
+
     def spans_ns(self, *, least_s: float = 0.0) -> tuple[Span, ...]:
-        """Return begin and end of each irregular gap of at least this length."""
+        """Return the start and end of each irregular gap of at least this length."""
         kept = self.irregular & (self.end_ns - self.begin_ns >= least_s * 1e9)
         return tuple(zip(self.begin_ns[kept].tolist(), self.end_ns[kept].tolist(), strict=True))
 
@@ -74,14 +95,14 @@ def entry_gaps(
     *,
     covered: Sequence[Span] = (),
     timer_s: float = STAMP_S,
-    shortest_s: Annotated[float, "the specification: no shorter gap stands out"] = _SHORTEST_S,
+    shortest_s: Annotated[float, "the specification: no shorter gap is irregular"] = _SHORTEST_S,
 ) -> IdleGaps | None:
-    """Return the gaps between entries, with those at the window's edges; None where begins are not known.
+    """Return the gaps between entries and at the window's edges; None if start times are not known.
 
-    A gap stands out above five times the 99th percentile of those between entries.  If fewer than a fifth exceed five times
-    their 80th, and not at every Nth entry, these stand out too: stalls may come more often than one gap in a hundred.
-    ``covered`` is declared other work, whose time is no gap.  ``timer_s`` is the GPU's time for reading the times of one call:
-    an entry that merges several calls leaves all of it in its gap.  Entries may be in any order and may overlap.
+    A gap is irregular above five times the 99th percentile of the gaps between entries.  Gaps above five times the 80th
+    percentile are irregular too, unless they recur at every Nth entry: stalls may be more frequent than one gap in 100.
+    ``covered`` is declared other work, which is subtracted.  ``timer_s`` is the GPU's time for the timer of one call; the
+    timers of all merged calls of an entry lie in its gap.  Entries may be in any order and may overlap.
     """
     if window.length_ns <= 0:
         return None
@@ -95,7 +116,7 @@ def entry_gaps(
         at_ns, ends_ns = at_ns[order], ends_ns[order]
     inner_s = (at_ns[1:] - ends_ns[:-1]) / 1e9
     if len(inner_s) and bool((np.abs(inner_s) < _ROUNDING_S).all()):
-        return None  # laid end to end: nobody took their begins
+        return None  # laid end to end: no start times were recorded
     at_ns = np.maximum(at_ns, window.begin_ns)
     until_ns = np.minimum(np.maximum.accumulate(ends_ns), window.end_ns).astype(np.int64)
     begin_ns = np.concatenate([[window.begin_ns], until_ns])
@@ -105,16 +126,16 @@ def entry_gaps(
     usual_s = centre(inner_s) if len(inner_s) else 0.0
     limit_s = _limit_s(inner_s)
     irregular = raw_s > max(shortest_s, limit_s)
-    # Stamps and events are work of the timer; a gap that stands out holds one pair of them as well.
+    # Stamps and events are work of the timer.  Against the length of an irregular gap they are negligible.
     idle_s = np.maximum(raw_s - np.where(irregular, 0.0, timer_s * timings.calls_count), 0.0)
     errors_s, short_s = np.full(len(raw_s), _EDGE_S), _short_s(raw_s, irregular, limit_s)
     return IdleGaps(begin_ns, end_ns, idle_s, irregular, usual_s, errors_s, _EDGE_S, window.length_s, short_s)
 
 
 def _short_s(raw_s: Values, irregular: npt.NDArray[np.bool_], limit_s: float) -> float:
-    """Return the time in gaps that stand out of the loop's rhythm and are too short to be irregular.
+    """Return the total of gaps that exceed the loop's rhythm but are too short to be irregular; 0 below three stalls.
 
-    Stalls of random length have short ones among them; one or two long ones tell nothing of others.
+    Three or more stalls of random length imply shorter ones; one or two do not.
     """
     return float(raw_s[~irregular & (raw_s > limit_s)].sum()) if int(irregular[1:-1].sum()) >= _FEWEST_STALLS else 0.0
 
@@ -123,10 +144,10 @@ def _limit_s(inner_s: Values) -> float:
     """Return the length above which a gap does not belong to the loop's own rhythm."""
     if not len(inner_s):
         return 0.0
-    # Of few gaps the longest must not raise the limit it is held to.
+    # With few gaps, the longest must not raise its own limit.
     often, most = (percent / 100.0 * (len(inner_s) - 1) for percent in (_OFTEN_PERCENT, _MOST_PERCENT))
     last = min(int(most) + 1, len(inner_s) - 1)
-    ordered = np.partition(inner_s, (int(often), int(most), last))  # two percentiles apart take three times as long
+    ordered = np.partition(inner_s, (int(often), int(most), last))  # faster than two calls of np.percentile
     often_s = BEYOND * float(ordered[int(often)])
     most_s = BEYOND * float(ordered[int(most)] + (most - int(most)) * (ordered[last] - ordered[int(most)]))
     beyond = np.flatnonzero(inner_s > max(often_s, _SHORTEST_S))
@@ -134,7 +155,7 @@ def _limit_s(inner_s: Values) -> float:
 
 
 def lost_runs(found: npt.NDArray[np.bool_], lost_s: Values) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Values]:
-    """Return the first and last sample of each run of these, and the idle time in it."""
+    """Return the first and last sample of each run of marked samples, and its lost time."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], found.astype(np.int8), [0]])))
     firsts, lasts = edges[::2], edges[1::2] - 1
     total_s = np.concatenate([[0.0], np.cumsum(np.where(found, lost_s, 0.0))])
@@ -142,7 +163,7 @@ def lost_runs(found: npt.NDArray[np.bool_], lost_s: Values) -> tuple[npt.NDArray
 
 
 def rhythm_s(idle_s: Values, spacing_s: float = SAMPLE_NS / 1e9) -> float:
-    """Return the usual length of runs in a rhythm: five or more that are alike, or shorter than samples so far apart measure."""
+    """Return the median length of five or more runs that are alike, or at most two samples long; 0 without a rhythm."""
     if len(idle_s) < _FEWEST_RUNS:
         return 0.0
     usual_s = centre(idle_s)
@@ -150,7 +171,7 @@ def rhythm_s(idle_s: Values, spacing_s: float = SAMPLE_NS / 1e9) -> float:
 
 
 def overlap_ratios(gaps: Sequence[Span], spans: Sequence[Span]) -> Values:
-    """Return the share of each gap that these spans cover, however they overlap each other."""
+    """Return the share of each gap that these spans cover; overlapping spans count once."""
     begin_ns, end_ns = (np.array([gap[side] for gap in gaps], np.int64) for side in (0, 1))
     return np.asarray(overlap_ns(begin_ns, end_ns, spans) / np.maximum(end_ns - begin_ns, 1), np.float64)
 

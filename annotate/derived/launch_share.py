@@ -1,7 +1,7 @@
-"""The part of a timed call that is the GPU's, and the part that is launching it.
+"""The parts of a timed call: the GPU's work and the launch.
 
-A call is launched by the host.  While the host is ahead, launches hide behind work, and only what the timer reads around
-nothing is no work; where the GPU waits for the host, a call takes as long as the host needs to ask for it.
+While the host runs ahead, launches overlap with work, and only the timer's own overhead is not work.  If the GPU waits for
+the host, a call takes as long as its launch.
 """
 
 import math
@@ -12,18 +12,18 @@ from annotate.derived.timed import Loop, loop
 from annotate.evidence import Evidence
 from annotate.evidence.asked import kept
 
-# Timers that read the GPU's time: whoever uses one claims the time of a kernel.
+# Timers that read the GPU's time: their numbers claim the time of a kernel.
 GPU_TIMERS = ("events", "graph", "stamps")
-_HIDDEN_S = 5e-9  # less is no launch
+_HIDDEN_S = 5e-9  # a shorter gap is not printed
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchShare:
-    """The launches of one timed number: a call is what was timed, of however many kernels.
+    """The launches of one timed number; a call is the timed unit and may hold several kernels.
 
-    ``launch_s`` is the most of ``call_s`` that is no work of the GPU.  ``issue_s`` is the host's time to launch a call, and
-    ``gap_s`` the time from a reading's end to the next one's begin, which is in no reading.  ``starved_ratio`` is the share of
+    ``launch_s`` is the upper bound of the part of ``call_s`` that is not GPU work.  ``issue_s`` is the host's time to launch
+    a call.  ``gap_s`` is the time from the end of a reading to the start of the next.  ``starved_ratio`` is the share of
     readings for whose launch the GPU waited.
     """
 
@@ -36,12 +36,12 @@ class LaunchShare:
 
     @property
     def gpu_ratio(self) -> float:
-        """The share of the number that is the GPU's, at least."""
+        """Return the lower bound of the GPU's share of the number."""
         return 1.0 - self.launch_s / self.call_s if self.call_s > 0.0 else 0.0
 
     @property
     def excess_ratio(self) -> float | None:
-        """Return how much longer than the GPU's part the number is; None where no part of it is surely the GPU's."""
+        """Return the excess of the number over the GPU's part; None if no part is certainly the GPU's."""
         rest_s = self.call_s - self.launch_s
         return self.launch_s / rest_s if rest_s > 0.0 and math.isfinite(self.launch_s / rest_s) else None
 
@@ -77,9 +77,10 @@ def launch_share(
     gap_s: float | None = None,
     waited_s: float | None = None,
 ) -> LaunchShare:
-    """Make the share of a call: of a starved one launching takes as long as the GPU waited, else as the host needs.
+    """Return the launch share of a call: the larger of the timer's overhead and the mean launch of starved readings.
 
-    ``overhead_s`` is what the timer reads around nothing, over the calls of a reading.
+    A starved launch takes the shortest known of call time, host time and GPU wait.  ``overhead_s`` is the timer's reading
+    around no work, divided by the calls of a reading.
     """
     starved_s = min(each for each in (call_s, issue_s, waited_s) if each is not None)
     return LaunchShare(
@@ -94,7 +95,7 @@ def launch_share(
 
 @kept
 def declared_share(evidence: Evidence) -> LaunchShare | None:
-    """Return the share of a window whose harness declared how long it takes to launch a call; None of others."""
+    """Return the launch share of a window if the harness declared its launch times and read GPU times; else None."""
     timed, issue_s = loop(evidence), amount(evidence.declared, "issue_s")
     starved_ratio = amount(evidence.declared, "starved_ratio")
     if timed is None or issue_s is None or starved_ratio is None or not claims_kernel(evidence):
@@ -111,12 +112,12 @@ def declared_share(evidence: Evidence) -> LaunchShare | None:
 
 
 def claims_kernel(evidence: Evidence) -> bool:
-    """Return whether the times were read on the GPU: then their number is a kernel's."""
+    """Return whether the times were read on the GPU, so that they claim the time of a kernel."""
     return text(evidence.declared, "timer") in GPU_TIMERS
 
 
 def waited_s(evidence: Evidence, timed: Loop) -> float | None:
-    """Return how long the GPU idled in a call by its utilisation; None where that, or other work it did, is not known."""
+    """Return the GPU's idle time in a call, by utilisation; None if that, or the time of other work, is not known."""
     busy_s, other = timed.call_busy_s, evidence.other_work
     if busy_s is None or (other is None and has_other_work(evidence)):
         return None
@@ -125,12 +126,12 @@ def waited_s(evidence: Evidence, timed: Loop) -> float | None:
 
 
 def has_other_work(evidence: Evidence) -> bool:
-    """Return whether the GPU worked between the calls too, so that its utilisation is not theirs alone."""
+    """Return whether the GPU also worked between the calls, so that utilisation includes other work."""
     return evidence.other_work is not None or bool(amount(evidence.declared, "flush_bytes"))
 
 
 def _percent(ratio: float) -> str:
-    """Write a share with three digits where it is near the whole: 99.6 % is no 100 %."""
+    """Return a share as percent, with one decimal from 99 to 99.95 %, so that 99.6 % does not print as 100 %."""
     return f"{100 * ratio:.0f} %" if ratio < 0.99 or ratio > 0.9995 else f"{100 * ratio:.1f} %"
 
 

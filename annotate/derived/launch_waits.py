@@ -1,4 +1,4 @@
-"""Loops in which the GPU waits for the host to launch its work, so that their times are the host's."""
+"""Loops in which the GPU waits for the host to launch work, so that the times measure the host."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -23,18 +23,18 @@ class HostBoundLimits:
 
     fed_ratio: Annotated[Share, "copies and GEMMs of 26 microseconds and more kept an H200 busy 0.88 of the time"] = 0.7
     full_ratio: Annotated[
-        Share, "calls of 27 and 57 µs, 10 and 28 µs apart, kept an H200 busy 0.70 to 0.78, each waited for"
+        Share, "an H200 was busy 0.70 to 0.78 in loops that waited for each call of 27 to 57 µs, 10 to 28 µs apart"
     ] = 0.85
-    idle_s: Annotated[Duration, "less than a launch takes is no wait for one"] = 5e-6
-    pause_s: Annotated[Duration, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002
-    late_ratio: Annotated[Factor, "a mean so far above the median is of late launches: then the median is asked"] = 1.2
+    idle_s: Annotated[Duration, "a launch takes longer than this, so a shorter gap is not a wait"] = 5e-6
+    pause_s: Annotated[Duration, "a harness takes tens of microseconds between calls, a sleep takes longer"] = 0.0002
+    late_ratio: Annotated[Factor, "a mean this far above the median has late launches: the median decides"] = 1.2
     nothing_ratio: Annotated[Share, "the driver shows 1-2 % for a process that does nothing"] = 0.02
-    wait_ratio: Annotated[Share, "threads that waited so long for a processor are short of processors"] = 0.05
-    starved_ratio: Annotated[Share, "of the readings: then the usual one is as long as the host takes"] = 0.5
+    wait_ratio: Annotated[Share, "threads that waited longer than this lack CPU cores"] = 0.05
+    starved_ratio: Annotated[Share, "above half of the readings, the usual reading is the host's launch time"] = 0.5
 
 
 def waits_for_launches(evidence: Evidence, limits: HostBoundLimits) -> Answer:
-    """Find a loop whose usual call leaves the GPU idle, and bound a kernel's time by the GPU's part of it."""
+    """Find a loop whose usual call leaves the GPU idle, and bound the kernel's time by the GPU's part of the call."""
     timed, share = loop(evidence), declared_share(evidence)
     if timed is None or timed.entries_count < 2:
         return Unobserved("fewer than two times were taken")
@@ -51,24 +51,24 @@ def waits_for_launches(evidence: Evidence, limits: HostBoundLimits) -> Answer:
         return Clear(facts)
     gap_s = timed.gap_s()
     facts["gap_s"] = gap_s
-    # Of a usual call: launches that were late, but few, make the mean round longer than the median one.
+    # A few late launches make the mean round longer than the median round.
     usual_s = timed.entry_s + gap_s
     if timed.utilization_ratio >= limits.fed_ratio and not _surely_waits(timed, usual_s, busy_s, limits):
         return Clear(facts)
     late = timed.round_s > limits.late_ratio * usual_s
-    # The host paused, or was ahead of the GPU at most calls, or only the late ones left it dry.
+    # The host paused, or was ahead of the GPU at most calls, or only the late launches left the GPU idle.
     if gap_s > limits.pause_s or gap_s < 0 or (late and busy_s * timed.calls_count >= limits.fed_ratio * usual_s):
         return Clear(facts)
     if timed.utilization_ratio <= limits.nothing_ratio:
-        return Unobserved("the GPU did not work at all, so it was not launches it waited for")
+        return Unobserved("the GPU did not work at all, so it did not wait for launches")
     host = evidence.host
     if host.run_wait_s and host.span_s and host.run_wait_s > limits.wait_ratio * host.span_s:
-        return Unobserved("the benchmark waited for a processor, which explains late launches")
+        return Unobserved("the benchmark waited for a CPU core, which explains late launches")
     idle_s = (usual_s if late else timed.round_s) / timed.calls_count - busy_s
     if idle_s <= limits.idle_s:
         return Clear(facts)
     if share is not None:
-        # No declared fact makes the GPU's part larger than it was seen.
+        # A declared fact cannot make the GPU's part larger than the observed one.
         facts |= _launch_facts(replace(share, launch_s=max(share.launch_s, timed.call_s - busy_s)))
     facts |= {
         "what": f"the GPU worked {timed.utilization_ratio:.0%} of the loop",
@@ -83,23 +83,23 @@ def waits_for_launches(evidence: Evidence, limits: HostBoundLimits) -> Answer:
 
 
 def _surely_waits(timed: Loop, usual_s: float, busy_s: float, limits: HostBoundLimits) -> bool:
-    """Return whether a usual call idles by more than the gauge's error, which is all that a pause or two may leave."""
+    """Return whether a usual call idles by more than the gauge's error, which also covers one or two pauses."""
     idle_s = usual_s - busy_s * timed.calls_count - GAUGE_ERROR_RATIO * timed.round_s
     return idle_s > limits.idle_s * timed.calls_count
 
 
 def _kernel_excess_ratio(timed: Loop, busy_s: float) -> float | None:
-    """Return by how much a waited-for reading can exceed its kernel; None where no part of it is surely the kernel's.
+    """Return the most by which a reading can exceed its kernel, as a ratio; None if no part is certainly the kernel's.
 
-    The launch lies between the two readings of the GPU's timer, and utilisation counts it as work: kernels of 27 to 305 µs
-    read 5.2 to 5.9 µs too long on an H200 whose utilisation was as high as the times.
+    The launch lies between the two readings of the GPU's timer, and utilisation counts it as work.  On an H200, kernels of
+    27 to 305 µs read 5.2 to 5.9 µs too long although utilisation matched the times.
     """
     kernel_s = min(timed.entry_s - AROUND_NOTHING_S, busy_s * timed.calls_count)
     return timed.entry_s / kernel_s - 1.0 if kernel_s > 0.0 else None
 
 
 def _launch_facts(share: LaunchShare | None) -> dict[str, Fact]:
-    """Return what every face prints of a window's launches; nothing where the harness did not declare them."""
+    """Return the facts about launches that every interface prints; empty if the harness did not declare them."""
     if share is None:
         return {}
     names = ("gpu_ratio", "launch_s", "issue_s", "gap_s", "launches_count", "starved_ratio")
@@ -111,13 +111,13 @@ def _is_starved(evidence: Evidence, timed: Loop, share: LaunchShare, limits: Hos
     if share.starved_ratio <= limits.starved_ratio or not has_other_work(evidence):
         return False
     idle_s = waited_s(evidence, timed)
-    # A loop of the user's may wait for the GPU itself in each call; only a harness knows that its calls are launches.
+    # A user's loop may wait for the GPU in each call.  Only the calls of a harness are certainly launches.
     is_harness = amount(evidence.declared, "timer_overhead_s") is not None
     return is_harness if idle_s is None else idle_s > (1.0 - limits.fed_ratio) * timed.call_s
 
 
 def _starved(timed: Loop, share: LaunchShare, facts: dict[str, Fact]) -> Answer:
-    """Find readings whose launch the GPU waited for, beside which it did other work: utilisation does not tell them apart."""
+    """Return the finding for a GPU that waited for launches and did other work between: utilisation cannot separate both."""
     facts |= {
         "what": f"the GPU waited for the launch of {share.starved_ratio:.0%} of the calls",
         "call_s": timed.call_s,

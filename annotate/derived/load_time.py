@@ -1,4 +1,4 @@
-"""The time since which the GPU works without a pause, and how much faster than later a power-capped kernel runs meanwhile."""
+"""The start times of uninterrupted load, and the excess speed of a power-capped kernel after each start."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ PAUSE_S = 0.02
 STEADY_S = 3.0
 _CYCLE_S = 1.0
 _HALF = 0.5
-_LEAD_S = 5.0  # a trace begins so long before its window
+_LEAD_S = 5.0  # a trace begins this long before its window
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """The excess of speed over the steady state that work can have, by the time since its load began.
+    """The excess speed of work over the steady state, by the time since its load began.
 
-    ``left_s`` gives from some times on, in seconds, how much work can still be gained or lost until the steady state, in
-    seconds of steady work.  It is no integral of one curve: the clock overshoots both ways.
+    ``left_s`` holds pairs of a time since load began and the work still gained or lost until the steady state, both in
+    seconds.  The clock overshoots in both directions, so it is not the integral of one curve.
     """
 
-    most_ratio: float  # of any stretch, however short
-    median_ratio: float  # of most iterations, until the steady state
+    most_ratio: float  # the most over any stretch
+    median_ratio: float  # the most over half of the iterations before the steady state
     left_s: tuple[tuple[float, float], ...]
 
     def gained_s(self, first_s: Values, last_s: Values) -> Values:
-        """Return the most that stretches of load gain or lose, each from one time since its begin to another."""
+        """Return the most that stretches of load gain or lose between two times since load began, in seconds."""
         since_s, left_s = zip(*self.left_s, strict=True)
         return np.asarray(np.minimum(np.interp(first_s, since_s, left_s), self.most_ratio * (last_s - first_s)), np.float64)
 
@@ -50,16 +50,16 @@ EXCESS: Mapping[str, Excess] = {
 class LoadTime:
     """The times at which load began: the last one before the window, and after each pause in it.
 
-    ``before_known`` says whether anything tells of the time before the window.  If not, the first begin is the window's.
+    ``before_known`` is False if the time before the window was not observed.  The first load then begins with the window.
     """
 
     began_ns: Times
-    ended_ns: Times  # of the load that began: the next pause's begin, or the window's end
+    ended_ns: Times  # the end of each load: the start of the next pause, or the window's end
     window_begin_ns: int
     before_known: bool
 
     def steady_span_ns(self, *, steady_s: float = STEADY_S, least_s: float = _CYCLE_S) -> Span | None:
-        """Return the longest part of the window that follows this much load; None if it is shorter than a cycle."""
+        """Return the longest part of the window after ``steady_s`` of load; None if it is shorter than a cycle."""
         if not self.before_known and len(self.began_ns) == 1 and self.began_ns[0] < self.window_begin_ns:
             return None
         from_ns = np.maximum(self.began_ns + int(steady_s * 1e9), self.window_begin_ns)
@@ -68,7 +68,7 @@ class LoadTime:
         return (int(from_ns[at]), int(self.ended_ns[at])) if lengths_ns[at] >= least_s * 1e9 else None
 
     def excess_ratio(self, excess: Excess) -> float:
-        """Return the most that the mean speed exceeds the steady one, over the window from its begin to its last load."""
+        """Return the largest excess of the mean speed over the steady speed, from the window's start to its last load."""
         first_s = np.maximum(self.window_begin_ns - self.began_ns, 0) / 1e9
         last_s = (self.ended_ns - self.began_ns) / 1e9
         span_s = float(self.ended_ns[-1] - self.window_begin_ns) / 1e9
@@ -77,7 +77,7 @@ class LoadTime:
         return min(excess.most_ratio, float(excess.gained_s(first_s, np.maximum(last_s, first_s)).sum()) / span_s)
 
     def median_excess_ratio(self, excess: Excess) -> float:
-        """Return the excess speed that most of the window's load can have, or that of the mean if it is more."""
+        """Return the largest excess of the median speed: that of the mean, or of fresh load if most of the load is fresh."""
         mean_ratio = self.excess_ratio(excess)
         if not mean_ratio:
             return 0.0
@@ -93,9 +93,9 @@ def load_time(
     *,
     pause_s: Annotated[float, "the specification: load is unbroken while no gap exceeds this"] = PAUSE_S,
 ) -> LoadTime:
-    """Return when load began, given the pauses inside the window (``IdleGaps.spans_ns``).
+    """Return the start times of load, given the pauses inside the window (``IdleGaps.spans_ns``).
 
-    Before the window a pause is two samples of the dense power record, or what the gauges show.
+    Before the window, a pause is two low samples of the dense power record or a low refresh of a gauge.
     """
     window = evidence.window
     began_ns = last_pause_end_ns(evidence, within_s=_LEAD_S, longest_s=2 * SAMPLE_NS / 1e9)
@@ -113,18 +113,18 @@ def load_time(
 
 
 def excess_of(model: str | None) -> Excess | None:
-    """Return what is measured of a GPU model, simulated or not; None for any other."""
+    """Return the measured excess of a GPU model, real or simulated; None if it was not measured."""
     return EXCESS.get((model or "").removeprefix("SIMULATED "))
 
 
 def unknown_excess(lowest_mhz: float, highest_mhz: float) -> Excess:
-    """Return the excess to assume of a model that is not measured: highest over lowest clock, for three seconds."""
+    """Return the assumed excess of an unmeasured model: the ratio of highest to lowest clock, for three seconds."""
     ratio = highest_mhz / lowest_mhz - 1.0
     return Excess(ratio, ratio, ((0.0, ratio * STEADY_S), (STEADY_S, 0.0)))
 
 
 def _is_watched_before(evidence: Evidence) -> bool:
-    """Return whether the record of power, or a gauge, speaks of most of the time before the window."""
+    """Return whether the power record or a gauge covers half of the five seconds before the window."""
     trace, begin_ns = evidence.trace, evidence.window.begin_ns
     since_ns = begin_ns - int(_LEAD_S * 1e9)
     dense = trace.dense_power.at_ns

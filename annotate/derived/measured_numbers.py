@@ -89,7 +89,7 @@ def measured_numbers(
     The median at one clock is at the reference clock if the exponent extrapolates that far, else at the clock of the times.
     ``gaps`` holds the irregular pauses: they are disturbances, and the throughput's repeatability excludes them.  Without
     times the throughput has no value and no number leads.  ``clock_ratio`` is the half width of the 95 % interval that
-    changes of the clock alone give a mean.  It stands for *within* where the times give no interval.
+    changes of the clock alone give a mean.  It replaces *within* if the times give no interval.
     """
     window_s = evidence.window.length_s
     if not len(timings.at_ns) or window_s <= 0.0:

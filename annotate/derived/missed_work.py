@@ -1,6 +1,6 @@
-"""Signs that times hold less than the GPU's work: the host stopped its clock early, or events lie on another stream.
+"""Signs that times miss part of the GPU's work: the host stopped its clock early, or events lie on another stream.
 
-Only the books tell how much work times miss that were waited for: ``unaccounted-time``.
+Times that waited for the GPU can also miss work: the books count that, in ``unaccounted-time``.
 """
 
 from dataclasses import dataclass
@@ -14,47 +14,46 @@ from annotate.evidence.asked import kept
 from annotate.ranges import Duration, Factor, Share
 from annotate.times.durations import readable
 
-# These are read on the GPU, in the order of its work: they end no earlier than the work between them.
-NO_UTILISATION = "utilisation over a timed loop of a second, with the beginning of each call, was not observed"
+NO_UTILISATION = "utilisation over a timed loop of a second, with the start time of each call, was not observed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyStopLimits:
     """The limits of ``stopped_early``."""
 
-    after_ratio: Annotated[Share, "of the window: more than any effect worth reporting is missing from the times"] = 0.01
-    after_s: Annotated[Duration, "waiting for a GPU that is done takes tens of microseconds"] = 0.0005
+    after_ratio: Annotated[Share, "of the window: more missing time than this is an effect worth reporting"] = 0.01
+    after_s: Annotated[Duration, "waiting for a GPU without work takes tens of microseconds"] = 0.0005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptySpanLimits:
     """The limits of ``on_other_stream``."""
 
-    empty_s: Annotated[Duration, "an event pair around nothing reads 2 to 8 microseconds: it holds no kernel"] = 10e-6
+    empty_s: Annotated[Duration, "an event pair around nothing reads 2 to 8 microseconds"] = 10e-6
     launch_s: Annotated[
-        Duration, "on a stream with nothing to do, a pair reads what launching between its two takes: 40 to 130 µs on an H200"
+        Duration, "an event pair on an idle stream reads the launches between its events: 40 to 130 µs on an H200"
     ] = 0.5e-3
-    beyond_ratio: Annotated[Factor, "ten times what was timed is no overhead"] = 10.0
+    beyond_ratio: Annotated[Factor, "timer overhead is less than ten times the timed span"] = 10.0
     overhead_ratio: Annotated[Factor, "a reading within half of the timer's own overhead holds no kernel"] = 1.5
 
 
 @kept
 def has_no_kernel(evidence: Evidence) -> bool:
-    """Return whether the times end before the kernel does, or stand on another stream: then no time says how long it is."""
+    """Return whether the times end before the kernel or lie on another stream, so that they do not measure the kernel."""
     early = stopped_early(evidence, EarlyStopLimits())
     return (isinstance(early, Found) and early.severity is Severity.REJECT) or has_empty_spans(evidence)
 
 
 @kept
 def has_empty_spans(evidence: Evidence) -> bool:
-    """Return whether events stand on another stream than the kernel."""
+    """Return whether the events lie on another stream than the kernel."""
     return isinstance(on_other_stream(evidence, EmptySpanLimits()), Found)
 
 
 def stopped_early(evidence: Evidence, limits: EarlyStopLimits) -> Answer:
-    """Find times by the host's clock that stopped before the GPU did."""
+    """Find times by the host's clock that ended before the GPU's work."""
     timer, timed = text(evidence.declared, "timer"), loop(evidence)
-    # These are read on the GPU: they end no earlier than the work between them.
+    # These timers are read on the GPU and end no earlier than the work between their readings.
     if timer in ("events", "graph", "stamps"):
         return Unobserved("the times were taken on the GPU, in the order of its work")
     late_s = amount(evidence.declared, "sync_s")
@@ -63,13 +62,13 @@ def stopped_early(evidence: Evidence, limits: EarlyStopLimits) -> Answer:
     facts: dict[str, Fact] = {"sync_s": late_s, "timer": timer or "unknown"}
     if timed is None:
         if not late or late_s is None or timer is not None:
-            return Unobserved("no times were handed over")
+            return Unobserved("the window has no times")
         what = f"the GPU worked {readable(late_s)} longer than the body, which times taken inside it miss"
         return Found(Severity.NOTE, facts | {"what": what})
     if timer not in ("host", "caller"):
-        return Unobserved("what took the times was not declared")
+        return Unobserved("the timer was not declared")
     if late and late_s is not None:
-        # Work that followed the last timed call may be what the GPU still did.
+        # The GPU may still have run untimed work that followed the last timed call.
         idle_s = (evidence.window.end_ns - timed.end_ns) / 1e9 - late_s
         facts["what"] = f"the GPU still worked {readable(late_s)} when the last time had been taken"
         return Found(
@@ -78,7 +77,7 @@ def stopped_early(evidence: Evidence, limits: EarlyStopLimits) -> Answer:
             effect_ratio=timed.timed_s / (timed.timed_s + late_s) - 1,
         )
     if late_s is None:
-        return Unobserved("how long the window's own synchronisation waited was not declared")
+        return Unobserved("the duration of the window's own synchronisation was not declared")
     return Clear(facts)
 
 
@@ -102,6 +101,6 @@ def on_other_stream(evidence: Evidence, limits: EmptySpanLimits) -> Answer:
         return Unobserved(honest)
     facts |= {"call": readable(timed.call_s), "busy": readable(busy_s)}
     if timed.entry_s > limit_s:
-        # It may be a short kernel between long work on another stream, which nobody timed: how far off that is, is not known.
+        # It may be a short kernel next to long, untimed work on another stream: the size of the error is not known.
         return Found(Severity.FLAG, facts)
     return Found(Severity.REJECT, facts, effect_ratio=timed.call_s / busy_s - 1)

@@ -1,4 +1,4 @@
-"""The clock that a ``fixed-clock`` claim names: read from the driver or declared, and by how much the window missed it."""
+"""The clock that a ``fixed-clock`` claim names, read from the driver or declared, and the window's deviation from it."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,7 +16,7 @@ from annotate.times.durations import LEAST_MHZ, MOST_MHZ
 
 _DEVIATES = 1.96
 
-# What takes a clock off its lock: the rule that names it, its counters (the first that speaks counts), and its bits.
+# Causes that take a clock off its lock: the rule, its counters (the first observed one counts) and its reason bits.
 THROTTLES: tuple[tuple[str, tuple[str, ...], Reason], ...] = (
     ("power-limited", ("power_violation_ns", "power_cap_ns"), Reason.SW_POWER_CAP),
     ("throttle-thermal", ("thermal_violation_ns", "sw_thermal_ns"), Reason.SW_THERMAL),
@@ -37,21 +37,21 @@ class NamedClock:
 
 @kept
 def named_clock(evidence: Evidence) -> NamedClock | None:
-    """Return the named clock; None where none is known.  A range locked outside cannot be read back, and names none."""
+    """Return the named clock; None if none is known.  A clock range locked from outside cannot be read back."""
     read_mhz = target_clock_mhz(evidence)
     if read_mhz:
         return NamedClock(read_mhz, "read")
-    told_mhz = amount(evidence.declared, "locked_mhz")
-    return NamedClock(told_mhz, "declared") if told_mhz and LEAST_MHZ <= told_mhz <= MOST_MHZ else None
+    declared_mhz = amount(evidence.declared, "locked_mhz")
+    return NamedClock(declared_mhz, "declared") if declared_mhz and LEAST_MHZ <= declared_mhz <= MOST_MHZ else None
 
 
 def off_blocks_ratio(
     blocks: ClockBlocks,
     mhz: float,
     *,
-    off_ratio: Annotated[float, "the specification: every stamped block lies this close to the named clock"] = 0.005,
+    off_ratio: Annotated[float, "the specification: a stamped block may deviate this far from the named clock"] = 0.005,
 ) -> float:
-    """Return the share of the stamped blocks that lie further from this clock."""
+    """Return the share of the stamped blocks that deviate further from this clock; 0 without stamped blocks."""
     stamped_mhz = blocks.mhz[blocks.stamped]
     return float((np.abs(stamped_mhz / mhz - 1.0) > off_ratio).mean()) if len(stamped_mhz) else 0.0
 
@@ -80,7 +80,7 @@ def named_clock_bounds(blocks: ClockBlocks, mhz: float, beta: float, *, rule: st
 
 @kept
 def throttled_by(evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the rules whose slow-downs held for any time, and those of which neither a counter nor the reasons tell."""
+    """Return the rules whose slow-downs held for any time, and the rules that no counter or reason bit observed."""
     held, unknown = dict[str, None](), dict[str, None]()
     for rule, counters, bits in THROTTLES:
         witnesses = (by_violation(evidence, name) if "violation" in name else by_counter(evidence, name) for name in counters)

@@ -1,6 +1,6 @@
 """Other processes on the GPU during a window: foreign processes, processes that may be the window's own, other windows.
 
-Neither memory nor utilisation clears a process: only complete process lists show that no other process was there.
+Only complete process lists show that no other process was there; memory and utilisation cannot.
 """
 
 from collections.abc import Sequence
@@ -13,32 +13,32 @@ from annotate.derived.presence import Presence, own_was_listed, presences, unexp
 from annotate.evidence import STALE_NS, Evidence, OtherWindow, ProcessList, Visibility
 
 ACTIVE_RATIO = 0.02  # the driver's utilisation record shows 1-2 % for a process that does nothing
-HIDDEN_BYTES = 64e6  # with every tenant visible 9-15 MB stayed unexplained on an H200, a bare context took 79 MB
+HIDDEN_BYTES = 64e6  # on an H200, 9-15 MB stay unexplained with every tenant visible; a bare context takes 79 MB
 _UNREAD_NS = 500_000_000  # the list is read five times a second; a neighbour fits into a longer silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """The others on a window's GPU, and how far the lists that name them can be trusted.
+    """The other processes on a window's GPU, and the coverage of the process lists.
 
-    ``perhaps_own`` is a process that may be the measured one, seen from outside its PID namespace: one at most.
-    ``hidden_bytes`` is memory that no listed process explains, 0 where that is little or not known.
+    ``perhaps_own`` holds at most one process: it may be the measured one, seen from outside its PID namespace.
+    ``hidden_bytes`` is memory that no listed process explains; 0 if it is below the limit or not known.
     """
 
     computing: tuple[Presence, ...] = ()  # listed, and not only drawing
     drawing: tuple[Presence, ...] = ()  # listed graphics processes, idle ones among them
-    unlisted: tuple[Presence, ...] = ()  # only the utilisation record names them, or they are a second unknown PID
+    unlisted: tuple[Presence, ...] = ()  # only in the utilisation record, or on a list without own processes
     perhaps_own: tuple[Presence, ...] = ()
     windows: tuple[OtherWindow, ...] = ()
     hidden_bytes: float = 0.0
-    is_whole: bool = False  # every list would have shown every process of the machine
+    is_whole: bool = False  # every list shows every process of the machine
     own_listed: bool = False
-    edges_listed: bool = False  # a list was in force at both edges
+    edges_listed: bool = False  # a list was read near both edges
     silences: tuple[DarkInterval, ...] = ()
 
     @property
     def at_work(self) -> tuple[Presence, ...]:
-        """The foreign processes, without those that only could have drawn."""
+        """Return the foreign processes, without graphics processes that were at rest."""
         return (*self.computing, *(each for each in self.drawing if not is_at_rest(each)), *self.unlisted)
 
     @property
@@ -51,7 +51,7 @@ class Neighbours:
 
 
 def is_at_rest(drawing: Presence, active_ratio: float = ACTIVE_RATIO) -> bool:
-    """Return whether a graphics process was seen to do nothing throughout; one that no record names was not seen."""
+    """Return whether the utilisation record shows a graphics process at rest throughout; False if it is not in the record."""
     seen = drawing.recorded and drawing.peak_ratio is not None
     return seen and (drawing.peak_ratio or 0.0) <= active_ratio and not drawing.arrived
 
@@ -59,7 +59,7 @@ def is_at_rest(drawing: Presence, active_ratio: float = ACTIVE_RATIO) -> bool:
 def neighbours(
     evidence: Evidence,
     *,
-    hidden_bytes: Annotated[float, "more memory than a bare context, which no listed process explains"] = HIDDEN_BYTES,
+    hidden_bytes: Annotated[float, "unexplained memory below this is less than a bare context"] = HIDDEN_BYTES,
 ) -> Neighbours:
     """Return the processes that shared the window's GPU, by lists, the utilisation record, memory and the daemon."""
     lists = _lists(evidence)
@@ -69,12 +69,12 @@ def neighbours(
     named = [each for each in others if each.listed or (each.peak_ratio or 0.0) > ACTIVE_RATIO]
     perhaps_own: tuple[Presence, ...] = ()
     if not own_listed and (not whole or not evidence.window.pids):
-        # The busiest of them may be the measured process, whose PID is another one here.
+        # The busiest of them may be the measured process under another PID.
         perhaps_own = tuple(sorted(named, key=Presence.load, reverse=True)[:1])
     listed = [each for each in named if each.listed and each not in perhaps_own]
-    # Without own on the list it is no list of this window's namespace: a second PID is unknown, not a listed neighbour.
+    # A list without own processes may be of another PID namespace: further PIDs are unknown, not listed neighbours.
     beyond = listed if perhaps_own else []
-    rest_bytes = unexplained_bytes(evidence) if own_listed else None  # else most of it is the window's own
+    rest_bytes = unexplained_bytes(evidence) if own_listed else None  # otherwise most unexplained memory is the window's own
     return Neighbours(
         computing=tuple(each for each in listed if not each.graphics and each not in beyond),
         drawing=tuple(each for each in listed if each.graphics and each not in beyond),
@@ -90,7 +90,7 @@ def neighbours(
 
 
 def _lists(evidence: Evidence) -> list[ProcessList]:
-    """The lists that speak of the window: those in it, the last before and the first after it."""
+    """Return the process lists in the window, the last within 1.5 s before it and the first after it."""
     window, lists = evidence.window, evidence.trace.process_lists
     inside = [each for each in lists if window.begin_ns <= each.at_ns <= window.end_ns]
     before = [each for each in lists if window.begin_ns - STALE_NS <= each.at_ns < window.begin_ns][-1:]
@@ -105,7 +105,7 @@ def _edges_listed(evidence: Evidence) -> bool:
 
 
 def _foreign_windows(evidence: Evidence) -> tuple[OtherWindow, ...]:
-    """The windows of other processes that overlap this one; those of its own processes are nested in it, or hold it."""
+    """Return the overlapping windows of other processes.  Windows of its own processes are nested and do not count."""
     window = evidence.window
     return tuple(
         each
@@ -115,12 +115,12 @@ def _foreign_windows(evidence: Evidence) -> tuple[OtherWindow, ...]:
 
 
 def seen_span_ns(of: Neighbours) -> tuple[int, int] | None:
-    """Return from when to when anybody of them was seen; None where only memory tells of them."""
+    """Return the span in which foreign processes or windows were seen; None if only memory shows them."""
     ends = [presence_span_ns(of.at_work), *((each.begin_ns, each.end_ns) for each in of.windows)]
     known = list(chain.from_iterable(span for span in ends if span is not None))
     return (min(known), max(known)) if known else None
 
 
 def presence_span_ns(of: Sequence[Presence]) -> tuple[int, int] | None:
-    """Return from when to when anybody of these processes was seen; None of nobody."""
+    """Return the span in which any of these processes was seen; None without processes."""
     return (min(each.seen_begin_ns for each in of), max(each.seen_end_ns for each in of)) if of else None

@@ -1,4 +1,4 @@
-"""Events that part two states of a window: the power cap engaged or let go, or a pause ended before it."""
+"""Events that separate two states: the power cap engaged or let go, or a pause ended before the window."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,14 +9,13 @@ import numpy.typing as npt
 from annotate.derived.held import began_ns, by_violation, power_cap, running
 from annotate.evidence import Evidence, Reason, Values
 
-# Over a second the counter's error, a refresh at each edge, still leaves capped and free apart.
-# The driver's dense record of power: its spacing, which is also its lag.
+# The spacing of the driver's dense power record, which is also its lag.
 _DENSE_NS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class OnsetTurn:
-    """The end of one state of the power cap: in words, when, and whether it turned more than once."""
+    """A change of the power cap: a description, its time, and whether it changed more than once."""
 
     what: str
     at_ns: int
@@ -24,10 +23,13 @@ class OnsetTurn:
 
 
 def cap_turn(evidence: Evidence, *, capped_ratio: float, free_ratio: float) -> OnsetTurn | None:
-    """Find where the cap engaged or let go, if parts of a second or more certainly differ, or one was certainly mixed."""
+    """Find the time at which the cap engaged or let go.
+
+    None unless parts of a second or more certainly differ, or one part certainly held both states.
+    """
     window = evidence.window
-    # Over a second the counter's error, a refresh at each edge, still leaves capped and free apart.
-    # At most 300: of a day, parts of five minutes, each of which may still be certainly mixed.
+    # The counter's error, a refresh at each edge, still separates capped from free over a second.
+    # At most 300 parts: for a day these are 5 min long, and each may still be certainly mixed.
     count = min(max(1, window.length_ns // 1_000_000_000), 300)
     edges_ns = [window.begin_ns + window.length_ns * i // count for i in range(count + 1)]
     blocks = [power_cap(evidence.part(begin_ns, end_ns)) for begin_ns, end_ns in pairwise(edges_ns)]
@@ -43,7 +45,7 @@ def _turn(evidence: Evidence) -> OnsetTurn:
     states = _settled(on.values)
     turns = np.flatnonzero(np.diff(states)) + 1
     if not len(turns):
-        # Each refresh holds some of both, or nothing tells them apart.
+        # Each refresh holds some of both states.
         return OnsetTurn("the power cap came and went", window.begin_ns, again=True)
     at_ns = int(on.at_ns[turns[0]])
     if len(turns) > 1:
@@ -54,10 +56,9 @@ def _turn(evidence: Evidence) -> OnsetTurn:
 
 
 def engaged_ns(evidence: Evidence, at_ns: int) -> int:
-    """Return when a cap that held to the window's end engaged: by violation time where it agrees with ``at_ns``.
+    """Return the time at which a cap that held to the window's end engaged: by violation time if it agrees with ``at_ns``.
 
-    The counter steps once a refresh, and a window of a second has an onset at a twentieth of it or at a sixth, which is
-    another severity.
+    The counter steps once per refresh.  In a window of a second that is too coarse: the onset decides the severity.
     """
     held = by_violation(evidence, "power_violation_ns")
     if held is None:
@@ -68,7 +69,7 @@ def engaged_ns(evidence: Evidence, at_ns: int) -> int:
 
 
 def _settled(values: Values) -> Values:
-    """The series without runs of a single refresh: a counter read by a jittering clock skips one now and then."""
+    """Remove runs of a single refresh: a counter read at jittering times skips a refresh now and then."""
     if len(values) < 3:
         return values
     inner = values[:-2] + values[1:-1] + values[2:] >= 2
@@ -76,10 +77,10 @@ def _settled(values: Values) -> Values:
 
 
 def last_pause_end_ns(evidence: Evidence, *, within_s: float, longest_s: float) -> int | None:
-    """Return when the last pause of ``longest_s`` or more ended, if that was ``within_s`` before the window; else None.
+    """Return the end of the last pause of ``longest_s`` or more within ``within_s`` before the window; None without one.
 
-    A pause is power below half of the window's in the dense record; without that, in the gauges, of which utilisation
-    shows 50 ms as a quarter missing from one refresh.
+    A pause is dense power below half of the window's median.  Without that record it is a low refresh of a gauge:
+    utilisation below 0.75 or power below 0.5 of the median.
     """
     window, trace = evidence.window, evidence.trace
     since_ns = window.begin_ns - int(within_s * 1e9)
@@ -100,10 +101,10 @@ def _gauge_pause_end_ns(evidence: Evidence, name: str, since_ns: int, share: flo
     during = evidence.within(name).observed.values
     if not len(during):
         return None
-    # The first refresh of the window still speaks of the time before.
+    # The first refresh of the window still covers the time before.
     before = evidence.trace.within(name, since_ns, min(window.begin_ns + refresh_ns, window.end_ns))
     low = before.values < share * float(np.median(during))
-    # It shows the refresh before: whoever warmed up for as long as asked must not fall short of it by the gauge's lag.
+    # The gauge shows the refresh before: its lag must not make a long enough warm-up look too short.
     return min(window.begin_ns, int(before.at_ns[low][-1]) - refresh_ns) if low.any() else None
 
 

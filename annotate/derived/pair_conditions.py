@@ -1,4 +1,4 @@
-"""Conditions that two compared windows share or do not share: the baseline always comes first."""
+"""Conditions of two compared windows and their differences; the baseline is always ``a``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from annotate.stats.robust import block_means, effective_count
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity
 from annotate.times.durations import inside
 
-# What makes another kind of GPU, whatever its board and its settings: at one clock it runs the same kernel in another time.
+# Properties of the chip, independent of board and settings: they change a kernel's time even at one clock.
 KIND: Mapping[str, str] = {
     "name": "model",
     "compute_capability": "compute capability",
     "cuda_cores_count": "CUDA cores",
     "mig_mode": "MIG mode",
 }
-# What makes another kind of machine of a GPU, and what only another board or another setting.
+# Properties of the model, then properties of a single board or its settings.
 MODEL: Mapping[str, str] = {
     "name": "model",
     "power_limit_w": "power limit",
@@ -42,7 +42,7 @@ BOARD: Mapping[str, str] = {
     "ecc_mode": "ECC",
     "persistence_mode": "persistence mode",
 }
-# Declared facts that change speed by themselves: versions and flags.
+# Declared facts that change the speed: versions and flags.
 _VERSIONS: Mapping[str, str] = {
     "torch_version": "torch",
     "cuda_version": "CUDA",
@@ -53,7 +53,7 @@ _VERSIONS: Mapping[str, str] = {
     "deterministic": "deterministic algorithms",
     "launch_blocking": "CUDA_LAUNCH_BLOCKING",
 }
-# Declared facts that make another number of it, on any machine: how it was timed, and of what.
+# Declared facts that change the measured quantity on any machine: the timer and the inputs.
 _MEASURED: Mapping[str, str] = {
     "timer": "timer",
     "cache": "L2 cache",
@@ -65,7 +65,7 @@ _MEASURED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing the baseline had and the window has otherwise.  ``patch``: only in a version's last number."""
+    """One difference between baseline ``a`` and window ``b``.  ``patch``: only the last number of a version differs."""
 
     name: str
     a: str
@@ -78,9 +78,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The clock of each variant; ``true`` where both come from stamps.
+    """The clock of each variant; ``true`` if both come from stamps.
 
-    ``error_ratio`` is how far the two may lie apart by chance: half of the 95 % interval of their ratio, where it is known.
+    ``error_ratio`` is half of the 95 % interval of their ratio; 0 if it is not known.
     """
 
     a_mhz: float
@@ -90,12 +90,12 @@ class Clocks:
 
     @property
     def apart_ratio(self) -> float:
-        """Return by how much the clocks differ."""
+        """Return the relative difference of the clocks."""
         return abs(self.b_mhz / self.a_mhz - 1.0)
 
 
 def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: float) -> list[Difference]:
-    """Return what is known of both GPUs and differs, numbers by more than the tolerance."""
+    """Return the properties known for both GPUs that differ; numbers must differ by more than the tolerance."""
     out = []
     for name, title in names.items():
         before, after = getattr(a, name), getattr(b, name)
@@ -104,14 +104,14 @@ def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: fl
         if isinstance(before, float | int) and not isinstance(before, bool) and abs(before - after) <= tolerance:
             continue
         out.append(Difference(title, _value(name, before), _value(name, after)))
-    # A MIG instance has its own identity, and the share of a board is no board.
+    # A MIG instance has its own identity and is not comparable with a whole board.
     if "name" in names and (a.parent_uuid is None) != (b.parent_uuid is None):
         out.append(Difference("partition", _partition(a), _partition(b)))
     return out
 
 
 def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
-    """Return how many versions and settings are known of both windows, and those that differ."""
+    """Return the count of versions and settings known for both windows, and those that differ."""
     known, out = 0, []
     drivers = [each.device.driver_version if each.device else None for each in (a, b)]
     if drivers[0] is not None and drivers[1] is not None:
@@ -134,12 +134,12 @@ def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
 
 
 def measured_otherwise(a: Evidence, b: Evidence) -> list[Difference]:
-    """Return the differences in how and of what the times were taken: with one, they are no two values of one number."""
+    """Return the differences in timer and inputs: with any, the windows measured different quantities."""
     return _declared(a, b, _MEASURED)[1]
 
 
 def _declared(a: Evidence, b: Evidence, titles: Mapping[str, str]) -> tuple[int, list[Difference]]:
-    """Return how many of these facts both declared, and those that differ."""
+    """Return the count of these facts that both windows declared, and those that differ."""
     known, out = 0, []
     for name, title in titles.items():
         before, after = _sensible(a.declared.get(name)), _sensible(b.declared.get(name))
@@ -152,15 +152,15 @@ def _declared(a: Evidence, b: Evidence, titles: Mapping[str, str]) -> tuple[int,
 
 
 def listed(found: Sequence[Difference], most: int = 2) -> str:
-    """The first few in words, and how many more there are."""
+    """Return the first few differences as text, with the count of the others."""
     rest = len(found) - most
     return ", ".join(str(each) for each in found[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
-    """Return whether a counter that only a reload of the driver resets stood higher in the earlier window.
+    """Return whether the energy counter, which only a driver reload resets, fell from the earlier to the later window.
 
-    None where it was not read in both, or they ran on two GPUs.
+    None if it was not read in both windows or they ran on different GPUs.
     """
     if a.device is None or b.device is None or a.device.uuid != b.device.uuid:
         return None
@@ -170,7 +170,7 @@ def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
 
 
 def clocks_mhz(a: Evidence, b: Evidence) -> Clocks | None:
-    """The mean true clock of both, else the median of the driver's gauge while they worked; None of one of them."""
+    """Return the mean true clocks of both, else the medians of the driver's gauge at work; None if one is unknown."""
     true = [_true_mhz(each) for each in (a, b)]
     if true[0] is not None and true[1] is not None:
         error_ratio = float(np.hypot(_clock_error_ratio(a), _clock_error_ratio(b)))
@@ -182,28 +182,28 @@ def clocks_mhz(a: Evidence, b: Evidence) -> Clocks | None:
 
 
 def beta(a: Evidence, b: Evidence) -> float:
-    """Return how the kernel's time follows the clock, as far as either window shows it; fully where neither does."""
+    """Return the exponent β of time against clock, a mean over the windows with a fit; 1 without a fit."""
     found = [sensitivity(each.timings) for each in (a, b) if each.timings is not None and each.observes("timings.sm_clock_mhz")]
     betas = [each.beta for each in found if isinstance(each, Sensitivity)]
     return float(np.clip(np.mean(betas), 0.0, 1.2)) if betas else 1.0
 
 
 def change_ratio(a: Evidence, b: Evidence) -> float | None:
-    """Return by how much the medians of the two windows' times differ; None where one has none."""
+    """Return the relative change of the median time from ``a`` to ``b``; None if either has no times."""
     before, after = inside(a).took_s, inside(b).took_s
     return float(np.median(after) / np.median(before) - 1.0) if len(before) and len(after) else None
 
 
 @kept
 def noise_ratio(evidence: Evidence) -> float | None:
-    """The standard error of the window's own centre, relative to it; None where its times do not tell."""
+    """Return the relative standard error of the centre of the window's times; None without an interval."""
     times = inside(evidence)
     interval = batch_interval(times.at_ns, times.took_s)
     return None if interval is None or interval.centre <= 0 else (interval.high - interval.low) / 3.92 / interval.centre
 
 
 def overlap_ratio(a: Evidence, b: Evidence) -> float:
-    """The share of the shorter window during which both ran; none across boots, whose clocks do not compare."""
+    """Return the share of the shorter window in which both ran; 0 across boots, whose clocks are not comparable."""
     if a.host.boot_id != b.host.boot_id:
         return 0.0
     both_ns = min(a.window.end_ns, b.window.end_ns) - max(a.window.begin_ns, b.window.begin_ns)
@@ -223,14 +223,17 @@ def _true_mhz(evidence: Evidence) -> float | None:
 
 
 def _clock_error_ratio(evidence: Evidence) -> float:
-    """Half the width of the 95 % interval of a window's mean true clock, as a share of it: from blocks that swing together."""
+    """Return half of the 95 % interval of a window's mean true clock, as a ratio; 0 if it is not known.
+
+    The interval allows for the correlation of neighbouring blocks.
+    """
     from scipy.special import stdtrit
 
     times = inside(evidence)
     clock = times.sm_clock_mhz
     if clock is None:
         return 0.0
-    # A mean clock is judged by blocks of one refresh of the power controller; fewer than eight say nothing of how it wanders.
+    # A block is one refresh of the power controller.  Fewer than eight blocks do not show the drift of the clock.
     blocks = block_means(Column(times.at_ns, clock).observed, 100_000_000).values
     if len(blocks) < 8:
         return 0.0
@@ -262,8 +265,7 @@ def _value(name: str, value: Any) -> str:  # whatever a record or a declared fac
 
 
 def _sensible(value: Fact) -> Fact:
-    """A declared setting; None for a number that none can be."""
-    # No version, count or size is as large.
+    """Return a declared setting; None for a number of 1e18 or more, which is not a valid version, count or size."""
     return value if isinstance(value, str | bool | None) or abs(value) < 1e18 else None
 
 

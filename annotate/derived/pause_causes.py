@@ -1,4 +1,4 @@
-"""Causes of idle stretches and of late iterations: pauses of the host that overlap them in time, else its wait for a processor, else nothing known."""
+"""Causes of idle stretches and late iterations: overlapping pauses of the host, else run-queue wait, else unknown."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class IdleCause:
-    """The part of one cause: how many of the stretches, how much idle time, how far its pauses cover them, and who says so."""
+    """One cause with its evidence, its count of stretches, its idle time, and the share of them that its pauses cover."""
 
     cause: str
     by: str
@@ -32,7 +32,7 @@ def idle_causes(
     *,
     least_ratio: Annotated[float, "the specification: half of a stretch, or of what no pause explains"] = 0.5,
 ) -> tuple[IdleCause, ...]:
-    """Return the causes of the stretches that stand out, the largest first.
+    """Return the causes of the irregular stretches, the largest first.
 
     Each stretch has the cause whose pauses cover most of it, at least half.
     """
@@ -52,7 +52,7 @@ def late_entry_causes(
 ) -> tuple[IdleCause, ...]:
     """Return the causes of iterations that took longer than those around them, the largest first.
 
-    A pause explains a late one if it lies within it and covers half of what it is late by.
+    A pause explains a late iteration if they overlap by at least half of the delay.
     """
     after = late.excess_s > 0
     places, lost_s = late.indices[after], late.delays_s
@@ -74,7 +74,7 @@ def lost_time_causes(
 ) -> tuple[IdleCause, ...]:
     """Return the causes of intervals with this much lost time, the largest first.
 
-    ``length_ns`` is the time that a pause has to cover in each.
+    A cause explains an interval if its pauses cover at least ``least_ratio`` of ``length_ns``.
     """
     if not len(begin_ns):
         return ()

@@ -1,4 +1,4 @@
-"""Idle time by dips of the driver's 20 ms power record, for windows that tell nothing of their iterations."""
+"""Idle time by dips of the driver's 20 ms power record, for windows without start times of their iterations."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -10,27 +10,27 @@ from annotate.derived.idle_gaps import BEYOND, SAMPLE_NS, IdleGaps, lost_runs
 from annotate.evidence import Column, Evidence, Times, Values, WindowRecord
 from annotate.stats.robust import centre, quantiles
 
-_WORKS_RATIO = 0.25  # a sample works that far of the way from idle power to the power of the work
+_WORKS_RATIO = 0.25  # a sample shows work above this part of the range from idle power to the power of the work
 _HISTORY_NS = 5_000_000_000
 _FEWEST_SAMPLES = 6
 _WORK_QUANTILE = 0.9
-_FEWEST_WORKING = 3  # samples of the highest power that are no spike
+_FEWEST_WORKING = 3  # samples at the highest power: fewer may be a spike
 _AROUND_NS = 500_000_000
 _CENTRES_COUNT = 1000
-_FEWEST_DIPS = 5  # so many dips may be a rhythm
-_SHALLOWEST_RATIO, _SHALLOW_RATIO = 0.03, 0.25  # a capped clock's controller alone moves power by a quarter
+_FEWEST_DIPS = 5  # fewest dips of a rhythm
+_SHALLOWEST_RATIO, _SHALLOW_RATIO = 0.03, 0.25  # a capped clock's controller alone changes power by a quarter
 _NOISES, _NOISE_QUANTILE = 3.0, 0.95
-_ERROR_RATIO, _LEAST_ERROR_S = 0.25, 1e-3  # of a dip: power lags the work
+_ERROR_RATIO, _LEAST_ERROR_S = 0.25, 1e-3  # error of a dip: power lags the work
 _BUSY_QUANTILE = 0.95
-_ROUNDED_RATIO = 0.01  # of the difference of two whole percents
+_ROUNDED_RATIO = 0.01  # rounding error of the difference of two whole percents
 
 
 def work_quantile(evidence: Evidence, *, is_sparse: bool = False) -> float:
     """Return the quantile of the window's power record that is the power of its work.
 
-    Of a window that mostly rested the median would be that of rest, so it is the 90th percentile.  Where utilisation shows
-    rest for more than half of the window, the work may be shorter than a tenth of it: the highest samples are its power.
-    ``is_sparse`` claims calls between pauses: rest before short work disturbs none of them.
+    This is the 90th percentile, since the median of a window that mostly rested would be the power at rest.  If utilisation
+    shows rest for more than half of the window, the work may take less than a tenth of it: the highest samples count then.
+    ``is_sparse`` (calls between pauses are claimed) always gives the 90th percentile.
     """
     trace, window = evidence.trace, evidence.window
     shown = trace.within("utilization_ratio", window.begin_ns, window.end_ns).observed
@@ -48,7 +48,7 @@ def resting_power_w(
     work: float = _WORK_QUANTILE,
     resting_ratio: Annotated[float, "a GPU at rest draws less than this share of the power of its work"] = 0.6,
 ) -> float | None:
-    """Return the lowest power of the window and the five seconds before it; None if the GPU did not rest in them.
+    """Return the lowest power in the window and the five seconds before; None if the GPU never rested or samples are few.
 
     ``work`` is the quantile of the window's record that is the power of its work.
     """
@@ -62,7 +62,7 @@ def resting_power_w(
 
 @dataclass(frozen=True, slots=True)
 class _Dips:
-    """Runs of samples below the power of the work, their idle time, and how long was watched until each began and ended."""
+    """Runs of samples below the power of the work, with idle time and the observed time up to each start and end."""
 
     begin_ns: Times
     end_ns: Times
@@ -76,10 +76,10 @@ class _Dips:
 def power_dips(
     dense: Column, window: WindowRecord, *, idle_w: float | None = None, work: float = _WORK_QUANTILE
 ) -> IdleGaps | None:
-    """Return the dips of power in a window; None where the record does not cover it, or idle power is not known.
+    """Return the dips of power in a window; None with fewer than six samples or without a known idle power.
 
-    A sample counts as idle for the share of the way from the power of the work around it to ``idle_w`` that it fell.  Dips
-    in a rhythm stand out above five times their usual length only: the work itself pauses so.
+    A sample that fell part of the way from the power of the work to ``idle_w`` counts as idle for that part of its time.
+    The work itself pauses in a rhythm, so a dip in a rhythm is irregular only above five times the usual length.
     """
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns), side="right")
     at_ns, power_w = dense.at_ns[low:high], dense.values[low:high]
@@ -107,7 +107,7 @@ def power_dips(
 def _dips(at_ns: Times, power_w: Values, idle_w: float, begin_ns: int, work: float) -> _Dips:
     around_w = _working_around_w(at_ns, power_w, idle_w, work)
     fallen = (around_w - power_w) / np.maximum(around_w - idle_w, 1.0)
-    # Idle time only lowers power, so that what lies above the work's power is noise.
+    # Idle time only lowers power, so any value above the power of the work is noise.
     above = -fallen[fallen < 0.0]
     noise = quantiles(above, _NOISE_QUANTILE)[0] if len(above) else 0.0
     found = fallen > float(np.clip(_NOISES * noise, _SHALLOWEST_RATIO, _SHALLOW_RATIO))
@@ -133,9 +133,9 @@ def _rhythm_s(
         float, "of mean times root of count: 24 rhythms of even seeds read 0.2 to 0.74, 19 random ones 0.8 to 1.6"
     ] = 0.77,
 ) -> float:
-    """Return the usual length of dips in a rhythm; 0 where those within the window keep none.
+    """Return the usual length of dips in a rhythm; 0 if the dips within the window form no rhythm.
 
-    The idle time of a rhythm grows in a straight line, that of chance wanders off it by the root of the number of dips.
+    The idle time of a rhythm grows along a straight line.  The idle time of random dips deviates by the root of their count.
     """
     within = ~dips.at_edge
     if int(within.sum()) < _FEWEST_DIPS:
@@ -145,7 +145,7 @@ def _rhythm_s(
     count = int(kept.sum())
     if count < _FEWEST_DIPS:
         return 0.0
-    # The rhythm stands still while the GPU stands idle for another cause.
+    # Longer idle stretches have another cause: they do not count as time of the rhythm.
     apart_ns = np.cumsum(np.where(kept, 0, dips.end_watched_ns - dips.begin_watched_ns))
     place_ns = (0.5 * (dips.begin_watched_ns + dips.end_watched_ns) - apart_ns)[kept]
     idle_s = dips.idle_s[kept]
@@ -160,13 +160,13 @@ def limited_dips(
     evidence: Evidence,
     *,
     missed: Annotated[
-        float, "a page speaks of most of its refresh: stalls of 0.1 to 0.3 s lost 54 to 130 % of their length"
+        float, "utilisation can miss part of a refresh: stalls of 0.1 to 0.3 s lost 54 to 130 % of their length"
     ] = 2.0,
 ) -> IdleGaps:
-    """Return the dips with no more idle time than utilisation leaves: power falls with the data and the clock as well.
+    """Return the dips with their idle time limited by utilisation, because data and clock also lower power.
 
-    Few dips are held to the busiest pages, many to a GPU that never idles.  A page speaks of the refresh before it, which may
-    have begun one refresh earlier than it was read.
+    The limit is the loss of utilisation against the busiest readings or, for many dips without a rhythm, against 100 %.  A
+    reading covers the refresh before it, which may have begun one refresh before the reading.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")
@@ -185,7 +185,7 @@ def limited_dips(
     last = np.searchsorted(shown.at_ns, dips.end_ns + 2 * refresh_ns, side="right")
     is_shown = shown.at_ns[-1] >= dips.end_ns + refresh_ns
     most_s = dips.usual_s + np.where(is_shown, total_s[last] - total_s[np.minimum(first, last)], np.inf)
-    # Pages may overlook a short stall.  Where they lost a quarter of a longer one at most, the GPU worked at less power.
+    # Utilisation may miss a short stall.  If it lost at most a quarter of a longer dip, the GPU worked at less power.
     is_long = dips.end_ns - dips.begin_ns > 2 * SAMPLE_NS
     worked = is_long & (dips.idle_s > missed * most_s)
     idle_s = np.where(worked, 0.0, np.minimum(dips.idle_s, most_s))
@@ -194,7 +194,10 @@ def limited_dips(
 
 
 def _working_around_w(at_ns: Times, power_w: Values, idle_w: float, work: float) -> Values:
-    """Return the median power of the working samples within half a second of each sample, or of all where none works."""
+    """Return the median power of the working samples within half a second of each sample.
+
+    Where none is near, take the median of all working samples; without any, return the power unchanged.
+    """
     works = power_w > idle_w + _WORKS_RATIO * (quantiles(power_w, work)[0] - idle_w)
     if not works.any():
         return power_w

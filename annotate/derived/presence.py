@@ -1,7 +1,7 @@
-"""Processes on the GPU during a window, and how busy they were: the only module that reads process lists.
+"""Processes on the GPU during a window, and their utilisation.
 
-The process list is read several times a second; how busy each process was comes about once a second and speaks of the
-time since it was last asked.  A record that straddles an edge of the window therefore only bounds what happened inside.
+The process list is read several times a second.  Utilisation per process arrives about once a second and covers the time
+since the previous record.  A record that straddles an edge of the window therefore only bounds the share inside.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ from annotate.evidence.asked import kept
 class Presence:
     """One process over one window.
 
-    ``least_ratio`` and ``most_ratio`` bound the share of the window it kept the GPU busy, ``peak_ratio`` is the highest
-    record that touches the window; all three are None if utilisation was never asked around the window.
+    ``least_ratio`` and ``most_ratio`` bound the share of the window in which the process kept the GPU busy.  ``peak_ratio``
+    is the highest record that touches the window.  All three are None without a utilisation record around the window.
     """
 
     pid: int
@@ -34,16 +34,16 @@ class Presence:
     least_ratio: float | None = None
     most_ratio: float | None = None
     peak_ratio: float | None = None
-    recorded: bool = False  # the utilisation record named it: it leaves processes out, those that rest among them
+    recorded: bool = False  # in the utilisation record, which may omit processes, such as idle ones
 
     def load(self) -> tuple[float, int]:
-        """Return what orders processes by how much of the GPU they took: its time first, then its memory."""
+        """Return a sort key: the GPU time of the process first, then its memory."""
         return self.least_ratio or 0.0, self.memory_bytes or 0
 
 
 @kept
 def presences(evidence: Evidence) -> tuple[Presence, ...]:
-    """Everybody the driver named during the window, by PID; processes that had gone before it began are left out."""
+    """Return every process that the driver named during the window, one per PID, without processes that ended before it."""
     window, process_lists = evidence.window, evidence.trace.process_lists
     inside = [process_list for process_list in process_lists if window.begin_ns <= process_list.at_ns <= window.end_ns]
     before = [process_list for process_list in process_lists if process_list.at_ns < window.begin_ns][-1:]
@@ -62,7 +62,7 @@ def presences(evidence: Evidence) -> tuple[Presence, ...]:
 
 @kept
 def own_was_listed(evidence: Evidence) -> bool:
-    """Return whether any process of the window was ever on the list: if not, its PIDs may be of another namespace."""
+    """Return whether any list names a process of the window: if not, its PIDs may be of another namespace."""
     return any(
         _is_own(evidence, process) and process.listed
         for process_list in evidence.trace.process_lists
@@ -72,13 +72,13 @@ def own_was_listed(evidence: Evidence) -> bool:
 
 @kept
 def list_is_whole(evidence: Evidence) -> bool:
-    """Return whether every process of the machine would have been on the list, as far as the witness knows."""
+    """Return whether all lists around the window covered every process of the machine; False without lists."""
     near = [c for c in evidence.trace.process_lists if c.at_ns >= evidence.window.begin_ns - STALE_NS]
     return bool(near) and all(process_list.visibility is Visibility.HOST for process_list in near)
 
 
 def alone(evidence: Evidence) -> bool:
-    """Return whether the window's own processes were provably the only ones on the GPU: a complete list without others."""
+    """Return whether complete lists, read without a longer silence, show only the window's own processes."""
     # A neighbour fits into a longer silence of a list that is read five times a second.
     whole = list_is_whole(evidence) and unread_s(evidence) <= 0.5
     return whole and own_was_listed(evidence) and all(presence.own for presence in presences(evidence))
@@ -86,7 +86,7 @@ def alone(evidence: Evidence) -> bool:
 
 @kept
 def unread_s(evidence: Evidence) -> float:
-    """The longest interval of the window without a process list in force."""
+    """Return the longest interval of the window without a current process list."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     until_ns, longest_ns = begin_ns, 0
     for process_list in evidence.trace.process_lists:
@@ -102,7 +102,7 @@ def unread_s(evidence: Evidence) -> float:
 
 
 def unlisted_because(evidence: Evidence, unread_limit_s: float) -> str | None:
-    """Return why the process lists cannot clear a window; None where they would have shown everybody."""
+    """Return the reason why the process lists cannot clear a window; None if they show every process."""
     if not list_is_whole(evidence):
         return "processes outside this container may be missing from the process list"
     unread = unread_s(evidence)
@@ -111,9 +111,9 @@ def unlisted_because(evidence: Evidence, unread_limit_s: float) -> str | None:
 
 @kept
 def unexplained_bytes(evidence: Evidence) -> float | None:
-    """Device memory in use that neither a listed process nor the driver's own reserve explains, in the middle of the window.
+    """Return the median over the window of memory in use that neither a listed process nor the driver's reserve explains.
 
-    None where any part of the sum is unknown, and where the window is shorter than three refreshes of the gauge.
+    None if more than half of the samples are unknown or the window is shorter than three refreshes of the gauge.
     """
     window = evidence.window
     reserved_bytes = evidence.device.memory_reserved_bytes if evidence.device else None
@@ -127,7 +127,7 @@ def unexplained_bytes(evidence: Evidence) -> float | None:
     fresh = (index >= 0) & (used.at_ns - at_ns[np.maximum(index, 0)] <= STALE_NS)
     rest_bytes = np.where(fresh, used.values - held_bytes[np.maximum(index, 0)] - reserved_bytes, np.nan)
     known = rest_bytes[~np.isnan(rest_bytes)]
-    # The middle one: a list and a gauge read at different instants disagree while memory is being allocated.
+    # The median, since a list and a gauge read at different times disagree while memory is being allocated.
     return float(np.median(known)) if len(known) * 2 >= len(rest_bytes) else None
 
 

@@ -1,4 +1,4 @@
-"""The numbers of a window against this card's record of its work: how far each lies from it, every cause together."""
+"""Deviations of a window's numbers from this card's record of the same work, with all causes combined."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,14 +13,14 @@ from annotate.derived.measured_numbers import recorded_values
 from annotate.derived.steady_reference import SteadyBy, steady_reference
 from annotate.evidence import Evidence, WorkRecord
 
-# The driver's clock over the true one: of an H200 0.2 % below to 12 % above it under a cap, and 8 % above beside short kernels.
+# The driver's clock over the true one.  On an H200: -0.2 to +12 % under a cap, +8 % with short kernels.
 _GAUGE = (0.98, 1.18)
-# The most by which clean windows of one work differed on H200s, minutes apart: a record of windows in a row shows less.
+# The largest difference between clean windows of one work on H200s, minutes apart.  Windows in a row differ less.
 _NATURAL_RATIO, _NATURAL_AT_CLOCK_RATIO = 0.014, 0.0015
 
 
 def compared(numbers: Sequence[NumberBudget], record: WorkRecord | None) -> Mapping[Number, RecordShift]:
-    """Return the shift of each number that the record holds too; its error holds what the window's own number repeats to."""
+    """Return the shift of each number that the record also holds; its error includes the number's own repeatability."""
     found: dict[Number, RecordShift] = {}
     for each in numbers:
         beside = shift(each.value, recorded_values(each, record))
@@ -31,7 +31,7 @@ def compared(numbers: Sequence[NumberBudget], record: WorkRecord | None) -> Mapp
 
 
 def record_bounds(rule: str, shifts: Mapping[Number, RecordShift]) -> tuple[Bound, ...]:
-    """Return the bound of every number that lies further from the record than its spread and the repeatability reach."""
+    """Return a bound for each number whose shift exceeds its error and the natural difference between windows."""
     return tuple(
         Bound(number=number, rule=rule, group=Group.WHOLE, ratio=found.bound_ratio, estimate=found.estimate)
         for number, found in shifts.items()
@@ -40,16 +40,17 @@ def record_bounds(rule: str, shifts: Mapping[Number, RecordShift]) -> tuple[Boun
 
 
 def natural_ratio(number: Number) -> float:
-    """Return the difference from a record that is no sign of anything."""
+    """Return the difference from a record that also occurs between clean windows."""
     return _NATURAL_AT_CLOCK_RATIO if number is Number.MEDIAN_AT_CLOCK else _NATURAL_RATIO
 
 
 def clock_record_bounds(
     rule: str, evidence: Evidence, blocks: ClockBlocks | None, load: LoadTime, swing_ratio: float | None
 ) -> tuple[Bound, ...] | None:
-    """Return the bound of a throughput without times, by the steady clock against the record's; the work follows its clock.
+    """Return the bound of throughput in a window without times: its steady clock against that of the record.
 
-    None where one of the two clocks is not known.  A window without a steady state of its own has the record's as its reference already, in group ``clock``.
+    None if either clock is unknown or the window has no steady state of its own.  In the second case the record is already
+    the reference, in group ``clock``.
     """
     recorded_mhz = evidence.record.values("steady_clock_mhz") if evidence.record is not None else ()
     if blocks is None or not recorded_mhz or not blocks.known.any():
@@ -72,7 +73,7 @@ def clock_record_bounds(
 
 
 def _steady_places(evidence: Evidence, blocks: ClockBlocks, load: LoadTime) -> npt.NDArray[np.intp]:
-    """Return the known blocks of the steady state; none where the window has none of its own."""
+    """Return the places of the steady state among the known blocks; empty if the window has no steady state of its own."""
     steady = steady_reference(evidence, blocks, load)
     if steady.places is not None:
         return steady.places

@@ -1,10 +1,10 @@
-"""The most a GPU can do, and the least time it needs for the declared work of one call.
+"""Peak rates of a GPU, and the least time for the declared work of one call.
 
-Arithmetic comes from its SMs and their clock, traffic from its memory clock and bus.
+The arithmetic peak follows from SMs and SM clock, the traffic peak from memory clock and bus.
 
 Sources of the table: NVIDIA's architecture white papers (Volta 2017, Turing 2018, A100 2020, GA102 2021, Ada 2023, H100 2022,
-Blackwell and RTX Blackwell 2025), each peak divided by the part's SMs and boost clock; cores of an SM from the CUDA C++
-programming guide.  H200: 132 SMs x 4096 x 1830 MHz = 989 TFLOP/s bf16, as its data sheet says.
+Blackwell and RTX Blackwell 2025).  Each peak is divided by the part's SMs and boost clock.  Cores per SM come from the CUDA
+C++ programming guide.  Check: H200, 132 SMs x 4096 x 1830 MHz = 989 TFLOP/s bf16, as in its data sheet.
 """
 
 from collections.abc import Mapping
@@ -14,21 +14,21 @@ from annotate.declared import amount, text
 from annotate.evidence import Device, Evidence
 from annotate.evidence.asked import kept
 
-# What torch may do a float32 product in, by torch.get_float32_matmul_precision().
+# The data type that torch may use for a float32 product, by torch.get_float32_matmul_precision().
 _FLOAT32: dict[str | None, str] = {"highest": "fp32", "high": "tf32", "medium": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Sm:
-    """One SM: its CUDA cores, the operations it does each clock (dense; a multiply-add is two), the largest L2 beside it."""
+    """One SM: CUDA cores, dense operations per clock (a multiply-add is two), and the generation's largest L2."""
 
     cores_count: int
     operations: Mapping[str, int]
     l2_most_bytes: int
 
 
-# The best any part of the generation does, by compute capability.  GeForce parts halve products accumulated in fp32, so they
-# never reach it.
+# The best part of each generation, by compute capability.  GeForce parts run products accumulated in fp32 at half the rate,
+# so they never reach it.
 _SMS: Mapping[str, _Sm] = {
     # Volta
     "7.0": _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 64, "int8": 512}, 6 << 20),
@@ -73,7 +73,7 @@ _NAMES: Mapping[str, str] = {
 
 
 def arithmetic(dtype: str) -> str | None:
-    """A data type's short name, from torch's, numpy's or a data sheet's word for it; None for what is not in the table."""
+    """Return the short name of a data type named as in torch, numpy or a data sheet; None if it is not in the table."""
     word = dtype.strip().lower().removeprefix("torch.").removeprefix("numpy.")
     if word.startswith("float8"):
         return "fp8"
@@ -83,48 +83,48 @@ def arithmetic(dtype: str) -> str | None:
 
 
 def sm_count(device: Device) -> int | None:
-    """Return how many SMs the GPU has; None for a generation not in the table, or where the driver does not count cores."""
+    """Return the number of SMs; None for a generation not in the table or if the driver reports no cores."""
     sm = _SMS.get(device.compute_capability or "")
     return device.cuda_cores_count // sm.cores_count if sm and device.cuda_cores_count else None
 
 
 def cores_count(compute_capability: str, sms_count: int) -> int | None:
-    """The CUDA cores of this number of SMs; None for a generation not in the table."""
+    """Return the CUDA cores of this number of SMs; None for a generation not in the table."""
     sm = _SMS.get(compute_capability)
     return sms_count * sm.cores_count if sm else None
 
 
 def peak_flops(device: Device, dtype: str, clock_mhz: float) -> float | None:
-    """The most operations a second in a data type at an SM clock, without structured sparsity; None where not known."""
+    """Return the peak operations per second in a data type at an SM clock, without sparsity; None if not known."""
     sm, count = _SMS.get(device.compute_capability or ""), sm_count(device)
     operations = sm.operations.get(arithmetic(dtype) or "") if sm else None
     return count * operations * clock_mhz * 1e6 if operations and count and clock_mhz > 0 else None
 
 
 def fastest(device: Device) -> str | None:
-    """The data type in which the GPU does most operations; None where not known."""
+    """Return the data type with the highest peak; None if not known."""
     sm = _SMS.get(device.compute_capability or "")
     return max(sm.operations, key=lambda name: sm.operations[name]) if sm else None
 
 
 def peak_bytes_a_second(device: Device) -> float | None:
-    """The most bytes a second between the GPU and its own memory, at its highest memory clock; None where not known."""
+    """Return the peak bytes per second of device memory at its highest clock; None if not known."""
     if not device.mem_clock_max_mhz or not device.memory_bus_bits_count:
         return None
-    # Memory of both kinds moves two bits a pin each time of the clock NVML gives, as in CUDA's best practices guide (section on
-    # bandwidth): H200 3201 MHz x 6144 bit = 4.92 TB/s, L4 6251 MHz x 192 bit = 300 GB/s.
+    # HBM and GDDR move two bits per pin and cycle of NVML's clock, as in the bandwidth section of the CUDA Best Practices
+    # Guide: H200 3201 MHz x 6144 bit = 4.92 TB/s, L4 6251 MHz x 192 bit = 300 GB/s.
     return device.mem_clock_max_mhz * 1e6 * device.memory_bus_bits_count * 2 / 8
 
 
 def most_l2_bytes(device: Device) -> int | None:
-    """The largest L2 cache any GPU of the generation has: an upper limit where CUDA did not say; None where not known."""
+    """Return the largest L2 cache of the generation, an upper limit if CUDA reported none; None if not known."""
     sm = _SMS.get(device.compute_capability or "")
     return sm.l2_most_bytes if sm else None
 
 
 @dataclass(frozen=True, slots=True)
 class LeastTime:
-    """One limit of the GPU: the least time of a call, and in words what is claimed of it and what it can do.
+    """One limit of the GPU: the least time of a call, the declared amount of work, and the peak rate.
 
     ``peak_a_second`` and ``least_s`` are at the same clock.
     """
@@ -136,7 +136,7 @@ class LeastTime:
     peak_a_second: float
 
     def rate(self, call_s: float) -> str:
-        """Return what calls of such a time would amount to."""
+        """Return the rate, in words, of calls that take this time."""
         return readable_rate(self.amount / call_s, self.unit)
 
     @property
@@ -145,7 +145,10 @@ class LeastTime:
 
 
 def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> LeastTime | None:
-    """Return the least time by the declared operations and the SM clock, in the fastest type if none was declared; None if unknown."""
+    """Return the least time for the declared operations at this SM clock; None if unknown.
+
+    Without a declared data type, the fastest one counts.
+    """
     device, flops = evidence.device, amount(evidence.declared, "call_flops_count")
     if device is None or not flops or not clock_mhz:
         return None
@@ -158,7 +161,7 @@ def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> LeastTime |
 
 @kept
 def traffic_bound(evidence: Evidence) -> LeastTime | None:
-    """Return the least time by the declared bytes, less what the L2 cache can hold, and the memory's highest clock."""
+    """Return the least time for the declared bytes beyond L2, at the highest memory clock; None if unknown."""
     device, call_bytes = evidence.device, amount(evidence.declared, "call_bytes")
     peak = peak_bytes_a_second(device) if device else None
     l2_bytes = amount(evidence.declared, "l2_bytes") or (most_l2_bytes(device) if device else None)
@@ -170,7 +173,7 @@ def traffic_bound(evidence: Evidence) -> LeastTime | None:
 
 
 def readable_rate(rate: float, unit: str) -> str:
-    """An amount, of a second or of a call, as people write it."""
+    """Return a rate with three digits and a unit prefix."""
     for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if rate >= scale:
             return f"{rate / scale:.3g} {prefix}{unit}"
@@ -178,7 +181,7 @@ def readable_rate(rate: float, unit: str) -> str:
 
 
 def _done_in(evidence: Evidence, device: Device) -> str | None:
-    """The short name of the type the arithmetic may be done in: float32 is faster than it says where torch may round it."""
+    """Return the fastest data type that the declared work may use; float32 counts as tf32 or bf16 if torch may round it."""
     declared = text(evidence.declared, "dtype")
     if declared is None:
         return fastest(device)

@@ -1,6 +1,6 @@
-"""The SM clock while the GPU worked: as NVML's gauge shows it, in steps of 15 MHz, and as the measured process had it stamped.
+"""The SM clock while the GPU worked: by NVML's gauge, in steps of 15 MHz, and by stamps of the measured process.
 
-The stamped clock is the one the SMs really ran at: of iterations, else of the whole window.
+The stamped clock is the true clock of the SMs: of the iterations, else of the whole window.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from annotate.times.durations import LEAST_MHZ, MOST_MHZ, inside
 
 @kept
 def working(evidence: Evidence) -> Column:
-    """The gauge over the window but its first refresh, NaN while the driver calls the GPU idle; empty if it does not speak.
+    """Return the gauge over the window without its first refresh, NaN while the driver reports the GPU idle.
 
-    It does not in a window shorter than three refreshes, nor when it was unobserved, or the GPU idle, half of the time.
+    Empty in a window below three refreshes, or if more than half of the values are unobserved or idle.
     """
     if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("sm_clock_mhz"):
         return EMPTY
@@ -29,24 +29,24 @@ def working(evidence: Evidence) -> Column:
 
 
 def median_mhz(column: Column) -> float | None:
-    """The median of what was observed; None of nothing."""
+    """Return the median of the observed values; None without any."""
     known = column.observed
     return centre(known.values) if len(known) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The mean true clock, the instants it stands for with their weights, and over how much time it was measured."""
+    """The mean true clock, its sampling times with weights, and the span over which it was measured."""
 
     clock_mhz: float
     at_ns: Times
     weights: Values
     span_s: float
-    iterations: bool  # of stamped iterations alone; else from the first stamp to the last, idle time included
+    iterations: bool  # True: stamped iterations only; False: from first to last stamp, idle time included
 
     @property
     def fed_ratio(self) -> float:
-        """The share of the time that stamped iterations fill; 0 where only the window's ends were stamped."""
+        """Return the share of the span that stamped iterations fill; 0 if only the window's ends were stamped."""
         return float(self.weights.sum() / self.span_s) if self.iterations else 0.0
 
     @property
@@ -56,7 +56,7 @@ class Measured:
 
 @kept
 def measured(evidence: Evidence) -> Measured | None:
-    """The true clock while the work ran; None without stamps, or with a declared clock that makes no sense."""
+    """Return the true clock while the work ran; None without stamps or with an implausible declared clock."""
     return _of_iterations(evidence) or _of_window(evidence)
 
 
@@ -75,21 +75,21 @@ def _of_iterations(evidence: Evidence) -> Measured | None:
 
 
 def _of_window(evidence: Evidence) -> Measured | None:
-    told_mhz, told_s = amount(evidence.declared, "true_clock_mhz"), amount(evidence.declared, "stamped_s")
-    if not told_mhz or not told_s or not LEAST_MHZ <= told_mhz <= MOST_MHZ:
+    declared_mhz, declared_s = amount(evidence.declared, "true_clock_mhz"), amount(evidence.declared, "stamped_s")
+    if not declared_mhz or not declared_s or not LEAST_MHZ <= declared_mhz <= MOST_MHZ:
         return None
     window = evidence.window
-    # Where in the window the stamps lie was not declared: in its middle, and never beyond it.
-    half_ns = int(min(told_s * 1e9, window.length_ns)) // 2
+    # The positions of the stamps were not declared: assume the middle of the window.
+    half_ns = int(min(declared_s * 1e9, window.length_ns)) // 2
     middle_ns = (window.begin_ns + window.end_ns) // 2
     at_ns = np.arange(middle_ns - half_ns, middle_ns + half_ns, 10_000_000, dtype=np.int64)
     if not len(at_ns):
         return None
-    return Measured(told_mhz, at_ns, np.ones(len(at_ns)), 2 * half_ns / 1e9, iterations=False)
+    return Measured(declared_mhz, at_ns, np.ones(len(at_ns)), 2 * half_ns / 1e9, iterations=False)
 
 
 def driver_clock_mhz(evidence: Evidence, true: Measured) -> float | None:
-    """The mean of the driver's clock at the instants, and with the weights, of the true one."""
+    """Return the driver's mean clock at the times and weights of the true clock; None if half of the weight is unknown."""
     lag_ns = evidence.trace.refresh_of_ns("sm_clock_mhz") * 3 // 4
     values = evidence.trace.at("sm_clock_mhz", true.at_ns + lag_ns)
     known = values > 0

@@ -1,4 +1,4 @@
-"""The steady state of uninterrupted work: where this window, this work's record or the model's measured excess tells it."""
+"""The steady state of uninterrupted work, from this window, this work's record or the model's measured excess."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,9 +29,10 @@ class SteadyBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SteadyReference:
-    """The steady state: the window's own blocks (places among the known ones), or a clock; else nothing but an excess over it.
+    """The steady state: places among the window's known blocks, or a clock, or only an excess over an unknown clock.
 
-    ``excess`` is how much faster than in it work can run, by the time since load began; None where it is its own reference.
+    ``excess`` is the speed that work can gain over the steady state, by the time since load began.  It is None if the whole
+    window is the reference.
     """
 
     by: SteadyBy
@@ -45,10 +46,10 @@ def steady_reference(
     blocks: ClockBlocks,
     load: LoadTime,
     *,
-    capped_ratio: Annotated[float, "the specification: capped for no longer, a window is its own reference"] = 0.02,
-    power_ratio: Annotated[float, "the specification: of the limit, below which the 20 ms power stays"] = 0.9,
+    capped_ratio: Annotated[float, "the specification: a window capped for at most this share is its own reference"] = 0.02,
+    power_ratio: Annotated[float, "the specification: the 20 ms power stays below this share of the limit"] = 0.9,
 ) -> SteadyReference:
-    """Return what tells the steady state, the surest first."""
+    """Return the most certain available reference: the window's steady part, the record, the whole window, an excess."""
     measured = excess_of(evidence.device.name if evidence.device else None)
     known_mhz = blocks.mhz[blocks.known]
     excess = measured or unknown_excess(float(known_mhz.min()), float(known_mhz.max()))
@@ -58,7 +59,7 @@ def steady_reference(
         if len(places):
             return SteadyReference(SteadyBy.WINDOW, places=places, excess=excess)
     recorded = evidence.record.values("steady_clock_mhz") if evidence.record is not None else ()
-    if recorded and blocks.is_true:  # as the record's own clocks are
+    if recorded and blocks.is_true:  # the clocks of a record are true clocks
         return SteadyReference(SteadyBy.RECORD, mhz=float(np.median(recorded)), excess=excess)
     if _is_uncapped(evidence, capped_ratio, power_ratio):
         return SteadyReference(SteadyBy.ITSELF)
@@ -66,7 +67,10 @@ def steady_reference(
 
 
 def _whole_cycles(blocks: ClockBlocks, span_ns: Sequence[int]) -> npt.NDArray[np.intp]:
-    """Return the places, among the known blocks, of the last whole cycles of a span; part of a cycle would shift its mean."""
+    """Return the places, among the known blocks, of a span's last whole cycles: a partial cycle would shift the mean.
+
+    A span of all blocks is returned whole; a span below one cycle gives no places.
+    """
     at_ns = blocks.at_ns[blocks.known]
     inside = np.flatnonzero((at_ns >= span_ns[0]) & (at_ns + blocks.width_ns <= span_ns[1] + blocks.width_ns // 2))
     cycle_count = max(1, round(CYCLE_NS / blocks.width_ns))
@@ -76,7 +80,7 @@ def _whole_cycles(blocks: ClockBlocks, span_ns: Sequence[int]) -> npt.NDArray[np
 
 
 def _is_uncapped(evidence: Evidence, capped_ratio: float, power_ratio: float) -> bool:
-    """Return whether the power cap hardly held, and power stayed far enough below the limit that it could not."""
+    """Return whether the power cap hardly held and power stayed far below the limit; False if either is unknown."""
     held, limit_w = power_cap(evidence), power_limit_w(evidence)
     if held is None or held.ratio > capped_ratio or not limit_w:
         return False

@@ -1,4 +1,4 @@
-"""The books of a window: the GPU's busy time against the time that is accounted for."""
+"""The books of a window: the GPU's busy time against the accounted time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,36 +13,43 @@ from annotate.derived.presence import alone
 from annotate.evidence import Evidence, Timings
 from annotate.stats.robust import centre
 
-BOOKS_ERROR_RATIO = 0.013  # the specification: 42 of 44 clean windows of an H200 close to -1.1 to +0.6 points
+BOOKS_ERROR_RATIO = 0.013  # the specification: 42 of 44 clean H200 windows balance to -1.1 to +0.6 percentage points
 SHORTEST_NS = 1_000_000_000
-_LEAST_RATIO = 1e-3  # of the window: times of less are wrong by any factor
-GAUGE_ERROR_RATIO = 0.03  # utilisation of ten clean scenarios fell up to 2.7 points short of what was timed
-_LAUNCH_BOUND_S = 50e-6  # two calls in three of 15 µs took 29 where processors were short
+_LEAST_RATIO = 1e-3  # of the window: a lower limit for the divisor
+GAUGE_ERROR_RATIO = 0.03  # in ten clean scenarios utilisation fell up to 2.7 percentage points short of the timed share
+# Decision 0113: equal gaps after nearly every call may be GPU work; long gaps that vary are host pauses.
+FIXED_ERROR_RATIO = 0.01
+_ALIKE_RATIO = 0.85  # fixed part of all regular idle time
+_PAUSE_S = 100e-6
+_PAUSES_RATIO = 0.01
+_LAUNCH_BOUND_S = 50e-6  # two of three calls of 15 µs took 29 µs when CPU cores were short
 _LAUNCH_S = 8e-6  # an event pair around nothing reads 2 to 8 µs: ``short-kernel`` counts it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeAccounts:
-    """Shares of a window: busy as witnessed, and what accounts for it.
+    """Shares of a window: the witnessed busy share and the shares that account for it.
 
-    ``foreign_ratio`` is the most that others computed.  A neighbour may have computed inside timed entries, which then took
-    longer, so that none of it need lie beside them.
+    ``foreign_ratio`` is the upper bound of other processes' share.  A neighbour's work may lie wholly inside timed entries,
+    which it lengthens.
     """
 
     busy: BusyShare
     timed_ratio: float = 0.0
     stamps_ratio: float = 0.0
     other_ratio: float = 0.0  # declared work outside the entries
-    own_ratio: float = 0.0  # of the own processes, where nothing was timed
+    own_ratio: float = 0.0  # of the window's own processes, if nothing was timed
     foreign_ratio: float = 0.0
     has_times: bool = False
     call_s: float = 0.0  # the median
-    between_ratio: float = 0.0  # what the timer can have kept busy between entries, or an entry cut off at an edge
-    launches_ratio: float = 0.0  # of the entries' time, what launching can have added
+    between_ratio: float = 0.0  # most busy time of the timer between entries, or of an entry cut off at an edge
+    launches_ratio: float = 0.0  # the most that launches can have added to the entries' time
+    fixed_ratio: float = 0.0  # idle time that nearly every gap contains
+    pauses_ratio: float = 0.0  # host pauses that utilisation can have counted as busy
 
     @property
     def claimed_ratio(self) -> float:
-        """Return the share that somebody says was work; the timer's own work explains busy time and claims none."""
+        """Return the share that is declared or recorded as work, without the stamps, which are not a claim."""
         return self.accounted_ratio - self.stamps_ratio
 
     @property
@@ -51,26 +58,34 @@ class TimeAccounts:
 
     @property
     def untimed_ratio(self) -> float:
-        """Return the busy share beside everything accounted for, whoever computed; 0 if there is none."""
+        """Return the busy share beyond the accounted one, of any process; 0 if there is none."""
         return max(0.0, self.busy.ratio - self.accounted_ratio)
 
     @property
     def rest_ratio(self) -> float:
-        """Return busy less accounted and foreign time: above zero nobody accounts for it, below the accounts exceed it."""
+        """Return busy minus accounted and foreign time: positive if time is unaccounted, negative if accounts exceed it."""
         beyond = self.busy.ratio - self.accounted_ratio
         return beyond - min(self.foreign_ratio, max(beyond, 0.0))
 
     def farthest_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
-        """Return the end of the rest that lies farther from zero: with the errors of books and gauge, and no neighbour's help."""
+        """Return the end of the rest's interval farther from zero, with the errors of books and gauge, without neighbours."""
         above = self.busy.most_ratio - self.accounted_ratio + self.launches_ratio + max(error_ratio, GAUGE_ERROR_RATIO)
         counted = self.counted_ratio(error_ratio)
         return above if counted >= 0.0 else counted - error_ratio
 
     def counted_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
-        """Return the rest, with its sign, as far as neither witness nor books can be wrong by it."""
-        above = self.busy.least_ratio - self.accounted_ratio - self.foreign_ratio - self.between_ratio - error_ratio
+        """Return the part of the rest, with its sign, that errors of witness and books cannot explain."""
+        known_ratio = self.accounted_ratio + self.foreign_ratio
+        above = self.busy.least_ratio - known_ratio - self.between_ratio - self.pauses_ratio - error_ratio
         below = self.claimed_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, GAUGE_ERROR_RATIO)
-        return max(0.0, above) or -max(0.0, below)
+        return max(0.0, above) or self.hidden_ratio or -max(0.0, below)
+
+    @property
+    def hidden_ratio(self) -> float:
+        """Return the untimed work that equal gaps after the calls can contain, if utilisation is too coarse to show it."""
+        if self.busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO:
+            return 0.0
+        return max(0.0, min(self.fixed_ratio, 1.0 - self.accounted_ratio - self.foreign_ratio) - FIXED_ERROR_RATIO)
 
 
 def timed_accounts(
@@ -82,10 +97,10 @@ def timed_accounts(
     stamp_s: float = 0.0,
     other: Sequence[Span] = (),
 ) -> TimeAccounts | None:
-    """Return the books of a window with times; None below a second, or where utilisation is not known.
+    """Return the books of a window with times; None below a second or if utilisation is not known.
 
-    ``gaps`` is ``entry_gaps`` of these times, None where begins are not known.  Entries that overlap count once; declared
-    other work counts as far as it lies outside them.
+    ``gaps`` is ``entry_gaps`` of these times, None if start times are not known.  Overlapping entries count once.  Declared
+    other work counts only outside the entries.
     """
     window, busy = evidence.window, gauge_share(shares)
     if busy is None or window.length_ns < SHORTEST_NS or not len(timings.at_ns):
@@ -99,8 +114,8 @@ def timed_accounts(
         whole = np.array([window.begin_ns], np.int64), np.array([window.end_ns], np.int64)
         other_ns = min(idle_ns, float(overlap_ns(*whole, other).sum()))
     stamps_ns = min(len(entries_s) * stamp_s * 1e9, idle_ns - other_ns)
-    # Events take the GPU's time as stamps do, entries that merge calls leave the stamps of all but one, and begins that
-    # nobody took leave the last entry's place open.
+    # Three sources of busy time between entries: events take GPU time as stamps do, an entry of merged calls holds further
+    # stamps, and without start times the place of one entry is unknown.
     between_s = len(entries_s) * (timings.calls_count - (1 if stamp_s else 0)) * (stamp_s or STAMP_S)
     between_ns = (between_s + (float(entries_s.max()) if gaps is None else 0.0)) * 1e9
     return TimeAccounts(
@@ -113,19 +128,26 @@ def timed_accounts(
         between_ratio=min(between_ns, idle_ns - other_ns - stamps_ns) / window.length_ns,
         call_s=centre(timings.took_s),
         launches_ratio=launches_ratio(timings, window.length_s),
+        fixed_ratio=gaps.fixed_ratio if gaps is not None and _is_alike(gaps) else 0.0,
+        pauses_ratio=min(_PAUSES_RATIO, gaps.varying_ratio) if gaps is not None and gaps.usual_s >= _PAUSE_S else 0.0,
     )
 
 
+def _is_alike(gaps: IdleGaps) -> bool:
+    """Return True if the regular gaps between entries vary as little as the times of a kernel."""
+    return gaps.fixed_ratio >= _ALIKE_RATIO * (gaps.fixed_ratio + gaps.varying_ratio)
+
+
 def launches_ratio(timings: Timings, length_s: float) -> float:
-    """Return the share of a window that launching can have added to these times."""
+    """Return the most that launches can have added to these times, as a share of the window."""
     return min(1.0, len(timings.at_ns) * timings.calls_count * _LAUNCH_S / length_s)
 
 
 def untimed_accounts(evidence: Evidence, shares: Sequence[BusyShare]) -> TimeAccounts | None:
-    """Return the books of a window without times: the own processes' share, and others'.
+    """Return the books of a window without times: the shares of its own processes and of others.
 
-    Processes that were provably alone did all there was.  Elsewhere the record of each process speaks.  In a container it
-    may name the measured process by another PID: one unknown PID at most.  Where nobody accounts for anything: None.
+    If the window's processes were provably alone, all busy time is their own.  Otherwise the driver's record of each process
+    counts.  In a container one unknown PID may be the measured process.  None if no record accounts for the busy time.
     """
     busy = gauge_share(shares)
     if busy is None or evidence.window.length_ns < SHORTEST_NS:
@@ -143,10 +165,10 @@ def untimed_accounts(evidence: Evidence, shares: Sequence[BusyShare]) -> TimeAcc
 
 
 def rest_bounds(accounts: TimeAccounts, rule: str, *, error_ratio: float = BOOKS_ERROR_RATIO) -> tuple[Bound, ...]:
-    """Return how far the rest of the books can have moved each number; empty where the books balance.
+    """Return the bounds of the rest of the books for each number; empty if the books balance.
 
-    A rest above zero makes times too short, as if all of it belonged to the timed work.  Where the accounts exceed the busy
-    time by more than launching adds, the times are too long.  Declared other work that the GPU did not do was idle time.
+    A positive rest counts as missed timed work: the times are too short.  If the accounts exceed the busy time by more than
+    launches add, the times are too long.  Declared other work that the GPU did not do was idle time.
     """
     counted = accounts.counted_ratio(error_ratio)
     if counted == 0.0:
@@ -157,9 +179,10 @@ def rest_bounds(accounts: TimeAccounts, rule: str, *, error_ratio: float = BOOKS
     if lost_ratio > 0.0:
         found.append(Bound(number=Number.THROUGHPUT, rule=rule, group=Group.BOOKS, ratio=min(1.0, lost_ratio)))
     if accounts.has_times:
-        nearer, value, farther = (_moved(accounts, rest) for rest in (counted, accounts.rest_ratio, farthest))
+        rest_ratio = max(counted, accounts.rest_ratio) if counted > 0.0 else accounts.rest_ratio
+        nearer, value, farther = (_moved(accounts, rest) for rest in (counted, rest_ratio, farthest))
         low, middle, high = sorted((nearer, value, farther))
-        # How much of so short a call is launching is not known, so that its times flag and never reject.
+        # The launch's part of such a short call is not known, so the bound can flag but not reject.
         is_launching = counted < 0.0 and accounts.call_s < _LAUNCH_BOUND_S
         estimate = None if is_launching else Estimate(low, middle, high)
         found += [
@@ -172,5 +195,5 @@ def rest_bounds(accounts: TimeAccounts, rule: str, *, error_ratio: float = BOOKS
 
 
 def _moved(accounts: TimeAccounts, rest_ratio: float) -> float:
-    """Return by how much the times are off if all of the rest belongs to them."""
+    """Return the relative error of the times if all of the rest belongs to them."""
     return -rest_ratio / max(accounts.timed_ratio + rest_ratio, _LEAST_RATIO)

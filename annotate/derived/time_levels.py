@@ -1,6 +1,7 @@
-"""Levels and growth of a window's times, and by how much they can have moved each number.
+"""Levels and growth of a window's times, and the bounds that follow for each number.
 
-At one clock where stamps allow it: then what is left is the work's own.  Raw times follow the clock and count with it.
+Stamped times are converted to one clock first, so that only changes of the work remain.  Raw times follow the clock; their
+bounds count in the group of the clock.
 """
 
 from dataclasses import dataclass
@@ -21,23 +22,23 @@ from annotate.times.at_one_clock import OneClockTimes
 
 FEWEST_COUNT, FEWEST_LONG_COUNT, LONG_S = 6, 3, 1.0
 _LEAST_RATIO = 0.2  # the specification: a level counts if it holds a fifth
-_TRIM_RATIO = 0.1  # of a block's entries at either end: late ones are another rule's
-_STEADY_RATIO = 1e-4  # the noise to believe of a block: the stamps' own
+_TRIM_RATIO = 0.1  # of a block's entries, cut at either end: another rule counts late entries
+_STEADY_RATIO = 1e-4  # the least noise of a block: that of the stamps
 _BLOCK_NS, _ENTRIES_COUNT, _MOST_BLOCKS = 100_000_000, 30, 600
 _FEW_BLOCKS, _FEW_ENTRIES_COUNT = 12, 3  # a short window is cut finer, or it could have no levels
 _LEAST_BLOCKS = 4  # two segments of two: fewer show no change
-_SPARSE_RATIO = 1 / 3  # a block with fewer of the usual entries lies beside a pause
-_SLOPES_COUNT = 120  # blocks that give the slope: its cost grows with their square
+_SPARSE_RATIO = 1 / 3  # of the median number of entries: a block with fewer is next to a pause
+_SLOPES_COUNT = 120  # blocks that give the slope: the cost grows with the square of this count
 _SURE_SD = 1.96
-_STAIRS_COUNT, _STAIR_COUNT = 3, 3  # segments, each slower than the one before, and blocks: two may be one that holds a change
-_LEAST_CYCLES = 1.5  # less does not tell a swing from a change
-_SWING_RATIO = 0.12  # of raw capped times within half a second, by recordings of an H200
-_NORMAL_SD = 1.4826  # the median absolute deviation of a normal distribution is one standard deviation over this
+_STAIRS_COUNT, _STAIR_COUNT = 3, 3  # segments in one direction, and blocks of each: a shorter one may be the change itself
+_LEAST_CYCLES = 1.5  # fewer cycles do not separate a swing from a change
+_SWING_RATIO = 0.12  # swing of raw capped times within half a second, in recordings of an H200
+_NORMAL_SD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 
 
 @dataclass(frozen=True, slots=True)
 class LevelShift:
-    """The deviation of each number if the window had kept one of its levels, and how sure it is."""
+    """The deviation of each number from one level of the window, and the error of that deviation."""
 
     throughput_ratio: float
     median_ratio: float
@@ -55,27 +56,27 @@ class LevelShift:
 
 @dataclass(frozen=True, eq=False)
 class TimeLevels:
-    """The mean time in each block of a window, its levels, and the straight line through them where that fits better."""
+    """The mean time in each block of a window, with the levels or the straight line that fits them better."""
 
     at_ns: Times
     width_ns: int
     took_s: Values  # of each block: a trimmed mean
     counts: Values  # of the entries in each
     median_s: float  # of the entries
-    variance: float  # of the logarithm, per block, that noise and the controller's cycle leave in a segment's mean
+    variance: float  # of the logarithm, per block: the part of noise and controller cycle that remains in a segment's mean
     changes: tuple[int, ...]
     slope: float  # of the logarithm, per block
     is_at_one_clock: bool
-    shortest_count: int = 2  # blocks of a level
+    shortest_count: int = 2  # fewest blocks of a level
 
     @cached_property
     def levels(self) -> tuple[SeriesLevel, ...]:
-        """The levels of the logarithm, the fastest first."""
+        """Return the levels of the logarithm, the fastest first."""
         return find_levels(np.log(self.took_s), self.variance, shortest_count=self.shortest_count)
 
     @cached_property
     def is_line(self) -> bool:
-        """Return whether a straight line explains more than levels do, each at the price of its parameters."""
+        """Return whether a straight line explains more than levels do, after a cost for each parameter."""
         logs = np.log(self.took_s)
         cost = change_cost(logs, self.variance)
         within = sum(float(np.square(logs[each.places] - logs[each.places].mean()).sum()) for each in self.levels)
@@ -85,7 +86,7 @@ class TimeLevels:
 
     @cached_property
     def grows(self) -> bool:
-        """Return whether the times change steadily in one direction: along a line, or in stairs of three segments or more."""
+        """Return whether the times change in one direction only: along a line, or in three or more stairs."""
         if self.is_line:
             return True
         steps = np.diff(self._stairs)
@@ -93,7 +94,7 @@ class TimeLevels:
 
     @cached_property
     def _stairs(self) -> Values:
-        """The mean time of each segment, in order, without those so short that they may be a change itself."""
+        """Return the mean time of each segment of three or more blocks: a shorter one may be the change itself."""
         edges = (0, *self.changes, len(self.took_s))
         return np.array([self.took_s[a:b].mean() for a, b in pairwise(edges) if b - a >= _STAIR_COUNT])
 
@@ -103,24 +104,24 @@ class TimeLevels:
 
     @property
     def growth_ratio(self) -> float:
-        """Return how much longer the last times are than the first, along the line or from stair to stair."""
+        """Return the relative growth from the first times to the last, along the line or from first to last stair."""
         if self.is_line:
             return float(np.expm1(self.slope * len(self.took_s)))
         return float(self._stairs[-1] / self._stairs[0] - 1.0) if len(self._stairs) else 0.0
 
     @property
     def apart_ratio(self) -> float:
-        """Return how much slower the slowest level is than the fastest."""
+        """Return the relative excess of the slowest level over the fastest."""
         return float(np.expm1(self.levels[-1].mean - self.levels[0].mean)) if self.levels else 0.0
 
     @property
     def hidden_ratio(self) -> float:
-        """Return the largest abs K that a step to half of the window could have without being found."""
+        """Return the largest |K| of an undetected step that holds half of the window."""
         return hidden_step(count, self.variance) / 2.0 if (count := len(self.took_s)) >= _LEAST_BLOCKS else float("inf")
 
     @cached_property
     def shifts(self) -> tuple[LevelShift, ...]:
-        """Each level that holds a fifth, the fastest first; of a line its first and last fifth.  None of steady times."""
+        """Return the shifts from levels with a fifth, or from a line's first and last fifth, fastest first; empty if steady."""
         if self.is_steady:
             return ()
         count = len(self.took_s)
@@ -131,7 +132,7 @@ class TimeLevels:
         return tuple(self._shift(each.places) for each in self.levels if self._share_ratio(each) >= _LEAST_RATIO)
 
     def _share_ratio(self, level: SeriesLevel) -> float:
-        """Return a level's share of the window or of the entries, whichever is more."""
+        """Return the larger of a level's share of the window and its share of the entries."""
         return max(level.share_ratio, float(self.counts[level.places].sum() / self.counts.sum()))
 
     @property
@@ -141,14 +142,14 @@ class TimeLevels:
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """Return when the level ran that holds less of the window; None of growth and of steady times."""
+        """Return the span of the level with the fewest blocks; None for growth and for steady times."""
         if self.is_steady or self.grows:
             return None
         places = min(self.levels, key=lambda each: each.count).places
         return int(self.at_ns[places[0]]), int(self.at_ns[places[-1]]) + self.width_ns
 
     def bounds(self, rule: str) -> tuple[Bound, ...]:
-        """Return the bound of each number: the largest over the levels; the estimate is the smaller of the outermost two."""
+        """Return the bound of each number: the largest deviation from a level, and an estimate from the nearer outer level."""
         if not self.shifts:
             return ()
         numbers = [Number.THROUGHPUT, Number.MEAN, Number.MEDIAN]
@@ -171,7 +172,7 @@ class TimeLevels:
 
     @cached_property
     def _ends(self) -> tuple[LevelShift, ...]:
-        """The ends of the line and of the window, which lie beyond the outer fifths; nothing without a line."""
+        """Return the shifts from the line's two ends and from the first and last two blocks; empty without a line."""
         if not self.is_line:
             return ()
         places = np.arange(len(self.took_s))
@@ -191,7 +192,7 @@ class TimeLevels:
 
 
 def has_enough(timings: Timings) -> bool:
-    """Return whether there are entries enough to speak of their steadiness: six, or three of a second each."""
+    """Return whether there are enough entries to judge their steadiness: six, or three with a median of 1 s or more."""
     count = len(timings.at_ns)
     return count >= FEWEST_COUNT or (count >= FEWEST_LONG_COUNT and _is_long(timings))
 
@@ -201,9 +202,9 @@ def _is_long(timings: Timings) -> bool:
 
 
 def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> TimeLevels | None:
-    """Return the levels of these times; None of fewer than six entries (three of a second each).
+    """Return the levels of these times; None for fewer than six entries (three of a second each).
 
-    Blocks are of 100 ms and 30 entries or more, in a short window of three entries or more; there are at most 600.
+    A block holds at least 100 ms and 30 entries, in a short window at least three entries.  There are at most 600 blocks.
     """
     if evidence.window.length_ns <= 0 or not has_enough(timings) or not len(times.took_s):
         return None
@@ -214,9 +215,9 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     means_s, at_ns = means_s[kept], at_ns[kept]
     logs = np.log(means_s)
     slope = _slope(logs)
-    # The power controller swings raw times under a cap; at one clock its cycle is gone.
+    # Under a cap, raw times swing with the power controller.  Times at one clock do not.
     swings = not times.is_at_one_clock and may_be_capped(evidence)
-    # Of five entries of a second and more each holds a fifth, and its own noise is averaged out.
+    # Among up to five entries of a second or more, each holds a fifth and averages its own noise.
     is_each_level = _is_long(timings) and len(logs) <= 1.0 / _LEAST_RATIO
     if is_each_level:
         variance = _cut_cycle_variance(len(logs), width_ns) if swings else 0.0
@@ -239,7 +240,7 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
 
 
 def _block_begins(evidence: Evidence, entries_count: int, calls_count: int) -> tuple[Times, int]:
-    """Return when each block begins, and their width.  An entry that merges calls is the mean of as many times."""
+    """Return the start time of each block and the common width.  An entry of merged calls counts as that many times."""
     length_ns, each_count = evidence.window.length_ns, entries_count * calls_count
     count = min(length_ns // _BLOCK_NS, each_count // _ENTRIES_COUNT, entries_count, _MOST_BLOCKS)
     count = max(1, count, min(_FEW_BLOCKS, entries_count // _FEW_ENTRIES_COUNT))
@@ -247,11 +248,11 @@ def _block_begins(evidence: Evidence, entries_count: int, calls_count: int) -> t
 
 
 def _trimmed_means(place: npt.NDArray[np.intp], values: Values, blocks_count: int) -> tuple[Values, Values]:
-    """Return the mean of the middle of each block's values, NaN of an empty one, and how many values each holds."""
+    """Return the trimmed mean of each block's values (NaN for an empty block) and the count of values per block."""
     ordered = values[np.argsort(place, kind="stable")]
     counts = np.bincount(place, minlength=blocks_count)
     begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    for begin, count in zip(begins.tolist(), counts.tolist(), strict=True):  # a sort by two keys takes six times as long
+    for begin, count in zip(begins.tolist(), counts.tolist(), strict=True):  # faster than one sort by two keys
         ordered[begin : begin + count].sort()
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
     trimmed = (_TRIM_RATIO * counts).astype(np.intp)
@@ -263,10 +264,10 @@ def _trimmed_means(place: npt.NDArray[np.intp], values: Values, blocks_count: in
 
 
 def _swing_variance(logs: Values, slope: float, width_ns: int) -> float:
-    """Return the variance that a swing of one cycle leaves.
+    """Return the variance that the swing of the power controller leaves.
 
-    A slope widens every stretch, and a change of level bends the line: the quieter of the two is the noise.  A part of one
-    cycle looks like either: there the noise is what hides a change as large as the controller's own.
+    It is the smaller of two: with and without the line removed, since a slope inflates one and a change of level the other.
+    Below 1.5 cycles it is the variance that just hides a step as large as the swing.
     """
     if len(logs) * width_ns < _LEAST_CYCLES * CYCLE_NS:
         return float((_SWING_RATIO / hidden_step(len(logs), 1.0)) ** 2)
@@ -275,18 +276,18 @@ def _swing_variance(logs: Values, slope: float, width_ns: int) -> float:
 
 
 def _cut_cycle_variance(count: int, width_ns: int) -> float:
-    """Return the variance that hides a step as large as half a cycle at the swing's height leaves in so long a block."""
+    """Return the variance that just hides the step that half a cycle of the swing leaves in blocks of this width."""
     left_ratio = _SWING_RATIO * 0.5 * CYCLE_NS / width_ns
     return float((left_ratio / hidden_step(count, 1.0, share_ratio=1.0 / count)) ** 2)
 
 
 def _neighbour_variance(logs: Values) -> float:
-    """Return the variance by the median difference between neighbours, which neither levels nor a slope move."""
+    """Return the variance by the median difference between neighbours, which levels and slopes hardly change."""
     return (_NORMAL_SD * centre(np.abs(np.diff(logs)))) ** 2 / 2.0 if len(logs) > 1 else 0.0
 
 
 def _slope(logs: Values) -> float:
-    """Return Theil and Sen's slope per value: the median of the slopes between all pairs, of means of neighbours if many."""
+    """Return the Theil-Sen slope per value: the median slope over all pairs.  Above 120 values, pairs of neighbours' means."""
     size = -(-len(logs) // _SLOPES_COUNT)
     means = logs[: len(logs) // size * size].reshape(-1, size).mean(axis=1)
     first, second = np.triu_indices(len(means), 1)

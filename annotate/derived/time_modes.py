@@ -1,4 +1,4 @@
-"""Two speeds that alternate within a window, and how far its median and its mean lie from either of them."""
+"""Two speeds that alternate within a window, and the distance of median and mean from either."""
 
 from typing import Annotated
 
@@ -19,16 +19,16 @@ def mode_bounds(
     rule: str,
     times: OneClockTimes,
     *,
-    separation_ratio: Annotated[float, "less than 2 % apart is within what placement does"] = 0.02,
-    depth_ratio: Annotated[float, "density between over density at the lower peak"] = 0.25,
-    p: Annotated[float, "that there is no valley"] = 0.01,
+    separation_ratio: Annotated[float, "memory placement alone separates groups by up to 2 %"] = 0.02,
+    depth_ratio: Annotated[float, "density in the valley over density at the lower peak"] = 0.25,
+    p: Annotated[float, "probability of such a valley by chance"] = 0.01,
     centre_ratio: Annotated[float, "a smaller group leaves the median within the larger one"] = 1 / 3,
-    swing_ratio: Annotated[float, "two speeds so near, a clean GEMM's 2.6 % and a controller's 7 %, move no mean"] = 0.07,
+    swing_ratio: Annotated[float, "a clean GEMM separates by 2.6 %, a controller's swing by 7 %: no bound of the mean"] = 0.07,
 ) -> tuple[Bound, ...]:
-    """Return half of the separation for the medians, where the smaller group holds a third; nothing for every Nth entry.
+    """Return the bounds of times in two groups; empty without two groups or if every Nth entry is slow.
 
-    Below a third it is what the smaller group moves the median within the larger one.  At one clock there are no groups
-    that the clock explains.  The mean of two groups far apart is the time of neither, as that of two levels.
+    If the smaller group holds more than a third, the bound of the medians is half of the separation.  Else it is the distance
+    of the median from that of the larger group.  Groups more than ``swing_ratio`` apart also give bounds of mean and rate.
     """
     modes = two_modes(times.took_s)
     if modes is None or modes.separation_ratio <= separation_ratio or modes.depth_ratio > depth_ratio or modes.p >= p:
@@ -46,10 +46,10 @@ def mode_bounds(
 
 
 def _mean_bounds(rule: str, took_s: Values, slow: npt.NDArray[np.bool_], group: Group) -> tuple[Bound, ...]:
-    """Return how far the mean and the rate lie from those of one group alone.
+    """Return the bounds of mean and rate: their largest deviation from those of one group alone.
 
-    A group counts from a fifth of the entries or of their time, as a level does; fast entries count however few they are,
-    because they did less work.  Slow ones of less than a fifth are outliers, which another rule bounds.
+    A group counts if it holds a fifth of the entries or of their time.  If the slow group holds less, return no bounds:
+    another rule bounds slow outliers.
     """
     slow_ratio = max(float(slow.mean()), float(took_s[slow].sum() / took_s.sum()))
     if slow_ratio < _LEAST_RATIO:

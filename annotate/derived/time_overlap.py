@@ -1,4 +1,4 @@
-"""Timed entries that add up to more time than a GPU had for them one after the other."""
+"""Timed entries whose sum exceeds the time that the GPU had to run them one after the other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from annotate.derived.idle_gaps import IdleGaps
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, GAUGE_ERROR_RATIO, SHORTEST_NS, launches_ratio
 from annotate.evidence import Evidence, Timings
 
-_LEAST_RATIO = 1e-3  # of the window: entries of less are wrong by any factor
+_LEAST_RATIO = 1e-3  # of the window: a lower limit for the divisor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeOverlap:
-    """The sum of all entries, as shares of the window, beside the most that fits into it and the least that it can be.
+    """The sum of all entries, the most that fits and the least they can have taken, as shares of the window.
 
-    A stream runs its calls one after the other.  Entries that sum up to more than the GPU was busy therefore ran beside
-    each other, enclose work of each other, or were told more than once: the evidence does not tell which.
+    A stream runs its calls one after the other.  If entries sum to more than the GPU's busy time, they ran in parallel,
+    enclose each other's work or were declared twice.  The evidence does not separate these cases.
     """
 
     together_ratio: float
@@ -26,22 +26,22 @@ class TimeOverlap:
     least_ratio: float
 
     def beyond_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
-        """Return what does not fit, 0 where the books' error explains it or no entry lies beside another."""
+        """Return the share that does not fit; 0 if the books' error explains it or no entries overlap."""
         beyond = min(self.together_ratio - self.fits_ratio, self.together_ratio - self.covered_ratio)
         return beyond if beyond > error_ratio else 0.0
 
     @property
     def excess_ratio(self) -> float:
-        """Return by how much the entries together exceed the least that they can have taken of the window."""
+        """Return the relative excess of the entries' sum over the least that they can have taken."""
         return self.together_ratio / max(self.least_ratio, _LEAST_RATIO) - 1.0
 
 
 def time_overlap(
     evidence: Evidence, shares: Sequence[BusyShare], timings: Timings, gaps: IdleGaps | None
 ) -> TimeOverlap | None:
-    """Return how the sum of all entries compares with the time there was; None without times.
+    """Return the sum of all entries against the available time; None without times.
 
-    The GPU's busy time limits it, or the whole window where less than a second of utilisation is known.
+    The available time is the GPU's busy time; in a window below 1 s, or without utilisation, it is the whole window.
     """
     length_s = evidence.window.length_s
     if not len(timings.at_ns) or length_s <= 0.0:
@@ -49,7 +49,7 @@ def time_overlap(
     together = float(timings.took_s.sum()) * timings.calls_count / length_s
     idle_ratio = float((gaps.end_ns - gaps.begin_ns).sum()) / evidence.window.length_ns if gaps is not None else 0.0
     if together > 1.0 - idle_ratio:
-        # What the last entries take beyond the window's end is no time of the window.
+        # Entries may extend beyond the window's end: that part does not count.
         late_s = (timings.at_ns - evidence.window.end_ns) / 1e9 + timings.took_s * timings.calls_count
         together -= float(late_s[late_s > 0.0].sum()) / length_s
     covered = min(together, 1.0 - idle_ratio)
@@ -66,10 +66,10 @@ def time_overlap(
 
 
 def overlap_bounds(overlap: TimeOverlap, rule: str, *, error_ratio: float = BOOKS_ERROR_RATIO) -> tuple[Bound, ...]:
-    """Return how far entries that overlap can have moved each number; empty where they fit one after the other.
+    """Return the bound of each number for entries that overlap; empty if they fit one after the other.
 
-    Either more calls were told than ran, or each time holds some of another call's.  On several streams both are honest: the
-    times are then latencies, and no cost of a call.  So nothing is sure, and nothing rejects.
+    Either more calls were declared than ran, or each time includes part of another call.  Honest times on several streams
+    also overlap; they are latencies, not costs per call.  The bounds therefore have no estimate and cannot reject.
     """
     if overlap.beyond_ratio(error_ratio) == 0.0:
         return ()

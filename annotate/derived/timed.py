@@ -1,4 +1,4 @@
-"""The loop whose calls were timed: how long they took, what lay between them, how busy the GPU was meanwhile."""
+"""The loop of timed calls: their times, the gaps between them, and utilisation meanwhile."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from annotate.evidence.asked import kept
 from annotate.stats.robust import centre
 from annotate.times.durations import inside
 
-# 15 kinds of kernel on an H200 left every SM free for every stamp, and its threads began within 0.13 µs in 95 of 100.
+# For 15 kinds of kernel on an H200, each stamp reached every SM, and 95 % of its threads began within 0.13 µs.
 SEEN_RATIO, SPREAD_S = 0.99, 0.25e-6
 
 SEVERAL = "the process used several GPUs, and which one was timed is not known"
@@ -19,11 +19,11 @@ SEVERAL = "the process used several GPUs, and which one was timed is not known"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Loop:
-    """A window's timed entries, each of ``calls_count`` calls, seen as one loop.
+    """A window's timed entries, each of ``calls_count`` calls, as one loop.
 
-    ``call_s`` is the median time of a call, ``timed_s`` all entries together, ``span_s`` from the first one's begin to the
-    last one's end.  ``utilization_ratio`` is the driver's over that span, None if it is too short, or if entries lie so
-    exactly end to end that nobody can have stamped them: then nothing tells what lay between them.
+    ``call_s`` is the median time of a call, ``timed_s`` the sum of all entries, ``span_s`` the time from the start of the
+    first entry to the end of the last.  ``utilization_ratio`` is the driver's over that span.  It is None for a span that is
+    too short, and for entries laid end to end without start times, whose gaps are unknown.
     """
 
     timings: Timings
@@ -42,43 +42,43 @@ class Loop:
         return self.timings.calls_count
 
     def gap_s(self) -> float:
-        """The median time from an entry's end to the next one's begin: negative where the host, which stamps, ran ahead."""
+        """Return the median gap between entries; negative if the host, which takes the start times, ran ahead of the GPU."""
         return centre(_gaps_s(self.timings)) if self.entries_count > 1 else 0.0
 
     @property
     def entry_s(self) -> float:
-        """Return what one reading of the timer spans."""
+        """Return the median time of one reading of the timer."""
         return self.call_s * self.calls_count
 
     @property
     def round_s(self) -> float:
-        """From the begin of one entry to the begin of the next, on average."""
+        """Return the mean time from the start of one entry to the start of the next."""
         return self.span_s / self.entries_count
 
     @property
     def batch_count(self) -> int:
-        """Return how many calls make a reading of a fifth of a millisecond, beside which launches and ticks are small."""
+        """Return the calls (20 to 1000) in a reading of 0.2 ms, long enough to make launches and ticks negligible."""
         return int(min(1000, max(20, 200e-6 / self.call_s)))
 
     @property
     def call_busy_s(self) -> float | None:
-        """Return for how long the GPU worked in the time a call had, on average."""
+        """Return the mean busy time of the GPU per call; None without utilisation."""
         return None if self.utilization_ratio is None else self.utilization_ratio * self.round_s / self.calls_count
 
 
 @kept
 def loop(evidence: Evidence) -> Loop | None:
-    """None if no time was taken in the window, or one that cannot be."""
+    """Return the loop of the window's times; None without times or if any of them is impossible."""
     timings = inside(evidence)
     if not len(timings.at_ns) or timings.calls_count < 1:
         return None
     calls_count = timings.calls_count
-    # What is shorter than a cycle of any clock, or longer than any window, is no time.
+    # A time below a cycle of any clock or above the length of any window is invalid.
     if timings.took_s.min() < 1e-12 or timings.took_s.max() * calls_count > 1e7:
         return None
     begin_ns, end_ns = int(timings.at_ns[0]), int(timings.at_ns[-1] + timings.took_s[-1] * calls_count * 1e9)
     gaps_s = _gaps_s(timings)[:999]
-    # Times handed over without beginnings are laid end to end, to the nanosecond.
+    # Times declared without start times are laid end to end, to the nanosecond.
     laid_out = len(gaps_s) > 0 and bool((np.abs(gaps_s) < 5e-9).all())
     return Loop(
         timings=timings,
@@ -96,7 +96,7 @@ def _gaps_s(timings: Timings) -> Values:
 
 @kept
 def elsewhere(evidence: Evidence) -> bool | None:
-    """Return whether the calls may have run on another GPU than the one this evidence is of; None if it is not declared."""
+    """Return whether the calls may have run on a GPU other than the observed one; None if the GPUs were not declared."""
     uuids = {uuid.strip() for uuid in (text(evidence.declared, "cuda_uuids") or "").split(",")} - {""}
     if not uuids or evidence.device is None:
         return None
@@ -104,12 +104,12 @@ def elsewhere(evidence: Evidence) -> bool | None:
 
 
 def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
-    """Why a GPU so busy may honestly have done more than was timed; None where nothing explains it."""
+    """Return an honest reason why the GPU was busier than the times show; None if there is none."""
     if elsewhere(evidence):
         return SEVERAL
     # The driver shows 1-2 % for a process that does nothing.
     if any(not presence.own and (presence.most_ratio or 0.0) > 0.02 for presence in presences(evidence)):
-        return "a neighbour was computing, which explains why the GPU was busy"
+        return "another process was computing, which explains why the GPU was busy"
     other = evidence.other_work
     if other is not None and float(other.took_s.sum()) > 0.5 * utilization_ratio * evidence.window.length_s:
         return "the harness declared the GPU's work between its times"
@@ -117,12 +117,12 @@ def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
     if told_ratio is not None:
         return "the harness counted the GPU's work between its times" if told_ratio > utilization_ratio / 2 else None
     if amount(evidence.declared, "flush_bytes") or text(evidence.declared, "cache") == "cold":
-        return "the cache was flushed between timed calls, and how long that took was not declared"
+        return "the cache was flushed between timed calls, and the duration of the flushes was not declared"
     return None
 
 
 def beside(evidence: Evidence, *, seen_ratio: float = SEEN_RATIO, spread_s: float = SPREAD_S) -> bool | None:
-    """Return whether the stamps around the iterations met other work of this process on the SMs; None if there were none."""
+    """Return whether the stamps around the iterations met other work of this process on the SMs; None without such facts."""
     seen, spread = amount(evidence.declared, "stamp_seen_ratio"), amount(evidence.declared, "stamp_spread_s")
     if seen is None and spread is None:
         return None
@@ -131,9 +131,9 @@ def beside(evidence: Evidence, *, seen_ratio: float = SEEN_RATIO, spread_s: floa
 
 def _utilization_ratio(evidence: Evidence, begin_ns: int, end_ns: int) -> float | None:
     refresh_ns = evidence.trace.refresh_of_ns("utilization_ratio")
-    # What the gauge shows at first is of the time before, and what it shows after the end is no longer of the loop.
+    # The first refresh covers the time before the loop, and readings after the end no longer cover the loop.
     begin_ns, end_ns = begin_ns + refresh_ns, min(end_ns, evidence.window.end_ns)
-    # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
+    # The driver refreshes utilisation about every 200 ms: over less than a second, the mean is too coarse.
     if end_ns - begin_ns < 1e9 - refresh_ns:
         return None
     return evidence.trace.within("utilization_ratio", begin_ns, end_ns).mean()

@@ -1,4 +1,4 @@
-"""Bounds of what lies inside a reading of the timer beside the work: its own cost, its ticks, a flush of the cache."""
+"""Bounds for parts of a timer reading that are not the work: the timer's cost, its ticks, a cache flush."""
 
 from annotate.budget import Bound, Estimate, Group, Number
 
@@ -6,7 +6,7 @@ AROUND_NOTHING_S = 8e-6  # the most that a pair of CUDA events reads around noth
 
 
 def timer_bounds(rule: str, ratio: float | None, estimate: Estimate | None = None) -> tuple[Bound, ...]:
-    """Return the bound of each number that times make; throughput is counted by the window's own length."""
+    """Return the bound of each number that depends on timer readings; throughput depends on the window's length only."""
     return tuple(
         Bound(number=number, rule=rule, group=Group.TIMER, ratio=ratio, estimate=estimate)
         for number in (Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK)

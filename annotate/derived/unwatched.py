@@ -6,7 +6,7 @@ from annotate.evidence import HEARTBEAT_NS, STALE_NS, Evidence, Lane, Times, Tra
 
 
 def lost_because(evidence: Evidence) -> str:
-    """Why the GPU was not there for some of the window, or nothing."""
+    """Return the reason why the GPU was lost for part of the window; an empty string if it was not."""
     gone = None
     for event in evidence.trace.events:
         if event.at_ns > evidence.window.end_ns:
@@ -19,7 +19,7 @@ def lost_because(evidence: Evidence) -> str:
 
 
 def dark_spans_ns(evidence: Evidence, seen: Times, blank: Times) -> list[tuple[int, int]]:
-    """The intervals of the window without a reading in force, disjoint and ascending."""
+    """Return the intervals of the window without a current reading, disjoint and ascending."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     spans = [(gap.begin_ns, gap.end_ns) for gap in evidence.trace.gaps if gap.lane == Lane.FAST]
     spans.append((begin_ns, int(seen[0])))
@@ -30,14 +30,14 @@ def dark_spans_ns(evidence: Evidence, seen: Times, blank: Times) -> list[tuple[i
     alive_ns = max(last_ns, _last_sign_of_life_ns(evidence.trace))
     if last_ns + STALE_NS < end_ns:
         spans.append((min(last_ns + HEARTBEAT_NS, max(alive_ns, last_ns)), end_ns))
-    # An edge row is read when the window's end is marked, a call or two before or after it.
+    # The daemon reads an edge row when the window ends, one or two calls before or after the end.
     elif alive_ns < end_ns - 50_000_000:
         spans.append((alive_ns, end_ns))
     return _merged([(max(a, begin_ns), min(b, end_ns)) for a, b in spans])
 
 
 def _last_sign_of_life_ns(trace: Trace) -> int:
-    """The last time anything at all was written down: a silent signal of a living witness did not change."""
+    """Return the time of the last row of any kind: if rows of other signals follow, a silent signal did not change."""
     times = [int(column.at_ns[-1]) for column in trace.columns.values() if len(column)]
     times += [process_list.at_ns for process_list in trace.process_lists[-1:]]
     times += [int(at_ns) for at_ns in trace.dense_power.at_ns[-1:]]

@@ -1,4 +1,4 @@
-"""The work before a window: what utilisation showed of it, where the same loop already ran, and what was lost since."""
+"""Utilisation lost against the same loop's load right before the window."""
 
 from typing import Annotated
 
@@ -7,24 +7,24 @@ import numpy as np
 from annotate.evidence import Column, Evidence, WindowRecord
 from annotate.evidence.asked import kept
 
-_LEAD_NS = 5_000_000_000  # a trace begins so long before its window
-_ROUNDED_RATIO = 0.01  # of the difference of two whole percents
-_PAGE_RATIO = 0.005  # of one
+_LEAD_NS = 5_000_000_000  # a trace begins this long before its window
+_ROUNDED_RATIO = 0.01  # rounding error of the difference of two whole percents
+_PAGE_RATIO = 0.005  # rounding error of one whole percent
 
 
 @kept
 def lost_since_before_ratio(
     evidence: Evidence,
     *,
-    least_s: Annotated[float, "the specification: a cycle of the controller, or five pages of utilisation"] = 1.0,
-    even_ratio: Annotated[float, "pages of a loop that never waits differ by a point or two"] = 0.02,
-    periods: Annotated[float, "of a rhythm that pauses so, the load before holds one pause at least"] = 1.5,
-    shared_ratio: Annotated[float, "the window's own pages must reach the level too, else the loop was another one"] = 0.05,
+    least_s: Annotated[float, "the specification: a cycle of the controller, or five refreshes of utilisation"] = 1.0,
+    even_ratio: Annotated[float, "refreshes of a loop that never waits differ by 1 to 2 percentage points"] = 0.02,
+    periods: Annotated[float, "load that lasts this many periods of a rhythm holds at least one of its pauses"] = 1.5,
+    shared_ratio: Annotated[float, "if fewer refreshes of the window reach the level, the loop was another one"] = 0.05,
 ) -> float:
-    """Return the most that utilisation lost against the even level of the load right before the window; else 0.
+    """Return the most that utilisation lost against the even level of the load right before the window; 0 without loss.
 
-    Pauses that begin with the window were no part of the work before, however regular they are.  The level counts where
-    pages of the window reach it: a loop that waits for each of its calls never does, and is another work than its warm-up.
+    Pauses that begin with the window were not part of the work before, even if they are regular.  The level counts only if
+    refreshes of the window reach it: a loop that waits for each call never does and is other work than its warm-up.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")
@@ -49,13 +49,16 @@ def lost_since_before_ratio(
 
 
 def _spacing_ns(pages: Column, window: WindowRecord) -> int:
-    """Return how far apart the pages were read in the window: a stretch may be longer than they show by as much."""
+    """Return the median spacing of the gauge's rows in the window: a stretch may be longer than shown by this much."""
     at_ns = pages.at_ns[(pages.at_ns >= window.begin_ns) & (pages.at_ns <= window.end_ns)]
     return int(np.median(np.diff(at_ns))) if len(at_ns) > 1 else 0
 
 
 def _even_before(shown: Column, even_ratio: float) -> Column:
-    """Return the last pages before the window that differ by next to nothing."""
+    """Return the last refreshes before the window that lie within ``even_ratio`` of their median.
+
+    Empty if the last 0.5 s before the window were not observed.
+    """
     known = shown.observed
     if not len(known) or known.at_ns[-1] < shown.at_ns[-1] - 500_000_000:
         return known.where(np.zeros(len(known), np.bool_))

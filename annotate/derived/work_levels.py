@@ -1,7 +1,7 @@
-"""Levels of the work's rate as outside witnesses show them: power of uncapped work, and memory traffic.
+"""Levels of the work's rate by outside witnesses: power of uncapped work, and memory traffic.
 
-Both rise and fall with the calls a second, whatever makes these fall: a clock that the driver's page does not show, a GPU that
-waits while it spins, memory that is refreshed more often.
+Both follow the calls per second, whatever slows the calls: a clock that the driver's gauge does not show, a GPU that spins
+while it waits, or memory that is refreshed more often.
 """
 
 from collections.abc import Sequence
@@ -21,36 +21,36 @@ from annotate.evidence import Column, Evidence, Times, Values
 from annotate.stats.change_points import find_levels
 from annotate.stats.long_run import cycle_variance
 
-CLOCK_POWER = 3.0  # power falls with the cube of the clock at most: so much of it a clock that moved explains
+CLOCK_POWER = 3.0  # power falls at most with the cube of the clock: a changed clock explains no more
 _BLOCK_NS = 100_000_000  # five samples of the power record
 _MOST_BLOCKS = 600
-_FEWEST_BLOCKS = 2  # of the window, at a level: one may be a change that lies inside it
+_FEWEST_BLOCKS = 2  # of a level inside the window: a single block may hold a change
 _LEAST_RATIO = 0.2  # the specification: a level that holds a fifth could have been the window's own
-_STEADY_RATIO = 1e-3  # the noise to believe of power in its logarithm
+_STEADY_RATIO = 1e-3  # the least noise of the logarithm of power
 _REST_RATIO = 1.0 / 6.0  # of the limit: 117 of 700 W with a context on an H200
 _LEAST_W = 1.0
 _ALIKE_RATIO = 0.01
-_LEAST_TRAFFIC_RATIO = 0.02  # of the bandwidth: less is a few pages of it
+_LEAST_TRAFFIC_RATIO = 0.02  # of the bandwidth: less traffic is too coarse to judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkLevels:
-    """The largest deviation of the window's mean rate from one of its levels, by the witness that shows it."""
+    """The largest deviation of the window's mean rate from one of its levels, and its witness."""
 
     bound_ratio: float
     by: str
     levels_count: int
-    apart_ratio: float  # of the highest level from the lowest
+    apart_ratio: float  # the highest level over the lowest, minus 1
     span_ns: tuple[int, int] | None
-    group: Group  # power tells of the rate at work, as times do; traffic of the whole number, idle time with it
+    group: Group  # power shows the rate at work, as times do; traffic shows the whole number, with idle time
 
     def bounds(self, rule: str) -> tuple[Bound, ...]:
-        """Return the bound of the throughput; data may be easier as well as calls fewer, so that there is no estimate."""
+        """Return the bound of throughput, without an estimate: easier data lowers power and traffic as fewer calls do."""
         return (Bound(number=Number.THROUGHPUT, rule=rule, group=self.group, ratio=self.bound_ratio, seen_ratio=0.0),)
 
 
 def no_levels(rule: str) -> tuple[Bound, ...]:
-    """Return the bounds of times that the books confirm, which tell more of the work's rate than any witness."""
+    """Return zero bounds that replace those of the witnesses: times that the books confirm show the rate better."""
     return tuple(
         Bound(number=Number.THROUGHPUT, rule=rule, group=group, ratio=0.0, replaces=Replaces.UNRESOLVED)
         for group in (Group.TIMES, Group.WHOLE)
@@ -58,7 +58,7 @@ def no_levels(rule: str) -> tuple[Bound, ...]:
 
 
 def _idle_mask(at_ns: Times, dips: IdleGaps | None) -> npt.NDArray[np.bool_]:
-    """Return which samples lie in stretches that are idle for the most part: these have a cause of their own."""
+    """Return a mask of the samples in irregular stretches that are mostly idle: other rules report those."""
     mask = np.zeros(len(at_ns), np.bool_)
     if dips is None:
         return mask
@@ -74,11 +74,11 @@ def power_levels(
     dips: IdleGaps | None,
     idle_w: float | None,
     *,
-    capped_ratio: Annotated[float, "the specification: capped for no longer, a window is its own reference"] = 0.02,
+    capped_ratio: Annotated[float, "the specification: a window capped for at most this share is its own reference"] = 0.02,
 ) -> WorkLevels | None:
-    """Return the levels of the driver's 20 ms power above rest; None under a cap, which holds it, or where it is not known.
+    """Return the levels of the driver's 20 ms power above rest; None if capped, not busy throughout, or not known.
 
-    The load right before the window belongs to a level that the window shares: it began there.
+    The load right before the window is included: a level of the window may have begun before it.
     """
     window, cap, limit_w = evidence.window, power_cap(evidence), evidence.device.power_limit_w if evidence.device else None
     rest_w = idle_w if idle_w is not None else _REST_RATIO * limit_w if limit_w else None
@@ -118,13 +118,13 @@ def capped_dips(
     dips: IdleGaps | None,
     idle_w: float | None,
     *,
-    capped_ratio: Annotated[float, "the specification: capped for longer, power stands at its limit"] = 0.02,
+    capped_ratio: Annotated[float, "the specification: power is at its limit in a window capped for more than this"] = 0.02,
     deep_ratio: Annotated[float, "blocks of 100 ms of clean capped windows fell by 11 % at most"] = 0.15,
-    sample_ratio: Annotated[float, "a capped clock's controller alone moves single samples by a quarter"] = 0.25,
+    sample_ratio: Annotated[float, "a capped clock's controller alone changes single samples by a quarter"] = 0.25,
 ) -> WorkLevels | None:
-    """Return the share of a capped window in which power fell away from the cap, outside a rhythm of the work.
+    """Return the share of a capped window in which power fell below the cap; None for a rhythm or a clock that fell too.
 
-    A GPU that idles, or spins for work, draws less; so does one with easier data, so that all of the time may be lost.
+    A GPU that idles or spins draws less power, and so does one with easier data: all of that time may be lost.
     """
     window, cap, dense = evidence.window, power_cap(evidence), evidence.trace.dense_power
     inside = (dense.at_ns > window.begin_ns) & (dense.at_ns <= window.end_ns)
@@ -160,7 +160,7 @@ def _is_slower(
     *,
     lower_ratio: Annotated[float, "a step of the clock of an H200 is 0.8 %"] = 0.01,
 ) -> bool:
-    """Return whether the clock fell where power did, which explains both: a cap that lets go leaves the clock to rise."""
+    """Return whether the clock fell with power, which explains the dip: without the cap, the clock would have risen."""
     lag_ns = evidence.trace.refresh_of_ns("sm_clock_mhz") * 3 // 4
     lost_mhz, other_mhz = (evidence.trace.at("sm_clock_mhz", each + lag_ns) for each in (lost_at_ns, other_at_ns))
     if not np.isfinite(lost_mhz).any() or not np.isfinite(other_mhz).any():
@@ -169,7 +169,7 @@ def _is_slower(
 
 
 def _blocks(dense: Column, begin_ns: int, width_ns: int, count: int) -> tuple[Times, Values]:
-    """Return when each block with samples begins, and its mean power.  A sample speaks of the 20 ms before it."""
+    """Return the start time and mean power of each block with samples.  A sample covers the 20 ms before it."""
     place = (dense.at_ns - begin_ns - 1) // width_ns
     kept = (place >= 0) & (place < count)
     counts = np.bincount(place[kept], minlength=count)
@@ -181,14 +181,17 @@ def _blocks(dense: Column, begin_ns: int, width_ns: int, count: int) -> tuple[Ti
 def _is_fed(
     evidence: Evidence,
     *,
-    fed_ratio: Annotated[float, "a loop that rests makes one call more or less between two readings"] = 0.9,
+    fed_ratio: Annotated[float, "in a loop that rests, the calls between two readings vary by one"] = 0.9,
 ) -> bool:
-    """Return whether the GPU was busy nearly all the time, so that blocks and readings hold alike many calls."""
+    """Return whether the GPU was busy nearly all the time, so that blocks and readings hold similar numbers of calls."""
     return (utilization_ratio(evidence) or 0.0) >= fed_ratio
 
 
 def traffic_levels(evidence: Evidence) -> WorkLevels | None:
-    """Return the levels of GPM's memory traffic, each a mean since the reading before; None of fewer than two in the window."""
+    """Return the levels of GPM's memory traffic, whose readings are means since the reading before.
+
+    None if the GPU was not busy throughout, traffic is very low, or fewer than two means lie in the window.
+    """
     if not _is_fed(evidence):
         return None
     window, shown = evidence.window, evidence.trace.column("dram_activity_ratio").observed
@@ -203,7 +206,7 @@ def traffic_levels(evidence: Evidence) -> WorkLevels | None:
     if not ratios:
         return None
     apart_ratio = float(values.max() / max(float(values.min()), 1e-9)) - 1.0
-    # Nobody read the window's ends: at worst they are at the other level.
+    # The readings miss the window's ends: at worst these are at the other level.
     unread_ratio = max(0.0, 1.0 - float(lengths.sum()) / window.length_ns)
     return WorkLevels(
         bound_ratio=min(1.0, max(ratios) + apart_ratio * unread_ratio),
@@ -221,5 +224,5 @@ def _level(values: Values, lengths: Times, value: float) -> tuple[float, float]:
 
 
 def farthest(found: Sequence[WorkLevels | None]) -> WorkLevels | None:
-    """Return the levels that leave the largest bound; None of none."""
+    """Return the levels with the largest bound; None without levels."""
     return max((each for each in found if each is not None), key=lambda each: each.bound_ratio, default=None)

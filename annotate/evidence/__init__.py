@@ -1,10 +1,10 @@
-"""The nouns: the form in which evidence must be submitted to the judge.
+"""The types of evidence that the judge accepts.
 
 Everything is frozen, and ``None`` (in arrays: NaN) means "not observed", never zero.  Times are CLOCK_MONOTONIC
-nanoseconds of the machine that recorded; the unit of any other amount is the last word of its name.
+nanoseconds of the recording machine; the name of any other amount ends in its unit.
 
-A `Device` is read in lanes: `Reading`, `ProcessList`, `PowerRecord`, `Event`, `Gap`.  Around a `Window` they become a `Trace` of
-columns.  With the `Host`'s facts, `Timings` and what was declared, that is the `Evidence`.
+A `Device` is read in lanes as `Reading`, `ProcessList`, `PowerRecord`, `Event` and `Gap`.  Around a window these records
+become a `Trace` of columns.  `Evidence` joins the trace with `Host`, `Timings` and the declared facts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from annotate.evidence.evidence import Evidence
     from annotate.evidence.trace import Increase, Trace
 
-# What needs numpy is imported when it is asked for: neither the watching daemon nor a window needs it.
+# Names that need numpy are imported at their first use: the daemon and `window()` do not need numpy.
 _LATER = {
     **dict.fromkeys(("EMPTY", "GRID_COUNT", "Column", "Times", "Values", "grid"), "column"),
     "Evidence": "evidence",
@@ -29,7 +29,7 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:  # of whatever type is asked for
+def __getattr__(name: str) -> Any:  # the type depends on the name
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

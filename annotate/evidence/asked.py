@@ -1,6 +1,6 @@
-"""The evidence as one pass of questions sees it: it notes what an answer has read, and keeps what was computed of it.
+"""Evidence for one asking pass, with notes of the parts that an answer read, and a cache of computed values.
 
-What read nothing that another pass lacks is the same there: nobody computes it again.
+A value that read nothing that another pass lacks is the same in that pass, and is reused.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from annotate.evidence.evidence import Evidence
 from annotate.evidence.trace import Increase
 from annotate.evidence.window_record import Timings
 
-FACTS, TIMES = 1, 2  # bits of what an answer has read: declared facts that claim nothing; times or other work
+FACTS, TIMES = 1, 2  # bits of the parts read: declared facts beyond the claim, and times or other work
 
 _Parameters = ParamSpec("_Parameters")
 _Value = TypeVar("_Value")
 
 
 class Ears:
-    """The bits of what was read since they were cleared."""
+    """The bits of the parts that were read since the last clear."""
 
     __slots__ = ("read",)
 
@@ -32,9 +32,9 @@ class Ears:
 
 
 class Memory:
-    """All that was computed in one pass, each with what it read.
+    """The values computed in one pass, each with the bits of the parts read for it.
 
-    ``wider`` names passes that hear more, and the bits of what they hear more.
+    ``wider`` holds memories of passes with more evidence, each with the bits of the additional parts.
     """
 
     __slots__ = ("_kept", "_wider", "ears")
@@ -45,7 +45,7 @@ class Memory:
         self._wider = wider
 
     def recall(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
-        """Return what was computed under this key, in this pass or in a wider one that read nothing more for it."""
+        """Return the value of this key: cached, or from a wider pass if no additional part was read for it, or computed."""
         found = self._kept.get(key)
         if found is None:
             found = self._kept[key] = self._from_wider(key) or self.noting(compute)
@@ -53,7 +53,7 @@ class Memory:
         return cast("_Value", found[0])
 
     def noting(self, compute: Callable[[], _Value]) -> tuple[_Value, int]:
-        """Compute, and return with the value the bits of what that has read."""
+        """Compute a value, and return it with the bits of the parts that were read."""
         before, self.ears.read = self.ears.read, 0
         try:
             value = compute()
@@ -63,7 +63,7 @@ class Memory:
 
     def _from_wider(self, key: Hashable) -> tuple[Any, int] | None:
         for memory, more in self._wider:
-            found = memory._kept.get(key)  # noqa: SLF001 - of its own class
+            found = memory._kept.get(key)  # noqa: SLF001 - another instance of this class
             if found is not None and not found[1] & more:
                 return found
         return None
@@ -74,13 +74,13 @@ _slot_other_work = vars(Evidence)["other_work"].__get__
 
 
 class Asked(Evidence):
-    """Evidence with a memory; what it gives is the same as without."""
+    """Evidence with a memory; all values equal those of plain ``Evidence``."""
 
     __slots__ = ("memory",)
     memory: Memory
 
     def __new__(cls, **parts: Any) -> Evidence:  # type: ignore[misc]
-        """Make evidence without a memory: ``dataclasses.replace`` makes other evidence, of which nothing is known yet."""
+        """Make plain evidence: ``dataclasses.replace`` makes different evidence, for which cached values are invalid."""
         return Evidence(**parts)
 
     @staticmethod
@@ -117,7 +117,7 @@ class Asked(Evidence):
 def kept(
     function: Callable[Concatenate[Evidence, _Parameters], _Value],
 ) -> Callable[Concatenate[Evidence, _Parameters], _Value]:
-    """Make a function of evidence compute once for each memory; of evidence without one it computes each time."""
+    """Cache a function of evidence in the memory; for evidence without a memory, the function runs each time."""
 
     @wraps(function)
     def recalled(evidence: Evidence, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Value:

@@ -1,4 +1,4 @@
-"""The surroundings of the timed work of a window: declared other work, pauses of the host, other windows, and this work's record."""
+"""The circumstances of a window: declared other work, pauses of the host, other windows, and the work's record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class OtherWork:
     """Work inside a window that its process declares and did not time as iterations.
 
     Attributes:
-        at_ns: Beginnings on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).
+        at_ns: Start times on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).
         took_s: Durations in seconds; a float64 array of shape (n,).
         kinds: Word for each piece: flush, warm-up, check, or the caller's own.
 
@@ -27,18 +27,18 @@ class OtherWork:
 
     at_ns: Times
     took_s: Values
-    kinds: tuple[str, ...]  # flush, warm-up, check, or the caller's word; one a piece
+    kinds: tuple[str, ...]  # flush, warm-up, check, or the caller's word; one per piece
 
     @property
     def spans_ns(self) -> tuple[tuple[int, int], ...]:
-        """Return beginning and end of each piece, in nanoseconds."""
+        """Return start and end of each piece, in nanoseconds."""
         ends_ns = self.at_ns + (self.took_s * 1e9).astype("int64")
         return tuple(zip(self.at_ns.tolist(), ends_ns.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """An interval in which the host did something else than launch work, and what."""
+    """An interval in which the host did not launch work, and the cause."""
 
     begin_ns: int
     end_ns: int
@@ -57,7 +57,7 @@ class OtherWindow:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWindow:
-    """The numbers of one earlier VALID window of this work on this card; None is what that window did not know."""
+    """The numbers of one earlier VALID window of this work on this card; None for numbers that the window lacked."""
 
     calls_rate_hz: float | None = None
     mean_s: float | None = None
@@ -66,23 +66,23 @@ class RecordedWindow:
     steady_clock_mhz: float | None = None
     regular_idle_ratio: float | None = None
     power_w: float | None = None
-    clock_mhz: float | None = None  # of median_at_clock_s
+    clock_mhz: float | None = None  # clock of median_at_clock_s
 
 
 @dataclass(frozen=True, slots=True)
 class WorkRecord:
-    """Earlier VALID windows of equal label, program, card, driver and power limit, the newest last.
+    """Earlier VALID windows with the same ``WorkKey`` (label, program, card, driver, power limit, policy), the newest last.
 
-    Five make a record; fewer say nothing.  ``clock_mhz`` is the clock of ``median_at_clock_s``.
+    A number needs five windows.  ``clock_mhz`` is the clock of ``median_at_clock_s``.
     """
 
     windows: tuple[RecordedWindow, ...] = ()
     clock_mhz: float | None = None
 
     def values(self, name: str) -> tuple[float, ...]:
-        """Return what is known of one number, by its field's name; empty for fewer than five windows."""
+        """Return the known values of one field; empty if fewer than five windows have a value."""
         known = tuple(value for each in self.windows if (value := getattr(each, name)) is not None)
         return known if len(known) >= RECORD_COUNT else ()
 
 
-RECORD_COUNT = 5  # the specification: fewer windows are no record
+RECORD_COUNT = 5  # windows: the specification accepts no smaller record

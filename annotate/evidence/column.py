@@ -11,7 +11,7 @@ import numpy.typing as npt
 Times: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = npt.NDArray[np.float64]
 
-GRID_COUNT = 500_000  # points of a grid at most: 10 ms over 83 minutes
+GRID_COUNT = 500_000  # largest number of grid times: 83 minutes at 10 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,16 @@ class Column:
 
     @property
     def observed(self) -> Column:
-        """The rows that hold a value."""
+        """Return the rows that hold a value."""
         unknown = np.isnan(self.values)
         return self.where(~unknown) if unknown.any() else self
 
     def where(self, rows: npt.NDArray[np.bool_]) -> Column:
-        """The rows that a mask names."""
+        """Return the rows that a mask selects."""
         return Column(self.at_ns[rows], self.values[rows])
 
     def mean(self) -> float | None:
-        """Return the mean of what was observed; None where less than half was."""
+        """Return the mean of the observed rows; None if fewer than half of the rows were observed."""
         known = self.observed.values
         return float(known.mean()) if len(known) and 2 * len(known) >= len(self) else None
 
@@ -44,8 +44,8 @@ EMPTY = Column(np.empty(0, np.int64), np.empty(0, np.float64))
 
 
 def grid(begin_ns: int, end_ns: int, step_ns: int) -> Times:
-    """Times from begin (inclusive) to end (exclusive), so far apart or, over long spans, as far as their number demands.
+    """Return times from begin (inclusive) to end (exclusive) at this step, or at a longer one over a long span.
 
-    A day at 10 ms would be 9 million points for every question a rule asks.
+    Without the longer step, a day at 10 ms would be 9 million times for every question of a rule.
     """
     return np.arange(begin_ns, end_ns, max(step_ns, (end_ns - begin_ns) // GRID_COUNT), dtype=np.int64)

@@ -18,7 +18,7 @@ from annotate.evidence.window_record import Fact, Host, Timings, WindowRecord
 class Evidence:
     """All evidence of one window on one GPU.
 
-    ``declared`` holds facts that only the measured process knows, by the names of ``annotate.declared``.  Declared facts
+    ``declared`` holds facts that only the measured process can declare, by the names of ``annotate.declared``.  Declared facts
     can only worsen a verdict.  ``absence`` is the reason for missing telemetry, or None.  ``baseline`` is the evidence to
     compare the window with, or None.  The measured process also declares ``timings`` and ``other_work``.  ``pauses`` only
     name causes.
@@ -41,7 +41,7 @@ class Evidence:
         """Return True if this evidence holds the named item.
 
         ``name`` is a signal, ``process_list``, ``dense_power``, ``timings``, ``baseline``, ``host.X``, ``declared.X`` or
-        ``device.X``.  ``timings.`` with any suffix asks for stamped clocks.
+        ``device.X``.  ``timings.`` with any suffix means stamped clocks.
         """
         match name.partition("."):
             case ("host", _, fact):

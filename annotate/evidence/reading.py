@@ -10,14 +10,14 @@ from typing import Any
 
 # A reading is repeated at least this often even if nothing changed, so a longer silence is a gap.
 HEARTBEAT_NS = 1_000_000_000
-STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # a value stands for so long; what is silent for longer was not being read
+STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # a value is valid for this long; a longer silence means that the lane was not read
 
 
 class Lane(StrEnum):
-    """A rate of reading: every signal belongs to the lane that its measured cost allows."""
+    """A reading rate: every signal belongs to the lane that its measured cost allows."""
 
     FAST = "fast"
-    PULSE = "pulse"  # of the fast lane, the few signals that are asked between two of its rows while a window is open
+    PULSE = "pulse"  # the few fast signals that are also read between two rows of the fast lane while a window is open
     SLOW = "slow"
     EDGE = "edge"
     PROCESSES = "processes"
@@ -46,9 +46,9 @@ def _signal(lane: Lane, help_text: str, *, counter: bool = False) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A row of one lane of one GPU at one instant: a whole row, so None never means "unchanged".
+    """A row of one lane of one GPU at one instant; rows are complete, so None never means "unchanged".
 
-    ``at_ns`` is when the last call of the row returned, ``took_ns`` what all of them took together.
+    ``at_ns`` is the time at which the row's last driver call returned; ``took_ns`` is the time that all calls took.
     """
 
     uuid: str
@@ -98,7 +98,7 @@ class Reading:
 
 
 def signals(lane: Lane) -> tuple[str, ...]:
-    """The names a reading of this lane fills, in the order of the record."""
+    """Return the names of the signals that a reading of this lane fills, in the order of the fields."""
     return tuple(f.name for f in fields(Reading) if f.metadata.get("lane") == lane)
 
 

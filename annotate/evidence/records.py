@@ -1,4 +1,4 @@
-"""A GPU, and what is recorded of it beside its readings: processes, dense power, events, and intervals of silence."""
+"""A GPU, and its records other than readings: processes, dense power, events and gaps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from annotate.evidence.reading import Lane
 
-USE_STANDS_NS = 12_000_000_000  # the utilisation record is asked every ten seconds while no window is open
+USE_STANDS_NS = 12_000_000_000  # the utilisation record is read every ten seconds while no window is open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class PowerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that was reported or happened: an Xid, a clock change, a GPU lost or back, the machine suspended."""
+    """An event on a GPU or its machine: an Xid, a clock change, a GPU lost or back, a suspended machine."""
 
     uuid: str
     at_ns: int
@@ -34,7 +34,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """An interval in which a lane was due and gave nothing."""
+    """An interval in which a lane was due but returned nothing."""
 
     begin_ns: int
     end_ns: int
@@ -43,7 +43,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One GPU: who it is, what bounds it, and how it is set up.  Its identity is the UUID, never an index."""
+    """One GPU: identity, limits and settings.  The UUID identifies a GPU, never an index."""
 
     uuid: str
     name: str
@@ -53,7 +53,7 @@ class Device:
     vbios_version: str | None = None
     architecture: str | None = None
     compute_capability: str | None = None
-    parent_uuid: str | None = None  # of a MIG instance: the board it lives on
+    parent_uuid: str | None = None  # of a MIG instance: its board
     simulated: bool = False
     sm_clock_max_mhz: int | None = None
     mem_clock_max_mhz: int | None = None
@@ -76,11 +76,11 @@ class Device:
     compute_mode: str | None = None
     virtualization: str | None = None
     supported_reasons_mask: int | None = None
-    idle_power_w: float | None = None  # the lowest seen on this card with a context and no work
+    idle_power_w: float | None = None  # the lowest power seen on this card with a context and no work
 
 
 class Ownership(StrEnum):
-    """Whose process it is, seen from one window."""
+    """The owner of a process, relative to one window."""
 
     OWN = "own"
     FOREIGN = "foreign"
@@ -97,7 +97,7 @@ class Visibility(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process the driver named: on the process list, or only in the utilisation record (then no memory is known)."""
+    """A process that the driver reported: on the process list, or only in the utilisation record, without memory figures."""
 
     pid: int
     name: str | None = None
@@ -119,19 +119,22 @@ class ProcessList:
     took_ns: int
     processes: tuple[Process, ...]
     visibility: Visibility = Visibility.UNKNOWN
-    use_asked: bool = False  # of the utilisation record, which may have named nobody; not known of stored ones
+    use_asked: bool = False  # True if the utilisation record was read too, even if it was empty; False for stored lists
 
     @property
     def tells_use(self) -> bool:
-        """Return whether the utilisation record was asked too, as far as it can be known."""
+        """Return True if the utilisation record is known to have been read too."""
         return self.use_asked or any(process.utilization_ratio is not None for process in self.processes)
 
     def with_use(self, earlier: ProcessList) -> ProcessList:
-        """The same list, with what an earlier one knew of the utilisation record: how busy each was, and whom only it named."""
+        """Return the list with the utilisation of an earlier list, and the processes that only its record named.
+
+        The list stays the same if it has utilisation, or if the earlier list is too old.
+        """
         if self.tells_use or self.at_ns - earlier.at_ns > USE_STANDS_NS:
             return self
         ratios = {(process.pid, process.started_s): process.utilization_ratio for process in earlier.processes}
-        here = {process.pid for process in self.processes}
+        pids = {process.pid for process in self.processes}
         listed = (replace(each, utilization_ratio=ratios.get((each.pid, each.started_s))) for each in self.processes)
-        unlisted = (each for each in earlier.processes if not each.listed and each.pid not in here)
+        unlisted = (each for each in earlier.processes if not each.listed and each.pid not in pids)
         return replace(self, processes=(*listed, *unlisted))

@@ -1,4 +1,4 @@
-"""The readings around one window, in columns: a value at a time, and a counter's increase."""
+"""The readings around one window as columns, with look-ups of values and of counter increases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from annotate.evidence.column import EMPTY, Column, Times, Values, grid
 from annotate.evidence.reading import HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading
 from annotate.evidence.records import Event, Gap, PowerRecord, ProcessList
 
-# Refresh periods to assume where none was measured: the driver's shared page on data-centre boards, driver 580.
+# Assumed refresh periods if none was measured: those of the driver's shared page on data-centre boards, driver 580.
 _REFRESH_NS = 100_000_000
 _DEFAULT_REFRESH_NS: Mapping[str, int] = {
     "utilization_ratio": 208_000_000,
@@ -24,7 +24,7 @@ _DEFAULT_REFRESH_NS: Mapping[str, int] = {
 class Increase:
     """The rise of a counter between two readings near a window's edges.
 
-    ``error_ns`` is what one refresh at each edge can hide; it applies to counters of time.
+    ``error_ns`` is the time that one refresh at each edge can hide; only counters of time use it.
     """
 
     amount: float
@@ -38,7 +38,7 @@ class Increase:
 
     @property
     def ratio(self) -> float:
-        """A counter of nanoseconds as a share of the time between its two readings."""
+        """Return the rise of a nanosecond counter as a share of the time between the two readings."""
         return self.amount / self.span_ns
 
     @property
@@ -50,7 +50,7 @@ class Increase:
 class Trace:
     """The readings around one window, in columns: from seconds before it to one refresh of every signal after it.
 
-    A signal's column is a step function: a value stands until the next row, and goes stale after a heartbeat and a half.
+    A signal's column is a step function: a value holds until the next row, unless it goes stale before.
     ``columns`` holds only signals that were observed at least once.
     """
 
@@ -71,12 +71,12 @@ class Trace:
         gaps: Sequence[Gap] = (),
         refresh_ns: Mapping[str, int] | None = None,
     ) -> Trace:
-        """A trace from rows in any order; all must speak of one GPU."""
+        """Build a trace from rows in any order; all rows must be of one GPU."""
         rows = sorted(readings, key=lambda reading: reading.at_ns)
         columns: dict[str, Column] = {}
         for name in SIGNALS:
-            # A signal may be asked in more than one lane (dear ones in a slower one, cheap ones again at the edges): every
-            # lane that ever gave it speaks for it, and one that never did says nothing about it.
+            # A signal may be read in several lanes: expensive ones also in a slower lane, cheap ones again at the edges.
+            # The rows of a lane count, None included, if any row of that lane has the signal.
             lanes = {row.lane for row in rows if getattr(row, name) is not None}
             of_lanes = [row for row in rows if row.lane in lanes]
             if of_lanes:
@@ -96,17 +96,17 @@ class Trace:
         return name in self.columns
 
     def column(self, name: str) -> Column:
-        """The whole column of a signal, empty if it was never observed."""
+        """Return the whole column of a signal, empty if the signal was never observed."""
         return self.columns.get(name, EMPTY)
 
     def refresh_of_ns(self, name: str) -> int:
-        """Return how often this signal's value changes on this GPU: measured where it was, else the data-centre default."""
+        """Return the refresh period of a signal: as measured on this GPU, else the default of data-centre boards."""
         return self.refresh_ns.get(name) or _DEFAULT_REFRESH_NS.get(name, _REFRESH_NS)
 
     def at(self, name: str, times_ns: Times) -> Values:
-        """The value in force at each of these times, NaN where none was: before the first row, stale, or in a gap.
+        """Return the value at each of these times; NaN before the first row, for a stale value, and in a gap.
 
-        Slow-lane rows are asked for seconds apart, so they only go stale after eleven seconds.
+        A value of the fast lane is stale after 1.5 heartbeats.  Rows of other lanes are seconds apart and stale after 11 s.
         """
         column = self.column(name)
         out = np.full(len(times_ns), np.nan)
@@ -124,16 +124,16 @@ class Trace:
         return out
 
     def within(self, name: str, begin_ns: int, end_ns: int, *, step_ns: int = 10_000_000) -> Column:
-        """The signal on a regular grid from begin (inclusive) to end (exclusive): at this step, coarser over many hours."""
+        """Return the signal on a regular grid from begin (inclusive) to end (exclusive), coarser over many hours."""
         times = grid(begin_ns, end_ns, step_ns)
         return Column(times, self.at(name, times))
 
     def increase(self, name: str, begin_ns: int, end_ns: int) -> Increase | None:
-        """Return how much a counter rose over an interval, or None if no reading brackets it closely enough.
+        """Return the rise of a counter over an interval; None if no readings bracket the interval closely enough.
 
-        It takes the last reading at or before each edge's far side: within a slack of 5 % of the interval (at least
-        50 ms) a reading just inside serves too, because a slow lane is first asked when the window opens.
-        A counter that fell was reset (driver reload): None.
+        The readings are the nearest ones outside the interval.  A reading inside also counts within 5 % of the interval
+        (at least 50 ms) of an edge: a slow lane is first read when the window opens.
+        None too for a counter that fell: a driver reload reset that counter.
         """
         seen = self.column(name).observed
         at_ns, values = seen.at_ns, seen.values

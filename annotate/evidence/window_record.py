@@ -1,4 +1,4 @@
-"""The measured interval with its processes, the times it took, and the operating system's account of them."""
+"""The measured interval with its processes, the times of its iterations, and the operating system's accounting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from annotate.evidence.column import Times, Values
 
-Fact: TypeAlias = str | int | float | bool | None  # that was declared, or that an answer names
+Fact: TypeAlias = str | int | float | bool | None  # a declared fact, or a fact of an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class Timings:
     """Times of single iterations in the order they ran.
 
     Attributes:
-        at_ns: Beginnings on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).
-        took_s: Durations in seconds; a float64 array of shape (n,).  Of a batch the mean time of one call.
-        sm_clock_mhz: True mean SM clock of each in MHz, NaN where it was not stamped; an array of shape (n,), or None.
+        at_ns: Start times on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).
+        took_s: Durations in seconds; a float64 array of shape (n,).  For a batch, the mean time of one call.
+        sm_clock_mhz: True mean SM clock of each entry in MHz, NaN without a stamp; an array of shape (n,), or None.
         calls_count: Number of calls in one entry.
 
     Example:
@@ -57,13 +57,13 @@ class Timings:
 
     @property
     def timed(self) -> npt.NDArray[np.bool_]:
-        """Return the entries that hold a duration, as booleans of shape (n,): from a nanosecond to a million seconds."""
+        """Return a mask of shape (n,): True for an entry with a duration between a nanosecond and a million seconds."""
         import numpy as np
 
         return np.asarray((self.took_s > 1e-9) & (self.took_s < 1e6))
 
     def pick(self, entries: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Timings:
-        """Return the entries that a mask or an order names.
+        """Return the entries that a mask or indices select.
 
         Args:
             entries: Booleans or indices, an array of shape (n,).
@@ -78,7 +78,7 @@ class Timings:
         return Timings(self.at_ns[entries], self.took_s[entries], None if clock is None else clock[entries], self.calls_count)
 
     def in_order(self) -> Timings:
-        """Return the entries in the order of their beginnings.
+        """Return the entries in the order of their start times.
 
         Raises nothing.
 
@@ -99,20 +99,20 @@ class Host:
     hostname: str | None = None
     kernel: str | None = None
     container: str | None = None
-    cpu_allowed_count: int | None = None  # processors the measured process may use
-    span_s: float | None = None  # time between the two readings the amounts below are differences of
-    cpu_s: float | None = None  # processor time of the measured tree
-    run_wait_s: float | None = None  # time its threads were runnable and waited for a processor
+    cpu_allowed_count: int | None = None  # CPUs that the measured process may use
+    span_s: float | None = None  # time between the two readings; the amounts below are differences of the readings
+    cpu_s: float | None = None  # CPU time of the measured process tree
+    run_wait_s: float | None = None  # time that runnable threads of the tree waited for a CPU
     threads_count: int | None = None
     cgroup_throttled_s: float | None = None
     steal_ratio: float | None = None
     cpu_busy_ratio: float | None = None  # of the whole machine
     cpu_pressure_ratio: float | None = None  # PSI "some" share of the span
-    numa_nodes: str | None = None  # of the processors it may use, comma-separated
-    profilers: str | None = None  # what profiles or slows its calls, comma-separated; empty: looked for, none there
-    sharing: str | None = None  # what shares its GPUs by design (MPS, time slices), comma-separated; empty: nothing
-    threads_born_count: int | None = None  # that were not there when the window began
+    numa_nodes: str | None = None  # nodes of the allowed CPUs, comma-separated
+    profilers: str | None = None  # tools that profile or slow calls, comma-separated; empty if none
+    sharing: str | None = None  # designed sharing of the GPUs (MPS, time slices), comma-separated; empty if none
+    threads_born_count: int | None = None  # threads started after the window began
     processes_born_count: int | None = None
-    born_cpu_s: float | None = None  # processor time of all of these
-    wall_step_s: float | None = None  # by how much the wall clock was set during the span
-    watcher_cpu_s: float | None = None  # processor time of the watching daemon itself
+    born_cpu_s: float | None = None  # CPU time of these threads and processes
+    wall_step_s: float | None = None  # step of the wall clock during the span
+    watcher_cpu_s: float | None = None  # CPU time of the watching daemon

@@ -1,4 +1,4 @@
-"""The words of a budget: the numbers of the first line, what was shown, and how large each cause can be."""
+"""The text of a budget: the numbers of the first line, the proofs, and the size of each cause."""
 
 from annotate.budget import Budget, Number, NumberBudget, ProofState
 from annotate.ranges import TOLERANCE_RATIO
@@ -11,21 +11,21 @@ _NAMES = {
     Number.MEDIAN_AT_CLOCK: "median at one clock",
     Number.RATIO: "ratio",
 }
-_FINE_RATIO = 0.001  # smaller ones have a second digit
-_LEAST_SAID_RATIO = 0.0001  # smaller amounts are said as this much: nothing read so little
+_FINE_RATIO = 0.001  # smaller shares have two decimals
+_LEAST_SAID_RATIO = 0.0001  # smaller amounts are printed as this one: no witness resolves less
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _SEPARATOR = " · "
 
 
 def percent(ratio: float) -> str:
-    """Write a share with one digit after the point, two below a tenth of a percent."""
+    """Format a share with one decimal, or with two below 0.1 %."""
     if ratio == 0.0 or abs(ratio) >= _FINE_RATIO:
         return f"{100.0 * ratio:.1f} %"
     return f"{100.0 * max(ratio, _LEAST_SAID_RATIO):.2f} %"
 
 
 def headline(verdict: Verdict) -> str:
-    """Return how far a flagged or rejected number is off, and the numbers with their repeatability; empty without either."""
+    """Return the deviation of a flagged or rejected number, and the numbers with repeatability; empty without a budget."""
     budget = verdict.budget
     if budget is None:
         return ""
@@ -34,7 +34,7 @@ def headline(verdict: Verdict) -> str:
 
 
 def number_words(number: NumberBudget) -> str:
-    """Return one number with its unit and repeatability; empty where it has no value."""
+    """Return one number with unit and repeatability; empty without a value."""
     if number.value is None:
         return ""
     name = f"median at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else _NAMES[number.number]
@@ -44,7 +44,7 @@ def number_words(number: NumberBudget) -> str:
 
 
 def cards_words(number: NumberBudget) -> str:
-    """Return the interval on other cards of the model, or that the stated one is of this card; empty of raw numbers."""
+    """Return the interval on other cards of the model, or a note that the interval is of this card; empty for raw numbers."""
     if number.clock_mhz is None or number.repeatability.ratio is None:
         return ""
     ratio = number.other_cards_ratio
@@ -52,26 +52,26 @@ def cards_words(number: NumberBudget) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Write a duration with four digits, as its repeatability is often below a thousandth."""
+    """Format a duration with four digits, because repeatability is often below a thousandth."""
     scale, unit = next((each for each in _UNITS if abs(seconds) >= each[0]), _UNITS[-1])
     return f"{seconds / scale:.4g} {unit}"
 
 
 def shown_line(verdict: Verdict) -> str:
-    """Return what was shown: the bound of the claim's numbers, the proofs, and against what; empty without a budget."""
+    """Return the line "shown" with the bound of the claim's numbers, the proofs and their reference; empty without a proof."""
     budget = verdict.budget
     if budget is None:
         return ""
-    said = [proof.says for proof in budget.proofs if proof.state in (ProofState.SHOWN, ProofState.NOT_ASKED) and proof.says]
+    shown = [proof.says for proof in budget.proofs if proof.state in (ProofState.SHOWN, ProofState.NOT_ASKED) and proof.says]
     if not any(proof.state is ProofState.SHOWN for proof in budget.proofs):
         return ""
     count = budget.scope.windows_count
     scope = f"against this card's record of {count} windows" if budget.scope.kind == "record" else "against itself only"
-    return _SEPARATOR.join([_most_words(budget, verdict.policy.get("card_spread_ratio")), *said, scope])
+    return _SEPARATOR.join([_most_words(budget, verdict.policy.get("card_spread_ratio")), *shown, scope])
 
 
 def claim_line(verdict: Verdict) -> str:
-    """Return the claim with the parts of it that were stated; empty where none was."""
+    """Return the claim with its stated parts; empty if no part was stated."""
     facts = verdict.claim_facts
     stated = [f"locked at {facts.locked_mhz:.0f} MHz"] if facts.locked_mhz is not None else []
     stated += [f"a call every {_duration(facts.every_s)}"] if facts.every_s is not None else []
@@ -81,7 +81,7 @@ def claim_line(verdict: Verdict) -> str:
 
 
 def bound_words(finding: Finding, budget: Budget | None) -> str:
-    """Return how much a cause can have moved the claim's numbers; empty for what moves none."""
+    """Return the largest bound of a cause on the claim's numbers as text; empty for a cause without bounds."""
     if budget is None:
         return ""
     mine = [bound for number in budget.numbers for bound in number.bounds if bound.rule == finding.rule]
@@ -89,11 +89,11 @@ def bound_words(finding: Finding, budget: Budget | None) -> str:
     if not claimed:
         return ""
     largest = max(claimed, key=lambda bound: bound.size_ratio)
-    return "nobody can say how much" if largest.ratio is None else f"at most {percent(largest.ratio)}"
+    return "effect unknown" if largest.ratio is None else f"at most {percent(largest.ratio)}"
 
 
-def is_told(finding: Finding, budget: Budget | None) -> bool:
-    """Return whether a hazard has a line of its own: labels stand in theirs, and causes too small to print add silently."""
+def has_own_line(finding: Finding, budget: Budget | None) -> bool:
+    """Return True if a hazard has a separate line: labels share one line, and small causes are not printed."""
     if finding.is_label:
         return False
     if budget is None or finding.severity != "note":
@@ -103,7 +103,7 @@ def is_told(finding: Finding, budget: Budget | None) -> bool:
 
 
 def _off(budget: Budget) -> str:
-    """Return the claimed number that surely is farthest off."""
+    """Return the claimed number with the largest proven deviation as text; empty within the tolerance."""
     found = [each for number in budget.claimed if (each := budget.number(number)) is not None and each.estimate is not None]
     worst = max(found, key=lambda each: each.estimate.nearer_ratio if each.estimate else 0.0, default=None)
     if worst is None or worst.estimate is None or worst.estimate.nearer_ratio <= budget.tolerance_ratio:
@@ -114,14 +114,14 @@ def _off(budget: Budget) -> str:
 
 
 def _numbers(budget: Budget) -> list[str]:
-    """The number that leads, and beside it the one at one clock, or the mean where that one leads."""
-    beside = Number.MEAN if budget.leading is Number.MEDIAN_AT_CLOCK else Number.MEDIAN_AT_CLOCK
-    wanted = [number for number in (budget.leading, beside) if number is not None] if budget.leading is not None else []
+    """Return the leading number and the median at one clock, or the mean if that median leads."""
+    second = Number.MEAN if budget.leading is Number.MEDIAN_AT_CLOCK else Number.MEDIAN_AT_CLOCK
+    wanted = [number for number in (budget.leading, second) if number is not None] if budget.leading is not None else []
     return [number_words(found) for number in wanted if (found := budget.number(number)) is not None]
 
 
 def _most_words(budget: Budget, card_spread_ratio: float | None) -> str:
-    """The largest bound among the numbers that the claim names, and the thresholds where they are not the usual ones."""
+    """Return the largest bound among the claimed numbers, and the thresholds that differ from the defaults."""
     ratios = [found.bound_ratio for number in budget.claimed if (found := budget.number(number)) is not None]
     known = [ratio for ratio in ratios if ratio is not None]
     words = (
@@ -136,7 +136,7 @@ def _most_words(budget: Budget, card_spread_ratio: float | None) -> str:
 
 
 def launch_line(verdict: Verdict) -> str:
-    """Return the GPU's share of the number, with launches, the host's time for one and gaps; empty where it is not declared."""
+    """Return the GPU's share of the number, with launches, the host's time per launch, and gaps; empty if not observed."""
     share = next((finding.facts.get("share") for finding in verdict.findings if finding.rule == "host-bound"), None)
     return share if isinstance(share, str) else ""
 

@@ -1,6 +1,6 @@
 """A verdict as text, as Markdown and as a small piece of HTML for notebooks: strings only, no colour, script or style sheet.
 
-Labels, process names and device names come from outside, so nothing of them reaches a terminal or a page unescaped.
+Labels, process names and device names come from outside, so they are always escaped for terminals and pages.
 """
 
 import textwrap
@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from annotate.output.budget_words import bound_words, claim_line, headline, is_told, launch_line, limits_line, shown_line
+from annotate.output.budget_words import bound_words, claim_line, has_own_line, headline, launch_line, limits_line, shown_line
 from annotate.output.markup import marked
 from annotate.verdict import Answered, Finding, Status, Verdict
 
-_NARROWEST = 30  # columns: text in fewer reads worse than text that a terminal breaks
+_NARROWEST = 30  # columns: narrower text is harder to read than lines broken by the terminal
 _LONGEST_LABEL_COUNT = 120  # characters: a longer label is cut, with an ellipsis
 
 _SEPARATOR = " · "
@@ -23,15 +23,15 @@ _BORDER = {Status.VALID: "#2e7d32", Status.UNPROVEN: "#6b7280", Status.FLAGGED: 
 
 
 def text(verdict: Verdict, *, verbose: bool = False, more: str = _MORE, width: int | None = None) -> str:
-    """Return what a terminal shows: status, window and GPU in one line, then one line a hazard, then what was not checked.
+    """Return the text for a terminal: one line with status, window and GPU, one line per hazard, and the unchecked rules.
 
-    ``more`` says how the rules that were not checked are listed.  ``width`` columns wrap lines at words; None: one a hazard.
+    ``more`` names the command that lists unchecked rules.  Lines wrap at words after ``width`` columns, or not at all for None.
     """
     return _text(verdict, _device(verdict), verbose=verbose, more=more, width=width)
 
 
 def texts(verdicts: Sequence[Verdict], *, verbose: bool = False, more: str = _MORE, width: int | None = None) -> str:
-    """The verdicts of one window, one a GPU, worst first; GPUs of one name are told apart by UUID.  Else as ``text``."""
+    """Return the texts of one window's verdicts, one per GPU, worst first; UUIDs distinguish GPUs of one name."""
     names = Counter(verdict.device_name for verdict in verdicts)
     uuids = {verdict.device_uuid for verdict in verdicts if verdict.device_uuid}
     alike = Counter(_shortened(uuid) for uuid in uuids)
@@ -50,18 +50,18 @@ def texts(verdicts: Sequence[Verdict], *, verbose: bool = False, more: str = _MO
 
 
 def markdown(verdict: Verdict) -> str:
-    """Return what a pull request shows: the same content as ``text``, as a heading and a table."""
+    """Return the verdict for a pull request: the content of ``text`` as a heading and a table."""
     status = f"**{verdict.status.value.upper()}**" + (" **SIMULATED**" if verdict.simulated else "")
     label = f" {marked(_label(verdict))}" if verdict.label else ""
     numbers = f"; {marked(plain(first))}" if (first := headline(verdict)) else ""
     lines = [f"{status}{label} on {marked(_device(verdict))}, {length_words(verdict.length_s)}{numbers}"]
     if verdict.why:
         lines += ["", f"Not proven: {marked(plain(verdict.why))}"]
-    for line in _beside(verdict):
+    for line in _lines_below(verdict):
         lines += ["", marked(line)]
-    if told := _told(verdict, is_all=False):
+    if listed := _listed(verdict, is_all=False):
         lines += ["", "| Hazard | Severity | What was seen | What to do |", "|---|---|---|---|"]
-        lines += [_row(finding, verdict) for finding in told]
+        lines += [_row(finding, verdict) for finding in listed]
     if verdict.unobserved:
         lines += ["", f"<details><summary>Not checked: {_rules(len(verdict.unobserved))}</summary>", ""]
         lines += [f"- {marked(plain(finding.rule))}: {marked(plain(finding.says))}" for finding in verdict.unobserved]
@@ -70,7 +70,7 @@ def markdown(verdict: Verdict) -> str:
 
 
 def plain(words: str) -> str:
-    r"""The words with everything that could steer a terminal (control and format characters, newlines) written as \\x1b."""
+    r"""Return words with escapes such as \\x1b in place of control and format characters and newlines."""
     return words if words.isprintable() else "".join(map(_harmless, words))
 
 
@@ -81,23 +81,23 @@ def _harmless(character: str) -> str:
 
 
 def around(verdict: Verdict, *, verbose: bool, more: str) -> tuple[list[str], list[str]]:
-    """Return the lines of ``text`` before the hazards, and after them, for faces that show hazards in their own way."""
+    """Return the lines of ``text`` before and after the hazards, for interfaces that show hazards differently."""
     if verbose:
         return _before(verdict, _device(verdict)), _full(verdict, has_figures=False)
     return _briefly(verdict, _device(verdict), more)
 
 
 def first_lines(verdict: Verdict) -> list[str]:
-    """Return the numbers, the labels, the stated claim and what was shown, one a line; none without a budget."""
-    return [line for line in (headline(verdict), *_beside(verdict)) if line]
+    """Return the numbers, the labels, the stated claim, overridden limits and the proofs, each on one line if not empty."""
+    return [line for line in (headline(verdict), *_lines_below(verdict)) if line]
 
 
 def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int | None) -> str:
     lines, rest = (_before(verdict, device), _full(verdict)) if verbose else _briefly(verdict, device, more)
-    told = _told(verdict, is_all=verbose)
-    column = max((len(plain(finding.rule)) for finding in told), default=0)
+    listed = _listed(verdict, is_all=verbose)
+    column = max((len(plain(finding.rule)) for finding in listed), default=0)
     hazards = [
-        f"  {plain(finding.rule):<{column}}   {_marks(finding, verdict)}{_sentence(finding, verdict)}" for finding in told
+        f"  {plain(finding.rule):<{column}}   {_marks(finding, verdict)}{_sentence(finding, verdict)}" for finding in listed
     ]
     if width is not None:
         lines = [_wrapped(line, width, 4) for line in lines]
@@ -119,24 +119,24 @@ def _before(verdict: Verdict, device: str) -> list[str]:
     lines = ["  ".join(part for part in head if part)]
     if verdict.why:
         lines.append(f"  {'why' if verdict.status is Status.UNPROVEN else 'not proven'}: {plain(verdict.why)}")
-    lines += [f"  {line}" for line in _beside(verdict)]
+    lines += [f"  {line}" for line in _lines_below(verdict)]
     return lines
 
 
 def _briefly(verdict: Verdict, device: str, more: str) -> tuple[list[str], list[str]]:
-    """Return the lines before the hazards and after them; those of a valid window are three, whatever was declared."""
+    """Return the lines before and after the hazards; a valid window has at most three lines, whatever was declared."""
     before, rest = _before(verdict, device), _short(verdict, more)
     if verdict.status is not Status.VALID:
         return before, rest
     head, *others, shown = [*before, *rest] if len(before) + len(rest) > 1 else [*before, ""]
-    if rest and others:  # what was not checked limits what was shown
+    if rest and others:  # unchecked rules limit the proofs, so both share a line
         shown = f"{others.pop()}{_SEPARATOR}{shown.strip()}"
     middle = f"  {_SEPARATOR.join(line.strip() for line in others)}" if others else ""
     return [line for line in (head, middle, shown) if line], []
 
 
-def _beside(verdict: Verdict) -> list[str]:
-    """The lines under the first: labels, the GPU's share, the stated claim, overridden limits, and what was shown."""
+def _lines_below(verdict: Verdict) -> list[str]:
+    """Return the lines below the first: labels, the GPU's share, the stated claim, overridden limits, and the proofs."""
     labels = _SEPARATOR.join(plain(label).rstrip(".") for label in verdict.labels)
     claim, shown, limits = claim_line(verdict), plain(shown_line(verdict)), plain(limits_line(verdict))
     named = (
@@ -149,13 +149,13 @@ def _beside(verdict: Verdict) -> list[str]:
     return [line for line in named if line]
 
 
-def _told(verdict: Verdict, *, is_all: bool) -> list[Finding]:
-    """The hazards that have a line; all but labels if asked for all."""
-    return [each for each in verdict.hazards if is_told(each, verdict.budget) or (is_all and not each.is_label)]
+def _listed(verdict: Verdict, *, is_all: bool) -> list[Finding]:
+    """Return the hazards that have a line; with ``is_all``, all except labels."""
+    return [each for each in verdict.hazards if has_own_line(each, verdict.budget) or (is_all and not each.is_label)]
 
 
 def _wrapped(line: str, width: int, indent: int) -> str:
-    """The line broken at words, what follows under its text column; a column that leaves no room for text gives way."""
+    """Wrap a line at words and indent the rest to the text column, or by 4 if that column leaves too little room."""
     if len(line) <= width:
         return line
     hanging = " " * (indent if indent + _NARROWEST <= width else 4)
@@ -165,12 +165,12 @@ def _wrapped(line: str, width: int, indent: int) -> str:
 
 
 def _is_open_to_action(finding: Finding, verdict: Verdict) -> bool:
-    """Return whether somebody who measures can have a rule look: by times, by declared facts, or by what the status lacks."""
+    """Return True if the user can supply the evidence of a rule: times, declared facts, or evidence that the status lacks."""
     return finding.basis in _GIVEN or finding.failure is not None or finding.required or bool(verdict.why == finding.says != "")
 
 
 def _short(verdict: Verdict, more: str) -> list[str]:
-    """Count the rules that somebody can have look; those that no window like this one answers are listed by ``-v`` only."""
+    """Return a line with the number of unchecked rules whose evidence the user can supply; ``-v`` lists all unchecked rules."""
     unseen = [finding for finding in verdict.unobserved if _is_open_to_action(finding, verdict)]
     if not unseen:
         return []
@@ -194,7 +194,7 @@ def _full(verdict: Verdict, *, has_figures: bool = True) -> list[str]:
 
 
 def _marks(finding: Finding, verdict: Verdict) -> str:
-    """Return what a hazard is short of having made the status: accepted, a note, or a flag beside a rejection."""
+    """Return the mark of a hazard that did not decide the status: accepted, a note, or a flag in a rejected window."""
     if finding.accepted:
         return "accepted: "
     if finding.severity == "note" or (finding.severity == "flag" and verdict.status is Status.REJECTED):
@@ -208,7 +208,7 @@ def _sentence(finding: Finding, verdict: Verdict) -> str:
 
 
 def _says(finding: Finding, verdict: Verdict) -> str:
-    """Return the sentence of a cause with the size it can have."""
+    """Return the sentence of a hazard with its bound."""
     bound, says = bound_words(finding, verdict.budget), plain(finding.says).rstrip(".")
     if not bound:
         return says
@@ -216,7 +216,7 @@ def _says(finding: Finding, verdict: Verdict) -> str:
 
 
 def _lowered(sentence: str) -> str:
-    """The sentence as it continues after a colon; names and acronyms keep their capitals."""
+    """Return a sentence in the form after a colon: lower-case, except for names and acronyms."""
     return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() or sentence[1:2] == " " else sentence
 
 
@@ -238,12 +238,12 @@ def _device(verdict: Verdict, uuid: str = "") -> str:
 
 
 def _shortened(uuid: str) -> str:
-    """Both ends: GPUs of one batch begin alike, and simulated ones differ only in the last digits."""
+    """Return both ends of a UUID: GPUs of one batch begin alike, and simulated ones differ only in the last digits."""
     return f"{uuid[:8]}…{uuid[-4:]}" if len(uuid) > 13 else uuid
 
 
 def length_words(length_s: float) -> str:
-    """Write a window's length in the unit that suits it; every face writes it so."""
+    """Format a window's length in a fitting unit, for all interfaces."""
     if length_s < 0.9995:
         return f"{length_s * 1e3:.3g} ms"
     if length_s < 120:
@@ -263,7 +263,7 @@ def _value(value: object) -> str:
 
 
 def html(verdicts: Sequence[Verdict]) -> str:
-    """One card a GPU, worst first as given."""
+    """Return one HTML card per verdict, in the given order."""
     return "".join(map(_card, verdicts))
 
 
@@ -276,13 +276,13 @@ def _card(verdict: Verdict) -> str:
         *([escape(first)] if (first := headline(verdict)) else []),
     ]
     why = f"<div>{escape(verdict.why)}</div>" if verdict.why else ""
-    rows = "".join(_card_row(finding, verdict) for finding in _told(verdict, is_all=False))
-    beside = "".join(f"<div>{escape(line)}</div>" for line in _beside(verdict))
+    rows = "".join(_card_row(finding, verdict) for finding in _listed(verdict, is_all=False))
+    below = "".join(f"<div>{escape(line)}</div>" for line in _lines_below(verdict))
     blind = len(verdict.unobserved)
     rest = f"<div>not checked: {blind} rule{'s' * (blind != 1)}</div>" if blind else ""
     return (
         f'<div style="border-left:4px solid {_BORDER[verdict.status]};padding:4px 10px;margin:4px 0">'
-        f"<div>{' &nbsp; '.join(title)}</div>{why}{beside}<table>{rows}</table>{rest}</div>"
+        f"<div>{' &nbsp; '.join(title)}</div>{why}{below}<table>{rows}</table>{rest}</div>"
     )
 
 

@@ -1,4 +1,4 @@
-"""Rule pages written from docstrings and signatures: the only place that knows how a rule documents itself."""
+"""Rule pages, generated from the rules' docstrings and signatures."""
 
 import inspect
 import re
@@ -15,10 +15,10 @@ _FACT = re.compile(r"\{[^{}]*\}")
 _ONE_FIELD = re.compile(r"\{\w+\}")
 _BASES = {
     Basis.TELEMETRY: "readings of the GPU",
-    Basis.HOST: "what the operating system says",
-    Basis.DECLARED: "what the measured process declares",
+    Basis.HOST: "the operating system's accounting",
+    Basis.DECLARED: "facts declared by the measured process",
     Basis.TIMINGS: "the times of single iterations",
-    Basis.BASELINE: "what the window and its baseline have in common",
+    Basis.BASELINE: "the evidence of the window and of its baseline",
 }
 
 
@@ -31,7 +31,7 @@ class Words:
 
 
 def words(rule: Rule) -> Words:
-    """Raises ValueError for a docstring that lacks a section, or has them out of order or empty."""
+    """Split a rule's docstring.  Raises ValueError for a missing, misplaced or empty section."""
     parts = _HEADING.split(inspect.cleandoc(rule.check.__doc__ or ""))
     found = tuple(parts[1::2])
     if found != HEADINGS:
@@ -44,12 +44,12 @@ def words(rule: Rule) -> Words:
 
 
 def page(rule: Rule) -> str:
-    """The rule's page in Markdown, beginning with a second-level heading."""
-    said = words(rule)
-    lines = [f"## {rule.name}", "", said.summary, ""]
-    if not _ONE_FIELD.fullmatch(rule.says):  # what is all fact tells a reader nothing before there is one
+    """Return the rule's page in Markdown, beginning with a second-level heading."""
+    parts = words(rule)
+    lines = [f"## {rule.name}", "", parts.summary, ""]
+    if not _ONE_FIELD.fullmatch(rule.says):  # a template of one field says nothing without facts
         lines += [f"*It says:* {rule.says}", ""]
-    for name, body in said.sections.items():
+    for name, body in parts.sections.items():
         lines += [f"**{name}.** {body}", ""]
     needs = ", ".join(f"`{name}`" for name in rule.needs)
     lines.append(f"*Evidence:* {_BASES[rule.basis]}" + (f"; needs {needs}." if needs else "."))
@@ -69,10 +69,10 @@ def reason_page(bit: Reason) -> str:
 
 
 def without_facts(markdown: str) -> str:
-    """Return a page for people: an ellipsis where a finding has its figures."""
+    """Return a page for people, with an ellipsis in place of each fact's field."""
     return _FACT.sub("…", markdown)
 
 
 def _reflowed(body: str) -> str:
-    """One line a paragraph, so that the page does not depend on how the docstring was wrapped."""
+    """Return one line per paragraph, so that the page does not depend on the wrapping of the docstring."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", body)).replace("``", "`")

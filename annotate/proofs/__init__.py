@@ -1,1 +1,1 @@
-"""The five things a valid window has shown, one module each: a case and the rules' answers in, a state with its words out."""
+"""The five proofs of a valid window, one module each: ``prove`` turns a case and the rules' answers into a proof's state."""

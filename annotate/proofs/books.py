@@ -1,4 +1,4 @@
-"""Proof 2: busy time seen from outside is the time that was timed, declared as other work, or taken by neighbours."""
+"""Proof 2, the books: witnessed busy time was timed, declared as other work, or used by neighbours."""
 
 from collections.abc import Mapping
 
@@ -7,12 +7,12 @@ from annotate.budget import Figure, Proof, ProofShown, ProofState
 from annotate.case import Case
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, TimeAccounts
 
-# Findings of these say that times and work are not of each other, whatever the sums are.
+# Rules whose findings show that the times do not belong to the work, whatever the sums are.
 _INTEGRITY = ("missing-sync", "wrong-stream", "result-cached", "impossible-time", "clock-source-step")
 
 
 def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
-    """Return whether the books could be closed.  A rest is the bound of ``unaccounted-time`` and leaves them shown."""
+    """Return the proof of the books.  An unexplained rest is a bound of ``unaccounted-time`` and leaves the proof shown."""
     accounts = case.accounts
     if accounts is None:
         missing = "utilisation over a second or more" if case.has_times else "utilisation over a second, by process"
@@ -23,7 +23,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     return ProofShown(
         proof=Proof.BOOKS,
         state=ProofState.BROKEN if broken_by else ProofState.SHOWN,
-        says=_said(case, accounts),
+        says=_text(case, accounts),
         broken_by=broken_by,
         facts=_figures(accounts),
     )
@@ -33,8 +33,8 @@ def _is_hazard(answer: Answer | None) -> bool:
     return isinstance(answer, Found) and answer.severity is not Severity.NOTE
 
 
-def _said(case: Case, accounts: TimeAccounts) -> str:
-    """Return the words of the rest, and everything that was declared, so that a forged account is seen."""
+def _text(case: Case, accounts: TimeAccounts) -> str:
+    """Return the text on the rest, with all declared work, so that a forged account is visible."""
     other = case.evidence.other_work
     kinds = sorted(set(other.kinds)) if other is not None and accounts.other_ratio > 0.0 else []
     declared = f" with {', '.join(kinds[:3])} {_percent(accounts.other_ratio)}" if kinds else ""

@@ -1,4 +1,4 @@
-"""Proof 3, conditions held: clocks, caps, heat, brakes and the link were what the claim says, as far as bounds tell."""
+"""Proof 3, conditions held: clocks, caps, heat, brakes and the link were as claimed, within the bounds."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -17,7 +17,7 @@ from annotate.derived.named_clock import named_clock, named_clock_bounds, off_bl
 from annotate.derived.steady_reference import SteadyBy
 from annotate.evidence import Evidence
 
-_HALF = 0.5  # the specification: of the window, of a column that the proof needs
+_HALF = 0.5  # the specification: least share of the window that a needed column must cover
 _NEEDS = {
     "power-limited": "time under the power cap",
     "throttle-thermal": "time slowed by heat",
@@ -26,14 +26,15 @@ _NEEDS = {
 }
 _SETTINGS = ("setting-changed", "hardware-error")  # integrity rules on which this proof rests
 _NO_NAME, _NO_STAMPS = "a named clock (locked_mhz=)", "stamps of the true clock"
-LOCK_MISSING = frozenset((_NO_NAME, _NO_STAMPS))  # of what may be missing: no witness gives these
-_LEAST_SAID = 0.001  # a bound below it is said as this much
+LOCK_MISSING = frozenset((_NO_NAME, _NO_STAMPS))  # evidence that no witness can give
+_LEAST_SAID = 0.001  # smaller bounds are printed as this one
 
 
 def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
-    """Return whether conditions held: unproven without evidence, broken under a fixed clock that was missed.
+    """Return the proof of conditions.
 
-    Everything else is a bias with a bound, and leaves the proof shown.
+    Missing evidence leaves the proof unproven.  A changed setting, a hardware error, or a missed or throttled fixed clock
+    breaks it.  Any other deviation is a bias with a bound, and leaves the proof shown.
     """
     bounds = condition_bounds(case)
     named = named_clock(case.evidence) if case.claim is Claim.FIXED_CLOCK else None
@@ -44,10 +45,10 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     worst = max(
         (bound.size_ratio for bound in bounds if bound.number is Number.MEAN and bound.group is Group.CLOCK), default=0.0
     )
-    # Without stamps no number at one clock stands beside the raw ones: the words tell the swing that these repeat to.
+    # Without stamps there is no number at one clock: the text then includes the swing of the clock.
     swing = 0.0 if case.is_stamped or len(case.levels) > 1 else case.clock_swing_ratio or 0.0
     facts: dict[str, Figure] = {
-        "clock_bound_ratio": worst if isfinite(worst) else None,  # seen, no bound
+        "clock_bound_ratio": worst if isfinite(worst) else None,  # None: no bound
         "clock_swing_ratio": case.clock_swing_ratio,
         "capped_ratio": cap.ratio if cap is not None else None,
         "stamped": case.is_stamped,
@@ -68,7 +69,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
 
 
 def condition_bounds(case: Case) -> tuple[Bound, ...]:
-    """Return the bounds of all conditions, each under the name of its rule, as the rules give them."""
+    """Return the bounds of all conditions, equal to those of the rules and under the rules' names."""
     evidence, beta = case.evidence, case.beta
     found = [
         thermal_bounds(evidence, beta),
@@ -87,12 +88,12 @@ def condition_bounds(case: Case) -> tuple[Bound, ...]:
 
 
 def _missing(case: Case) -> tuple[str, ...]:
-    """Return the evidence this claim needs and lacks."""
+    """Return the missing evidence that this claim needs."""
     evidence, claim = case.evidence, case.claim
     out: list[str] = []
     if case.blocks is None or case.blocks.covered_ratio < _HALF:
         out.append("the SM clock for half of the window")
-    # Some drivers give no memory clock at all.
+    # Some drivers report no memory clock at all.
     memory = evidence.within("mem_clock_mhz")
     if evidence.observes("mem_clock_mhz") and 2 * len(memory.observed) < len(memory):
         out.append("the memory clock for half of the window")
@@ -111,7 +112,7 @@ def _missing(case: Case) -> tuple[str, ...]:
 
 
 def _broken_by(case: Case, found: Mapping[str, Answer]) -> tuple[str, ...]:
-    """Return the rules that contradict: a setting that changed, and a fixed clock that was missed or throttled."""
+    """Return the rules that break the proof: a changed setting, and a fixed clock that was missed or throttled."""
     out = [name for name in _SETTINGS if isinstance(each := found.get(name), Found) and each.severity is not Severity.NOTE]
     if case.claim is not Claim.FIXED_CLOCK:
         return tuple(out)
@@ -124,7 +125,7 @@ def _broken_by(case: Case, found: Mapping[str, Answer]) -> tuple[str, ...]:
 def _is_limit_read(
     evidence: Evidence, *, slack_s: Annotated[float, "the slow lane is read once a second, and when a window opens"] = 1.5
 ) -> bool:
-    """Return whether the power limit was read twice around the window."""
+    """Return True if the power limit was read both near the window's start and near or after the end."""
     at_ns, slack_ns = evidence.trace.column("power_limit_w").observed.at_ns, int(slack_s * 1e9)
     early = (at_ns >= evidence.window.begin_ns - 10 * slack_ns) & (at_ns <= evidence.window.begin_ns + slack_ns)
     late = at_ns >= evidence.window.end_ns - slack_ns

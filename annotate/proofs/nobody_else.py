@@ -1,7 +1,7 @@
 """Proof 4: no foreign process used the GPU, or its share has a bound.
 
-Process lists at both edges and in between clear, where they would have shown every process of the machine.  Utilisation and
-memory only convict.
+Process lists at both edges and in between can exclude other processes if the lists show every process of the machine.
+Utilisation and memory can only reveal other processes.
 """
 
 from collections.abc import Mapping
@@ -12,25 +12,25 @@ from annotate.case import Case
 from annotate.derived.foreign_bounds import foreign_bounds, hidden_bounds, unlisted_time_bounds
 from annotate.derived.neighbours import Neighbours, seen_span_ns
 
-_DARK_RATIO = 0.5  # of the window, in a witness that a proof needs: then the proof is not shown
+_DARK_RATIO = 0.5  # largest share of the window without process lists
 
 
 def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
-    """Return whether the window had its GPU to itself; a neighbour whose part has a bound leaves the proof shown."""
+    """Return the proof that no other process used the GPU; a neighbour whose share has a bound leaves the proof shown."""
     others = case.neighbours
     unbounded = tuple(dict.fromkeys(each.rule for each in bounds(case) if _is_open(each)))
     missing = _missing(case, others, found)
     if unbounded:
-        return _shown(case, ProofState.BROKEN, f"{_who(others)} beside it, and what it took is not known", broken_by=unbounded)
+        return _shown(case, ProofState.BROKEN, f"{_who(others)} with an unknown share", broken_by=unbounded)
     if missing:
-        return _shown(case, ProofState.UNPROVEN, "who else was there: not shown", missing=missing)
+        return _shown(case, ProofState.UNPROVEN, "other processes: not shown", missing=missing)
     if others.any_foreign:
-        return _shown(case, ProofState.SHOWN, f"{_who(others)} beside it")
+        return _shown(case, ProofState.SHOWN, _who(others))
     return _shown(case, ProofState.SHOWN, "nobody else" if others.is_whole else "nobody else in the books")
 
 
 def bounds(case: Case) -> tuple[Bound, ...]:
-    """Return every bound of this proof: of whoever was there, and of the time in which nobody looked."""
+    """Return every bound of this proof: those of the neighbours, and that of the time without process lists."""
     others = case.neighbours
     unread = unlisted_time_bounds(others, case.evidence.window.length_ns)
     if not others.any_foreign:
@@ -48,7 +48,7 @@ def bounds(case: Case) -> tuple[Bound, ...]:
 
 
 def _is_open(bound: Bound) -> bool:
-    """Return whether this breaks the proof: the median alone may be without a bound, and flags where it is claimed."""
+    """Return True if this bound breaks the proof: any number except the median has no bound."""
     return bound.ratio is None and bound.number is not Number.MEDIAN
 
 
@@ -61,7 +61,7 @@ def _missing(case: Case, others: Neighbours, found: Mapping[str, Answer]) -> tup
         out.append("a process list at both edges of the window")
     if others.silent_ns > _DARK_RATIO * window.length_ns:
         out.append("process lists for half of the window")
-    # In a container the books, or one process that can only be the window's own, stand in for a whole list.
+    # In a container the books, or one process that can only be the window's, replace a complete list.
     if not others.is_whole and isinstance(found.get("contention-residual", Unobserved("")), Unobserved):
         out.append("process lists that show the whole machine")
     elif others.is_whole and not others.own_listed and window.pids:
@@ -73,7 +73,7 @@ def _who(others: Neighbours) -> str:
     counts = ((len(others.at_work), "process", "es"), (len(others.windows), "window", "s"))
     parts = [f"{count} other {noun}{'' if count == 1 else ending}" for count, noun, ending in counts if count]
     if others.hidden_bytes:
-        parts.append(f"{others.hidden_bytes / 1e6:.0f} MB of nobody listed")
+        parts.append(f"{others.hidden_bytes / 1e6:.0f} MB of unlisted processes")
     return " and ".join(parts)
 
 

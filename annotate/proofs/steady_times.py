@@ -1,4 +1,4 @@
-"""Proof 5: the times represent the work.  Growth and levels are found, and the numbers say how well they repeat."""
+"""Proof 5, steady times: the times represent the work, and their levels and growth are known."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -12,14 +12,14 @@ from annotate.claims import Claim
 from annotate.derived.time_levels import FEWEST_COUNT, TimeLevels
 
 NOT_SHOWN = "steadiness of the times: not shown"
-# Rules whose rejection says that the times are no times of this work.
+# Rules whose rejection shows that the times are not those of this work.
 _CONTRADICTED_BY = ("timer-tampered", "impossible-time", "clock-source-step")
 
 
 def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
-    """Return whether the times can stand for the work: enough of them, taken by a true timer, and their levels known.
+    """Return the proof that the times represent the work: enough times, a correct timer, and known levels.
 
-    Levels and growth leave the proof shown: they are bounds, which the judge adds up.
+    Levels and growth leave the proof shown, because the judge adds up their bounds.
     """
     if case.evidence.timings is None:
         return ProofShown(proof=Proof.STEADY_TIMES, state=ProofState.NOT_ASKED, says=NOT_SHOWN)
@@ -30,14 +30,14 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     return ProofShown(
         proof=Proof.STEADY_TIMES,
         state=ProofState.BROKEN if broken_by else ProofState.SHOWN,
-        says="the times are no times of this work" if broken_by else _says(case, levels),
+        says="the times are not those of this work" if broken_by else _says(case, levels),
         broken_by=broken_by,
         facts=_facts(case, levels),
     )
 
 
 def _missing(case: Case) -> str:
-    """Return the evidence that the claim needs and the window lacks; empty if it lacks none."""
+    """Return the missing evidence that the claim needs; empty if none is missing."""
     count = len(case.timings.at_ns)
     if case.time_levels is None:
         return f"{FEWEST_COUNT} timed iterations inside the window (found {count})"
@@ -45,7 +45,7 @@ def _missing(case: Case) -> str:
         clock_mhz = case.timings.sm_clock_mhz
         stamped = int(np.isfinite(clock_mhz).sum()) if clock_mhz is not None else 0
         if stamped < min(FEWEST_COUNT, count):
-            return f"{FEWEST_COUNT} iterations with the stamp of their clock (found {stamped})"
+            return f"{FEWEST_COUNT} iterations with a stamped clock (found {stamped})"
     return ""
 
 
@@ -54,7 +54,7 @@ def _rejects(answer: Answer | None) -> bool:
 
 
 def _says(case: Case, levels: TimeLevels) -> str:
-    """Return the words of the line "shown"."""
+    """Return the text for the line "shown"."""
     if case.fact("varies") is True:
         return "times vary by design"
     if not isfinite(levels.hidden_ratio):
@@ -69,7 +69,7 @@ def _says(case: Case, levels: TimeLevels) -> str:
 
 
 def _percent(ratio: float) -> str:
-    """Write a share with one digit after the point, two below a tenth of a percent."""
+    """Format a share with one decimal, or with two below 0.1 %."""
     return f"{100.0 * ratio:.1f} %" if ratio >= 0.001 else f"{100.0 * ratio:.2f} %"
 
 

@@ -1,4 +1,4 @@
-"""Proof 1: the measured process tree kept the GPU busy, and idle time that stands out is bounded."""
+"""Proof 1, work seen: the measured process tree kept the GPU busy, and idle time has a bound."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,13 +13,13 @@ from annotate.derived.idle_bounds import counted_regular_ratio, is_power_free, k
 from annotate.derived.presence import alone
 
 _NO_WORK = "no-work"
-_SEEN_RATIO = 0.01  # the specification: less is no work
-_HARDLY_RATIO = 0.05  # as the rounding of whole percents and a page at each edge leave of a GPU at rest
-_DARK_RATIO = 0.5  # of the window: then a witness does not speak of it
+_SEEN_RATIO = 0.01  # the specification: a smaller busy share does not count as work
+_HARDLY_RATIO = 0.05  # largest busy share of an idle GPU, by rounding to whole percents and a page at each edge
+_DARK_RATIO = 0.5  # largest share of the window without power samples
 
 
 def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
-    """Return whether work was seen, by a witness that knows whose it was."""
+    """Return the proof that a witness saw work of the window's own processes."""
     shares = case.busy_shares
     seen = _seen(case, shares)
     facts = _facts(case, shares, seen)
@@ -31,14 +31,14 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     return ProofShown(
         proof=Proof.WORK_SEEN,
         state=ProofState.UNPROVEN if missing else ProofState.SHOWN,
-        says=_said(shares, seen),
+        says=_text(shares, seen),
         missing=missing,
         facts=facts,
     )
 
 
 def _seen(case: Case, shares: Sequence[BusyShare]) -> BusyShare | None:
-    """Return the first witness that surely saw the own processes work."""
+    """Return the first witness that certainly saw work of the window's own processes, or None."""
     is_alone = alone(case.evidence) or _one_unknown_worked(case)
     for share in shares:
         works = share.ratio > 0.0 if case.is_sparse else share.least_ratio >= _SEEN_RATIO
@@ -48,7 +48,10 @@ def _seen(case: Case, shares: Sequence[BusyShare]) -> BusyShare | None:
 
 
 def _one_unknown_worked(case: Case) -> bool:
-    """Return whether the one process there worked, under a PID that can only be the measured one's outside its container."""
+    """Return True if the only process on the GPU worked, and its PID can only be that of the measured process.
+
+    Outside its container, the measured process has another PID.
+    """
     others = case.neighbours
     return not others.at_work and any((each.least_ratio or 0.0) >= _SEEN_RATIO for each in others.perhaps_own)
 
@@ -61,16 +64,16 @@ def _missing(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None) ->
     elif seen is None:
         lacking.append("whose work it was (the whole process list, or the own processes' utilisation)")
     elif _is_hardly_seen(case, shares):
-        lacking.append("what the GPU did otherwise: utilisation hardly saw it work")
+        lacking.append("a witness of work beyond the few percent that utilisation shows")
     if not _is_idle_known(case):
-        lacking.append("idle time (times with their begins, the driver's power record, or utilisation)")
+        lacking.append("idle time (times with start times, the driver's power record, or utilisation)")
     if case.gaps is not None and case.claim is Claim.SUSTAINED and _is_clock_unknown(case):
-        lacking.append("power (20 ms record, limit and cap), which tells whether the loop's pauses buy clock")
+        lacking.append("power (20 ms record, limit and cap), which shows whether the loop's pauses raise the clock")
     return tuple(lacking)
 
 
 def _is_hardly_seen(case: Case, shares: Sequence[BusyShare]) -> bool:
-    """Return whether a GPU that should work throughout rested by its utilisation, and nothing tells when it worked."""
+    """Return True if a GPU with a steady load was idle by utilisation, and no other evidence shows the time of its work."""
     gauge = gauge_share(shares)
     if gauge is None or case.is_sparse or case.gaps is not None or case.is_busy_contradicted:
         return False
@@ -85,7 +88,7 @@ def _is_idle_known(case: Case) -> bool:
 
 
 def _is_clock_unknown(case: Case) -> bool:
-    """Return whether regular pauses count without evidence of the clock that they buy."""
+    """Return True if regular pauses count and no evidence shows whether they raise the clock."""
     if case.gaps is None or counted_regular_ratio(case.evidence, case.gaps) == 0.0:
         return False
     every_s = amount(case.evidence.declared, "every_s")
@@ -108,9 +111,9 @@ def _facts(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None) -> M
     }
 
 
-def _said(shares: Sequence[BusyShare], seen: BusyShare | None) -> str:
-    """Return "busy 98 %", by utilisation where it answers, else by the witness that saw the work."""
+def _text(shares: Sequence[BusyShare], seen: BusyShare | None) -> str:
+    """Return the text "busy 98 %", by utilisation if available, else by the witness that saw the work."""
     shown = gauge_share(shares) or seen
     if shown is None:
         return "busy: not shown"
-    return f"busy {shown.ratio:.0%}".replace("%", " %") if shown.witness != "energy" else "worked, by its energy"
+    return f"busy {shown.ratio:.0%}".replace("%", " %") if shown.witness != "energy" else "busy by its energy"

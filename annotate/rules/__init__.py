@@ -1,4 +1,4 @@
-"""Every rule, in the order reports list them: first whether the evidence is good, then what it shows."""
+"""All rules, in the order of reports: first the rules about the evidence itself, then the hazards."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -59,11 +59,11 @@ _FAMILIES = (
 
 
 def _gathered(name: str) -> Iterator[tuple[str, Any]]:
-    """Return the entries of a table that families may have under this name."""
+    """Yield the entries of all families' tables of this name."""
     return chain.from_iterable(getattr(family, name, {}).items() for family in _FAMILIES)
 
 
 RULES: tuple[Rule, ...] = tuple(rule for family in _FAMILIES for rule in family.RULES)
-# Names that older policies and verdicts may hold, and what took their place: rules, and limits of rules that are still there.
+# Retired names that older policies and verdicts may hold: rules with their replacement, and limits of current rules.
 RETIRED: Mapping[str, str] = dict(_gathered("RETIRED"))
 RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = dict(_gathered("RETIRED_LIMITS"))

@@ -15,32 +15,33 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
     "unaccounted-time",
     kind=RuleKind.BIAS,
     says="{what}",
-    remedy="Account for what the GPU did.  {advice}",
+    remedy="Account for all work of the GPU.  {advice}",
 )
 def unaccounted_time(
     case: Case,
     *,
-    error_ratio: Annotated[Share, "clean windows of an H200 closed to -1.1 to +0.6 points"] = BOOKS_ERROR_RATIO,
+    error_ratio: Annotated[Share, "clean H200 windows balanced to -1.1 to +0.6 percentage points"] = BOOKS_ERROR_RATIO,
 ) -> Answer:
     """Finds a window whose busy time differs from the sum of timed work, declared other work and neighbours.
 
     Why it matters:
-        Times a hundred times too short have perfect clocks and an even median.  Utilisation still shows how long the GPU
-        worked, and the rest is unaccounted for.  Times that add up to more than the window have two causes.  Calls ran
-        concurrently, so that their mean is not the cost of a call; or calls were handed over twice, so that their rate is
-        too high.
+        Times that are a hundred times too short still have steady clocks and an even median.  But utilisation shows the
+        GPU's busy time, and the difference is unaccounted for.  Times that add up to more than the window have two causes.
+        Calls ran concurrently, so that their mean is not the cost of a call; or calls were declared twice, so that their
+        rate is too high.
 
     What it cannot see:
-        Windows below a second, where utilisation says too little.  Times that are too short by less than the books' error.
-        Times too long by less than 8 µs a call, which is what launching adds, or by less than 3 points.  Which of the
-        overlapping calls are honest.  On several streams all are, so overlap flags and never rejects.
+        Windows below a second, where utilisation is too coarse.  Times that are too short by less than the books' error.
+        Times that are too long by less than 8 µs per call (a launch) or 3 percentage points.  Host pauses that are equal
+        after every call: they count as untimed work.  The honest ones among overlapping calls: on several streams all are
+        honest, so overlap flags and never rejects.
 
     Remedy:
-        Time all calls, or declare what else ran (flush, warm-up, check) with its begin and length.
+        Time all calls, or declare other work (flush, warm-up, check) with its start time and length.
 
     Source:
-        The driver's utilisation against timed entries, their stamps and declared other work outside of them.  Without times,
-        its record of each process.
+        The driver's utilisation against timed entries, their stamps and other declared work.  Without times, the driver's
+        record of each process.
     """
     accounts, overlap = case.accounts, case.overlap
     beside = overlap_bounds(overlap, unaccounted_time.name, error_ratio=error_ratio) if overlap is not None else ()
@@ -48,18 +49,19 @@ def unaccounted_time(
         bounds = (*(rest_bounds(accounts, unaccounted_time.name, error_ratio=error_ratio) if accounts else ()), *beside)
         return Found(facts={**(_figures(accounts) if accounts else {}), **_overlapping(overlap)}, bounds=bounds)
     if accounts is None:
-        return Unobserved(case.evidence.absence or "utilisation over a second, or whose time it was, was not observed")
+        return Unobserved(case.evidence.absence or "utilisation over a second, or its process, was not observed")
     counted = accounts.counted_ratio(error_ratio)
     facts = {**_figures(accounts), "counted_ratio": counted}
     bounds = rest_bounds(accounts, unaccounted_time.name, error_ratio=error_ratio)
     if not bounds:
         return Clear(facts)
     if counted > 0.0:
-        what = f"{_closed(accounts)}: {counted:.1%} is work that was not timed, or the times are too short"
-        advice = "Time every call, or declare what else ran: a flush, a warm-up, a check."
+        after = "" if counted != accounts.hidden_ratio else ", and equal gaps after the calls can hide more"
+        what = f"{_closed(accounts)}{after}: {counted:.1%} is work that was not timed, or the times are too short"
+        advice = "Time every call, or declare other work: a flush, a warm-up, a check."
     else:
         what = f"{_closed(accounts)}: {-counted:.1%} is time in which the GPU did not work, or the times are too long"
-        advice = "Take times on the GPU, and declare as other work only what it did."
+        advice = "Take times on the GPU, and declare only other work that the GPU did."
     return Found(facts={**facts, "what": what, "advice": advice}, bounds=bounds)
 
 
@@ -70,12 +72,10 @@ def _closed(accounts: TimeAccounts) -> str:
 
 def _overlapping(overlap: TimeOverlap) -> Mapping[str, Fact]:
     what = (
-        f"the times add up to {overlap.together_ratio:.1%} of the window, and {overlap.fits_ratio:.1%} fits: calls ran beside "
-        "each other, or were told more than once"
+        f"the times add up to {overlap.together_ratio:.1%} of the window, and {overlap.fits_ratio:.1%} fits: calls ran in "
+        "parallel, or were declared more than once"
     )
-    advice = (
-        "Hand each call over once.  Of calls on several streams quote their rate: a time holds work of the calls beside it."
-    )
+    advice = "Declare each call once.  For calls on several streams quote the rate: each time includes work of parallel calls."
     return {"together_ratio": overlap.together_ratio, "fits_ratio": overlap.fits_ratio, "what": what, "advice": advice}
 
 

@@ -17,26 +17,26 @@ from annotate.evidence import Evidence, Fact, Reason
 from annotate.ranges import Count, Duration, Share, Watts
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
 
-# Clocks are set in steps of 15 MHz, so a lock may be rounded by as much.
+# Clocks are set in steps of 15 MHz, so a lock may be rounded by one step.
 _STEP_MHZ = 15.0
-# Below the mean that the SMs kept under the cap a lock holds; the driver's clock reads 8-12 % above that mean.
+# A lock holds at this share of the SMs' mean clock under the cap; the driver's clock reads 8-12 % above that mean.
 _HOLDS_RATIO, _HOLDS_BY_DRIVER_RATIO = 0.95, 0.85
-_STEADY_RATIO = 1e-4  # the noise to believe of a clock: a lock that is kept this well is not missed
-# Below the board's highest clock by less, a canary without a record says nothing: many boards stay a step or two under it.
+_STEADY_RATIO = 1e-4  # the least noise of a clock: a lock kept this well is not missed
+# A canary without a record is a finding only this far below the board's highest clock: many boards stay slightly below it.
 _LOW_RATIO = 0.05
 
 
 @rule(
     "locked-clock-missed",
     kind=RuleKind.BIAS,
-    says="the SM clock asked for is {target_mhz:.0f} MHz, but the GPU ran {ran}",
+    says="the requested SM clock is {target_mhz:.0f} MHz, but the GPU ran {ran}",
     remedy="Lock a clock that holds under this load, {advice}, or drop the lock.",
 )
 def locked_clock_missed(
     case: Case,
     *,
     off_ratio: Annotated[Share, "a lock that holds stays within a step or two of 15 MHz: 2 % of 1980 is two and a half"] = 0.02,
-    capped_ratio: Annotated[Share, "the cap takes the clock off its lock; a hundredth of the time is beyond its noise"] = 0.01,
+    capped_ratio: Annotated[Share, "a cap takes the clock off its lock; 1 % of the time is above the noise"] = 0.01,
 ) -> Answer:
     """Finds a clock lock that did not hold under the load.
 
@@ -50,13 +50,13 @@ def locked_clock_missed(
         cap.
 
     Remedy:
-        Lock a clock some 5 % below the mean that this work keeps under the cap, and verify it under load.
+        Lock a clock about 5 % below the mean of this work under the cap, and verify it under load.
 
     Source:
-        The clock asked for is NVML's application clock where it differs from the default, else, under ``fixed-clock``,
-        ``locked_mhz``.  The clock that ran is the true clock of timed iterations, else NVML's.  Time under the power cap
-        counts too.  Under ``fixed-clock`` the bias is the deviation from the named clock in every block; under other claims
-        a missed lock is a label.
+        The requested clock is NVML's application clock if it differs from the default, else, under ``fixed-clock``,
+        ``locked_mhz``.  The actual clock is the true clock of timed iterations, else NVML's.  Time under the power cap also
+        counts.  Under ``fixed-clock`` the bias is the deviation from the named clock in every block.  Under other claims a
+        missed lock is a label.
     """
     if case.claim is Claim.FIXED_CLOCK:
         return _missed_named_clock(case)
@@ -71,9 +71,7 @@ def locked_clock_missed(
         return Unobserved("neither the clock of a working GPU nor time under the power cap was observed")
     capped = held is not None and held.least_ratio > 0.0 and held.ratio > capped_ratio
     if clock_mhz is None and not capped:
-        return Unobserved(
-            "the clock of a working GPU was not observed, and something else than the cap may take it off its lock"
-        )
+        return Unobserved("the clock of a working GPU was not observed, and causes other than the cap may take it off its lock")
     facts = _lock_facts(target_mhz, clock_mhz, held if capped else None, by=true.by if true else None)
     off = clock_mhz is not None and abs(clock_mhz - target_mhz) > max(off_ratio * target_mhz, _STEP_MHZ)
     return Found(facts=facts) if off or capped else Clear(facts)
@@ -83,7 +81,7 @@ def _missed_named_clock(case: Case) -> Answer:
     """Return the bias against the clock that a ``fixed-clock`` claim names."""
     evidence, named, blocks = case.evidence, named_clock(case.evidence), case.blocks
     if named is None:
-        return Unobserved(evidence.absence or "no lock is on record, and nobody declared locked_mhz")
+        return Unobserved(evidence.absence or "no lock is on record, and locked_mhz was not declared")
     if blocks is None:
         return Unobserved(evidence.absence or "the clock of a working GPU was not observed")
     held = power_cap(evidence)
@@ -98,7 +96,7 @@ def _missed_named_clock(case: Case) -> Answer:
 
 
 def _lock_facts(target_mhz: float, clock_mhz: float | None, capped: Held | None, *, by: str | None) -> dict[str, Fact]:
-    """Return the clock asked for and the clock there was, in figures and in words, and one that this work can hold."""
+    """Return the requested and the actual clock, in figures and in words, and a clock that this work can hold."""
     facts: dict[str, Fact] = {
         "target_mhz": target_mhz,
         "clock_mhz": clock_mhz,
@@ -119,7 +117,7 @@ def _lock_facts(target_mhz: float, clock_mhz: float | None, capped: Held | None,
     "clock-controller-present",
     kind=RuleKind.LABEL,
     says="{setting}",
-    remedy="State the setting beside the number, or set the GPU back to its maker's default and measure again.",
+    remedy="State the setting with the number, or restore the vendor's default and measure again.",
 )
 def clock_controller_present(
     evidence: Evidence,
@@ -131,15 +129,15 @@ def clock_controller_present(
     """Finds a GPU whose power limit or clock differs from the vendor's default.
 
     Why it matters:
-        A power limit of 500 W on a board of 1400 W took more than half of the throughput.  The number is valid for that
-        setting only, and does not show it.
+        A power limit of 500 W on a board of 1400 W took more than half of the throughput.  The number is valid only for that
+        setting, which the number alone does not show.
 
     What it cannot see:
-        The user or tool that set it.  A range set with ``nvidia-smi --lock-gpu-clocks``, where the driver gives no reason
-        for it; power profiles and power smoothing.  A change inside the window is ``setting-changed``.
+        The user or tool that set it.  A range set with ``nvidia-smi --lock-gpu-clocks``, if the driver shows no event reason
+        for it; power profiles and power smoothing.  A change inside the window: ``setting-changed`` finds it.
 
     Remedy:
-        A site's policy is legitimate: quote the limit with the number, and compare only with numbers under the same one.
+        A site's policy is legitimate: quote the limit with the number, and compare only numbers under the same limit.
 
     Source:
         NVML's enforced against its default power limit, the application clock against the highest clock, and the clock
@@ -162,7 +160,7 @@ def clock_controller_present(
     if limit_w is None or default_w is None:
         return Unobserved(evidence.absence or "the enforced power limit and its default were not both observed")
     if asked is None and (target_mhz is None or most_mhz is None):
-        return Unobserved("whether somebody asked for a clock was not observed")
+        return Unobserved("requests for a clock were not observed")
     return Clear(facts)
 
 
@@ -172,24 +170,24 @@ def clock_controller_present(
     needs=("declared.canary_clock_mhz",),
     basis=Basis.DECLARED,
     says="a fixed amount of work ran {low_ratio:.1%} slower than {than}, and no slow-down was reported",
-    remedy="Reset the GPU or boot the machine, check power profiles and who else sets clocks, and measure again.",
+    remedy="Reset the GPU or boot the machine, check power profiles and tools that set clocks, and measure again.",
 )
 def clock_low_no_reason(
     case: Case,
     *,
     record_count: Annotated[Count, "the median of five runs survives two bad ones"] = 5.0,
-    capped_ratio: Annotated[Share, "capped for less than this, the window's own load cannot linger in the canary"] = 0.02,
+    capped_ratio: Annotated[Share, "a cap for less time cannot affect the canary"] = 0.02,
 ) -> Answer:
     """Finds a GPU that is slow without any sign in its telemetry.
 
     Why it matters:
         After some faults a GPU runs at a lower clock and reports no reason.  Two boots of one machine differed by 12.8 % in
-        the clock and 9.7 % in a kernel's speed; another machine took 94 instead of 63 ms.  Only known work shows such a
+        the clock and 9.7 % in a kernel's speed; another machine took 94 ms instead of 63 ms.  Only known work shows such a
         state.
 
     What it cannot see:
-        A slow state that all runs on record share.  Without five runs on record the rule compares the canary with the
-        driver's clock only, and cannot say how slow the GPU is.  A clock below the board's maximum is a label then, because
+        A slow state that all recorded runs share.  Without five recorded runs, the size of the slow-down: the rule then
+        compares the canary only with the driver's clock.  A clock below the board's maximum is a label in that case, because
         many boards never reach it.  Slow memory, if the canary did not copy or no copy is on record.
 
     Remedy:
@@ -198,14 +196,14 @@ def clock_low_no_reason(
     Source:
         The canary of ``bench()``: the true clock of a spin and the rate of a copy, against their medians over this GPU's
         healthy runs; both repeat to 0.2 %.  The rule ignores the canary during thermal and hardware slow-downs, which have
-        their own rules.  It ignores the canary's clock where the power cap held or was not observed.
+        their own rules.  It ignores the canary's clock if the power cap held or was not observed.
     """
     evidence = case.evidence
     clock_mhz = amount(evidence.declared, "canary_clock_mhz")
     if not clock_mhz:
-        return Unobserved("the canary's clock is no amount")
+        return Unobserved("the declared canary_clock_mhz is invalid: expected a positive number in MHz")
     if has_slow_reason(evidence):
-        return Unobserved("a slow-down with a reason was at work, so the canary's clock has one")
+        return Unobserved("a slow-down with a known reason held, which explains the canary's clock")
     facts: dict[str, Fact] = {"canary_mhz": clock_mhz}
     lows = canary_lows(evidence, record_count=record_count, capped_ratio=capped_ratio)
     bounds = canary_bounds(evidence, record_count=record_count, capped_ratio=capped_ratio)
@@ -230,25 +228,25 @@ def nvml_clock_untrue(
     evidence: Evidence,
     claim: Claim,
     *,
-    limit_ratio: Annotated[Share, "uncapped they agree to 0.2 %, under a cap they part by 8-12 %"] = 0.03,
-    shortest_s: Annotated[Duration, "with fewer than ten values of the driver's clock its mean hangs on where they fell"] = 1.0,
-    fed_ratio: Annotated[Share, "both clocks speak of idling too where the GPU idled: the driver's page is a snapshot"] = 0.9,
+    limit_ratio: Annotated[Share, "uncapped both clocks agree to 0.2 %, under a cap they differ by 8-12 %"] = 0.03,
+    shortest_s: Annotated[Duration, "the mean of fewer than ten values of the driver's clock depends on their times"] = 1.0,
+    fed_ratio: Annotated[Share, "in a window with more idle time, both clocks include idling"] = 0.9,
 ) -> Answer:
-    """Finds windows in which NVML's SM clock is not the clock the SMs ran at.
+    """Finds windows in which NVML's SM clock differs from the true clock of the SMs.
 
     Why it matters:
-        A figure derived from the driver's clock is off by the same ratio.  NVML showed 1762 MHz where a bf16 matrix product
-        of 2048 ran at 1575, and 8-12 % too much for every kernel under the power cap.
+        A figure derived from the driver's clock is off by the same ratio.  NVML showed 1762 MHz while a bf16 matrix product
+        of 2048 ran at 1575 MHz, and 8-12 % too much for every kernel under the power cap.
 
     What it cannot see:
-        Anything without stamps, in less than a second, or while the GPU idled for more than a tenth of the time.
+        Differences without stamps, in less than a second, or in a window with more than 10 % idle time.
 
     Remedy:
         Use the true clock for every statement about clocks, as gpuwatch does.
 
     Source:
         Cycle counter over global timer on every SM, against NVML's clock three quarters of a refresh later: on an H200 the
-        driver's page lags by 75 of 100 ms.  Driver 580.159.04.
+        driver's clock lags by 75 ms with a refresh of 100 ms.  Driver 580.159.04.
     """
     true = measured(evidence)
     if true is None:
@@ -256,7 +254,7 @@ def nvml_clock_untrue(
     if true.span_s < shortest_s:
         return Unobserved(f"the true clock was measured for {true.span_s:.2f} s, too short to compare with the driver's")
     if max(true.fed_ratio, utilization_ratio(evidence) or 0.0) < fed_ratio:
-        return Unobserved("the GPU idled in between, and the driver's clock of idling cannot be told from that of working")
+        return Unobserved("the GPU idled in between, and the driver's clock does not separate idling from work")
     driver_mhz = driver_clock_mhz(evidence, true)
     if driver_mhz is None:
         return Unobserved("the driver's clock was not observed for most of the time")
@@ -280,19 +278,19 @@ def _ran(clock_mhz: float | None, capped: Held | None) -> str:
 
 
 def _without_record(evidence: Evidence, clock_mhz: float, facts: dict[str, Fact], bounds: tuple[Bound, ...]) -> Answer:
-    """Return a canary without a record: against the driver's clock, else as a label against the board's highest."""
+    """Return the answer for a canary without a record: against the driver's clock, else a label against the highest clock."""
     shown_mhz = evidence.trace.column("sm_clock_mhz").observed.values
     if bounds and len(shown_mhz):
         seen_mhz = float(shown_mhz.max())
         contradicted: dict[str, Fact] = {
             "low_ratio": 1.0 - clock_mhz / seen_mhz,
-            "than": f"the driver's clock of {seen_mhz:.0f} MHz would have it",
+            "than": f"at the driver's clock of {seen_mhz:.0f} MHz",
         }
         return Found(facts=facts | contradicted, bounds=bounds)
     goal_mhz = target_clock_mhz(evidence) or (evidence.device.sm_clock_max_mhz if evidence.device else None)
     if goal_mhz is None:
         return Unobserved("neither a record of this GPU's canary nor its highest clock is known")
-    facts |= {"low_ratio": 1.0 - clock_mhz / goal_mhz, "than": f"{goal_mhz:.0f} MHz would have it"}
+    facts |= {"low_ratio": 1.0 - clock_mhz / goal_mhz, "than": f"at {goal_mhz:.0f} MHz"}
     return Found(facts=facts) if clock_mhz < (1.0 - _LOW_RATIO) * goal_mhz else Clear(facts)
 
 

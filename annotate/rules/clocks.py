@@ -18,29 +18,29 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
     "clock-drift",
     kind=RuleKind.BIAS,
     says="{what}",
-    remedy="Find what moves the clock (heat, a power cap, other work), run until it stands, or compare by interleaving.",
+    remedy="Find the cause (heat, a power cap, other work), warm up until the clock is steady, or interleave a comparison.",
 )
 def clock_drift(case: Case) -> Answer:
     """Finds an SM clock that drifted during the window instead of varying about one value.
 
     Why it matters:
-        Most kernels follow the clock.  While it drifts, the number depends on when the window began, and two variants timed
-        in turn differ by the drift.
+        Most kernels follow the clock.  While it drifts, the number depends on the window's start time, and two variants
+        timed one after the other differ by the drift.
 
     What it cannot see:
-        A drift that the power controller's own swing hides: in up to 6 s one of 5 % is hidden beside a swing of 3 %, and found
-        beside one of 2 %.  What the swing does to a window is its repeatability.  Without stamps the clock is the driver's,
-        which reads 8-12 % above the true one under a cap, though it moves with it.
+        A drift within the swing of the power controller: in windows of up to 6 s, a drift of 5 % stays hidden in a swing of
+        3 %, but not in one of 2 %.  The effect of the swing itself is repeatability.  Without stamps the clock is the
+        driver's, which reads 8-12 % above the true clock under a cap but follows its changes.
 
     Remedy:
         Run the same work before the window until clock and temperature are steady.  To compare two variants, alternate them
-        in short blocks, so that both see the same drift.
+        in short blocks, so that both have the same drift.
 
     Source:
-        The stamped clock of the entries, else NVML's while the GPU worked, in levels as ``clock-levels`` finds them.  The
-        bias is named a drift where a straight line explains more of the clock than its levels do, or where two steps or
-        more go one way.  The bound is the largest deviation from a level that holds a fifth of the window;
-        ``docs/RULE_TABLE.md``, section 4.3, has the figures.
+        The stamped clock of the entries, else NVML's while the GPU worked, in levels as for ``clock-levels``.  A change is a
+        drift if a straight line explains more of it than levels do, or if two or more steps have one direction.  The bound
+        is the largest deviation from a level that holds a fifth of the window; ``docs/RULE_TABLE.md``, section 4.3, has the
+        figures.
     """
     return answer_clock_shift(case.blocks, case.clock_shift, clock_drift.name, case.evidence.absence)
 
@@ -56,21 +56,21 @@ def clock_ramp(case: Case) -> Answer:
 
     Why it matters:
         The first iterations run at an idle clock, up to sixteen times slower on boards that idle at 210 MHz.  A mean over
-        the window then mixes waking up with work.
+        the window then mixes the ramp with the steady work.
 
     What it cannot see:
-        A ramp of less than two blocks (of one refresh, 100 ms, or 3 stamped entries): only the mean of a block shows.  On
-        an H200 with a context the clock idles at its maximum: its first moments are too fast, not too slow, which is a
-        change of regime.  A start held low for power or heat looks the same: the rules of these reasons name it, and the
-        group counts once.
+        A ramp shorter than two blocks (of one refresh, 100 ms, or 3 stamped entries): a block shows only its mean.  On an
+        H200 with a context the clock idles at its maximum: the first moments are too fast, which is a change of regime.  A
+        low clock at the start for power or heat looks the same: the rules of these causes report it too, and the group
+        counts once.
 
     Remedy:
-        Warm up, or drop the first iterations and say so.
+        Warm up, or drop the first iterations and state that.
 
     Source:
-        The stamped clock of the entries, else NVML's while the GPU worked, in levels as ``clock-levels`` finds them.  The
-        bias is named a ramp where the clock steps up once, within the first half of the window.  An H200 without a context
-        idled at 780-825 MHz and rose within one refresh.
+        The stamped clock of the entries, else NVML's while the GPU worked, in levels as for ``clock-levels``.  A change is a
+        ramp if the clock only rises, with 90 % of the rise in the first half of the window.  An H200 without a context idled
+        at 780-825 MHz and rose within one refresh.
     """
     return answer_clock_shift(case.blocks, case.clock_shift, clock_ramp.name, case.evidence.absence)
 
@@ -80,47 +80,47 @@ def clock_ramp(case: Case) -> Answer:
     kind=RuleKind.BIAS,
     needs=("mem_clock_mhz",),
     says="the memory clock was {mem_mhz:.0f} of {top_mhz:.0f} MHz for {low_ratio:.0%} of the working time",
-    remedy="Find what lowers the memory clock (a lock, heat, a power profile), and measure again at the full clock.",
+    remedy="Find the cause of the low memory clock (a lock, heat, a power profile), and measure again at the full clock.",
 )
 def mem_clock_change(
     case: Case,
     *,
     top_ratio: Annotated[
-        Share, "clocks of one entry read alike to a few MHz of 3201; the next lower entry is 30 % away"
+        Share, "one memory clock reads the same to a few MHz of 3201; the next lower clock is 30 % away"
     ] = 0.999,
 ) -> Answer:
-    """Finds work that ran while the memory clock was below its top entry.
+    """Finds work that ran while the memory clock was below its maximum.
 
     Why it matters:
-        Bandwidth is proportional to it: 2201 instead of 3201 MHz on an H200 costs a copy 31 %, and a kernel bound by
-        arithmetic nothing.
+        Bandwidth is proportional to the memory clock: 2201 instead of 3201 MHz on an H200 slows a copy by 31 %, but not a
+        kernel bound by arithmetic.
 
     What it cannot see:
-        A change shorter than the driver's refresh (100 ms).  Idle moments are left out, by utilisation and the idle bit,
-        both of which may be up to 200 ms late.  The effect on one kernel.  The bound is that of a kernel that uses all of
-        the bandwidth; the estimate uses the share of time in which memory was busy.
+        A change shorter than the driver's refresh (100 ms).  Idle moments are omitted by utilisation and the idle bit, which
+        may both be 200 ms late.  The effect on one kernel: the bound assumes a kernel that uses all of the bandwidth, and
+        the estimate uses the share of time with active memory.
 
     Remedy:
-        Look for a clock lock (``nvidia-smi -q -d CLOCK``), a hot memory or a low-power profile.
+        Look for a clock lock (``nvidia-smi -q -d CLOCK``), hot memory or a low-power profile.
 
     Source:
-        NVML's memory clock against its maximum or, where that is unknown, the highest one seen around the window.  H200
-        entries: 3201 and 2201 MHz.
+        NVML's memory clock against its maximum; if that is unknown, against the highest clock seen around the window.  An
+        H200 has memory clocks of 3201 and 2201 MHz.
     """
     evidence = case.evidence
     clock = evidence.within("mem_clock_mhz")
     known = clock.values > 0
     if 2 * known.sum() < len(clock) or not known.any():
         return Unobserved("the memory clock was not observed for most of the window")
-    told_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
-    top_mhz = float(told_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
+    most_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
+    top_mhz = float(most_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
     low = known & (clock.values < top_ratio * top_mhz)
     facts: dict[str, Fact] = {"top_mhz": top_mhz, "mem_mhz": float(np.median(clock.values[low if low.any() else known]))}
     bounds = memory_clock_bounds(evidence, top_ratio=top_ratio)
     if not bounds:
-        return Clear(facts) if told_mhz is not None else Unobserved("the highest memory clock of this GPU is not known")
+        return Clear(facts) if most_mhz is not None else Unobserved("the highest memory clock of this GPU is not known")
     busy = busy_at(evidence, clock.at_ns)
-    # Where nothing tells whether the GPU worked, the bound takes it that it did.
+    # If it is not known whether the GPU worked, assume that it did.
     slow, worked = (low & busy, known & busy) if (low & busy).any() else (low, known)
     facts |= {
         "low_ratio": float(slow.sum() / worked.sum()),

@@ -28,13 +28,13 @@ def hardware_mismatch(
     """Finds a baseline from another model, form, power limit or partition, or from another GPU of the same model.
 
     Why it matters:
-        GPUs of one model differ by 8 % in the mean and up to 22 %; forms of one chip (SXM, PCIe, NVL) differ by their power
-        limit, and a power limit decides the clock of every kernel that reaches it.
+        GPUs of one model differ by 8 % on average and by up to 22 %.  Forms of one chip (SXM, PCIe, NVL) have different power
+        limits, and the limit decides the clock of every kernel that reaches it.
 
     What it cannot see:
-        Cooling and the age of the board.  An index (``CUDA_VISIBLE_DEVICES``) identifies no GPU and is not used; the UUID
-        is.  Facts known of one window only are not compared, except that both power limits must be known for the rule to
-        clear.
+        Cooling and age of the board.  The rule identifies GPUs by UUID, because an index (``CUDA_VISIBLE_DEVICES``) does not
+        identify a GPU.  Facts known for one window only are not compared, but both power limits must be known for the rule
+        to clear.
 
     Remedy:
         Compare on one GPU, interleaved (``gpuwatch.compare``).  For a claim about a model, measure on three GPUs at least.
@@ -44,7 +44,7 @@ def hardware_mismatch(
     """
     device, base = evidence.device, evidence.baseline.device if evidence.baseline else None
     if device is None or base is None:
-        return Unobserved("which GPU the window or its baseline ran on was not observed")
+        return Unobserved("the GPU of the window or its baseline was not observed")
     grave = pair_conditions.differences(base, device, pair_conditions.MODEL, tolerance=power_tolerance_w)
     slight = pair_conditions.differences(base, device, pair_conditions.BOARD, tolerance=0.0)
     if not grave and not slight:
@@ -67,28 +67,28 @@ def hardware_mismatch(
     remedy="Measure both with the same driver, libraries, flags and environment.",
 )
 def software_mismatch(evidence: Evidence, claim: Claim) -> Answer:
-    """Finds a baseline with another driver, torch, CUDA or cuDNN, other precision flags, environment or way of timing.
+    """Finds a baseline with another driver, torch, CUDA or cuDNN, other precision flags, environment, timer or inputs.
 
     Why it matters:
-        A library can pick other kernels, a flag can allow TF32, and a variable can make every launch wait.  Then the code
+        A library can select other kernels, a flag can allow TF32, and a variable can make every launch wait.  The code then
         does not cause the difference.
 
     What it cannot see:
         Compile flags of extensions, undeclared library versions (CUTLASS, Triton's compiler), clocks of the host.  Only
-        what both windows know is compared.  A driver that differs in its last number alone is a note.
+        facts known for both windows are compared.  A driver that differs only in its last number is a note.
 
     Remedy:
-        Run both in one environment, or accept the difference if it is what is compared.
+        Run both in one environment, or accept the difference if it is the subject of the comparison.
 
     Source:
-        The driver's version from NVML; torch's versions and flags and the environment as the measured process declared them.
+        The driver's version from NVML.  The versions and flags of torch, and the environment, as declared by the process.
     """
     base = evidence.baseline
     if base is None:
         return Unobserved("it was not compared with another window")
     known, differing = pair_conditions.software(base, evidence)
     if not known:
-        return Unobserved("no version or setting is known of both windows")
+        return Unobserved("no version or setting is known for both windows")
     if not differing:
         return Clear({"settings_count": known})
     patch = all(difference.patch for difference in differing)
@@ -105,21 +105,21 @@ def software_mismatch(evidence: Evidence, claim: Claim) -> Answer:
     remedy="Measure both again without a restart between them.",
 )
 def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
-    """Finds a baseline from before the machine was booted, or its driver reloaded, or from another machine.
+    """Finds a baseline from before a boot or a driver reload, or from another machine.
 
     Why it matters:
-        The same binary on the same GPU was 12.8 % slower after a reboot: memory placement, clock tables and firmware
-        state are drawn anew.
+        The same binary on the same GPU was 12.8 % slower after a reboot: a boot changes memory placement, clock tables and
+        firmware state.
 
     What it cannot see:
-        A container's restart keeps the machine's boot id, and rightly.  A driver reload shows only where the energy counter
-        had counted further before it than it has now.
+        The restart of a container, which rightly does not count.  A driver reload, if the energy counter is already higher
+        than before the reload.
 
     Remedy:
-        Run both within one boot.  For a claim that outlives a boot, repeat the pair over three boots at least.
+        Run both within one boot.  For a claim across boots, repeat the pair over at least three boots.
 
     Source:
-        Linux's boot id; the driver's energy counter, which begins at zero when it is loaded.
+        Linux's boot id, and the driver's energy counter, which starts at zero when the driver is loaded.
     """
     base = evidence.baseline
     if base is None or base.host.boot_id is None or evidence.host.boot_id is None:
@@ -132,7 +132,7 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
         return Found(Severity.FLAG, {"happened": "the driver was loaded again"})
     if reloaded is None:
         return Unobserved(
-            "it was one boot, but the energy counter that shows a reload of the driver was not read on one GPU in both"
+            "the boot is the same, but the energy counter, which shows a driver reload, was not read for one GPU in both"
         )
     return Clear()
 
@@ -142,34 +142,33 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
     kind=RuleKind.BIAS,
     needs=("baseline",),
     basis=Basis.BASELINE,
-    says="the baseline ran at {baseline_mhz:.0f} MHz and this window at {clock_mhz:.0f}, worth {effect_ratio:+.1%} of its time",
+    says="the baseline ran at {baseline_mhz:.0f} MHz, this window at {clock_mhz:.0f}: {effect_ratio:+.1%} for the times",
     remedy="Interleave the two, compare them at one clock, or lock it.",
 )
 def clock_between_arms(
     case: Case,
     *,
     true_ratio: Annotated[Share, "one second of a capped GEMM repeats its mean clock within 1 %"] = 0.01,
-    gauge_ratio: Annotated[Share, "the driver's gauge moves in steps of 15 MHz, about 1 %, and errs by up to 12"] = 0.03,
+    gauge_ratio: Annotated[Share, "the driver's clock has steps of 15 MHz, about 1 %, and errs by up to 12 %"] = 0.03,
 ) -> Answer:
-    """Finds two windows of which one had the higher clock.
+    """Finds two windows with different clocks.
 
     Why it matters:
-        A faster variant may have met a cooler GPU: the order of two windows alone moved the clock by up to 16 %.
+        A faster variant may have run on a cooler GPU: the order of two windows alone changed the clock by up to 16 %.
 
     What it cannot see:
-        The part of a lower clock that a kernel causes itself by drawing more power.  Under ``sustained`` that is a real
-        cost, so where the power cap held both windows throughout, the difference has a bound and rejects nothing.  Without
-        each iteration's true clock the kernel is taken to follow the clock fully, and the driver's gauge is believed to 3 %
-        only.
+        The part of a lower clock that a kernel causes by drawing more power.  Under ``sustained`` that is a real cost, so if
+        the power cap held both windows throughout, the difference has a bound but never rejects.  Without stamps, the
+        kernel's response to the clock: a proportional one is assumed, and only differences above 3 % count.
 
     Remedy:
         Interleave (``gpuwatch.compare``), or compare both times at one clock.
 
     Source:
-        The true clock of stamped iterations, else NVML's gauge while the GPU worked.  It is found beyond 1 % and beyond the
-        95 % interval of the two means, which blocks of 0.1 s and their long-run variance give: a clock that swings slowly has
-        a mean that chance moves by more than 1 %.  The ratio of the clocks, to the power by which the kernel follows them, is
-        the estimate for the ratio of the times; the interval adds to its bound.
+        The true clock of stamped iterations, else NVML's gauge while the GPU worked.  True clocks differ if they are more
+        than 1 % apart and beyond the 95 % interval of the two means, from blocks of 0.1 s and their long-run variance: by
+        chance, the mean of a slowly swinging clock varies by more than 1 %.  The estimate is the ratio of the clocks to the
+        power of the kernel's exponent.  The interval adds to the bound.
     """
     base = case.evidence.baseline
     if base is None:
@@ -187,7 +186,7 @@ def clock_between_arms(
         return Clear(facts)
     effect = (clocks.a_mhz / clocks.b_mhz) ** pair_conditions.beta(base, case.evidence) - 1.0
     facts["effect_ratio"] = effect
-    # A gauge is believed to no more than this, and has no interval of its own.
+    # The gauge has no interval, so its limit is the error.
     error = clocks.error_ratio if clocks.true else gauge_ratio
     is_earned = case.claim is Claim.SUSTAINED and all(map(pair_conditions.capped_throughout, (base, case.evidence)))
     bound = Bound(

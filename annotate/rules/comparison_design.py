@@ -1,4 +1,4 @@
-"""Rules about the design of a comparison: the order of its runs, its noise floor, and the number of its variants."""
+"""Rules about the design of a comparison: the order of the runs, the noise floor, and the number of variants."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserve
     kind=RuleKind.BIAS,
     needs=("baseline",),
     basis=Basis.BASELINE,
-    says="the two were timed one after the other, which alone makes them differ by up to {bound_ratio:.1%}{against}",
+    says="the two were timed one after the other, which alone can cause a difference of {bound_ratio:.1%}{against}",
     remedy="Interleave them in one process: gpuwatch.compare.",
 )
 def order_bias(
@@ -33,16 +33,16 @@ def order_bias(
         conditions.  Identical GEMMs in turn differed by 3.2 %, interleaved ones by 0.04 %.
 
     What it cannot see:
-        The effect of the order in this pair.  The bound is the same for every sequential pair, has no sign, and rejects
-        none.
+        The effect of the order in this pair.  The bound is the same for every sequential pair, has no sign, and never
+        rejects.
 
     Remedy:
         Interleave blocks of a few milliseconds (``gpuwatch.compare``).
 
     Source:
-        The times of the two windows: they overlap, or they do not.  A declared ``design`` of ``sequential`` is believed, one of
-        ``interleaved`` is not.  The bound is how far two windows of the same work differ: the repeatability of both medians
-        where this work's record knows it, else 3.2 %.
+        The overlap of the two windows in time.  The rule accepts a declared ``design`` of ``sequential``, but not one of
+        ``interleaved``.  The bound is the difference of two windows of the same work: the repeatability of both medians if
+        this work has a record, else 3.2 %.
     """
     evidence, base = case.evidence, case.evidence.baseline
     if base is None:
@@ -61,9 +61,9 @@ def order_bias(
 
 
 def _repeatability(case: Case) -> float | None:
-    """Return how far the median of another window of this work differs; None where no record of the work knows it.
+    """Return the repeatability of the median over windows of this work; None without a record.
 
-    One window alone does not tell: the power controller and the order move it by more than its own interval.
+    The interval of one window is too small: power controller and order change the median by more.
     """
     if not case.has_times:
         return None
@@ -76,7 +76,7 @@ def _repeatability(case: Case) -> float | None:
     kind=RuleKind.LABEL,
     needs=("baseline",),
     basis=Basis.BASELINE,
-    says="noise floor not measured: differences below {fallback_ratio:.0%} show nothing",
+    says="noise floor not measured: differences below {fallback_ratio:.0%} are not significant",
     remedy="Run `gpuwatch selftest` once on this GPU.",
 )
 def aa_noise_floor_missing(
@@ -89,13 +89,13 @@ def aa_noise_floor_missing(
 
     Why it matters:
         A difference counts only if it exceeds the difference of the same code against itself on this GPU.  Significance
-        tests on raw samples of one kernel said "different" 86 % of the time.
+        tests on raw samples of one kernel reported a difference in 86 % of the cases.
 
     What it cannot see:
-        Whether the declared floor was measured with this kind of kernel.
+        A declared floor that was measured with another kind of kernel.
 
     Remedy:
-        ``gpuwatch selftest`` takes about two minutes and keeps the floor for this GPU.
+        Run ``gpuwatch selftest`` once: it takes about two minutes and stores the noise floor of this GPU.
 
     Source:
         The declared ``aa_floor_ratio``, which ``gpuwatch.compare`` takes from the self-test on record.
@@ -111,38 +111,38 @@ def aa_noise_floor_missing(
     kind=RuleKind.BIAS,
     needs=("baseline", "declared.variants_count"),
     basis=Basis.BASELINE,
-    says="{variants_count} variants were tried, of which the best looks {luck_ratio:.1%} better by luck alone",
+    says="{variants_count} variants were tried, and the best can look {luck_ratio:.1%} better by chance alone",
     remedy="Test each difference at a level of {level_ratio:.2%} (Holm), and measure the winner again.",
 )
 def multiple_looks(
     case: Case,
     *,
-    noise_ratio: Annotated[Share, "standard deviation of 100 ms medians of a capped GEMM, where no times say better"] = 0.014,
+    noise_ratio: Annotated[Share, "without times: the standard deviation of 100 ms medians of a capped GEMM"] = 0.014,
 ) -> Answer:
-    """Finds a variant that was picked out of many by the same times that are reported.
+    """Finds a variant that was chosen from several by the same times that are reported.
 
     Why it matters:
         The best of 20 equal variants with 1.4 % noise looks 2.6 % better than it is.
 
     What it cannot see:
-        Undeclared variants, and how many variants were alike.
+        Undeclared variants, and the number of equal variants.
 
     Remedy:
         Use Holm's level for each difference (``gpuwatch.compare`` does, for more than two variants), and time the winner
         once more in a separate run.
 
     Source:
-        The declared count of variants; the expected largest of so many normal values (Blom 1958); Holm 1979.
+        The declared count of variants, and the expected largest of this number of normal values (Blom 1958); Holm 1979.
     """
     count = case.fact("variants_count")
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < 10**9:
-        return Unobserved("how many variants were tried was declared as something that is no number of variants")
+        return Unobserved("the declared variants_count is invalid: expected an integer from 1 to 999999999")
     if count == 1:
         return Clear({"variants_count": 1})
     noise = pair_conditions.noise_ratio(case.evidence) or noise_ratio
     luck = noise * float(_normal_quantile((count - 0.375) / (count + 0.25)))
     facts: dict[str, Fact] = {"variants_count": count, "luck_ratio": luck, "level_ratio": 0.05 / count}
-    # Luck only ever makes the winner look shorter than it is.
+    # Chance only makes the winner look faster.
     bound = Bound(
         number=Number.RATIO, rule=multiple_looks.name, group=Group.PAIR, ratio=luck, estimate=Estimate(-luck, -luck, 0.0)
     )

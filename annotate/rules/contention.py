@@ -32,23 +32,23 @@ def contention_process(
     """Finds foreign processes on the GPU during the window: computing, arriving, or holding its memory.
 
     Why it matters:
-        A neighbour takes turns with the measured work, and can make single times look better while throughput falls:
-        with another process's vector adds beside it, an event-timed GEMM on an H200 read 14 % faster at half the
-        throughput, because it drew less power and the waits fell between event pairs.
+        A neighbour runs in turns with the measured work and can make single times look better while throughput falls.  On
+        an H200 with another process's vector adds, an event-timed GEMM read 14 % faster at half the throughput: it drew
+        less power, and the waits fell between event pairs.
 
     What it cannot see:
-        Processes outside this PID namespace: the driver leaves them off the list, so only a complete list clears the rule.
-        A neighbour that came and went between two readings of the list.  Without times, the neighbour's share: the
-        utilisation record misses most of it.  A slow-down of every iteration alike, which only this card's record of the
+        Processes outside this PID namespace: the driver does not list them, so only a complete list clears the rule.  A
+        neighbour that started and ended between two readings of the list.  Without times, the neighbour's share: the
+        utilisation record misses most of it.  An equal slow-down of every iteration, which only this card's record of the
         work shows.
 
     Remedy:
-        Stop the other process, or pick an idle GPU.  A display server is ``display-active``.
+        Stop the other process, or use an idle GPU.  ``display-active`` reports display servers.
 
     Source:
-        NVML's compute and graphics process lists, and per-process utilisation.  The late time inside iterations gives
-        the size: on an H200 it read 0.25, 2.4, 19 and 37 % where the mean had moved by 0.6, 2.4, 19 and 36 %.
-        Figures: H200, driver 580.159.04.
+        NVML's compute and graphics process lists, and per-process utilisation.  The late time inside iterations gives the
+        size: on an H200 it was 0.25, 2.4, 19 and 37 % when the mean had changed by 0.6, 2.4, 19 and 36 %.  Driver
+        580.159.04.
     """
     evidence, others = case.evidence, case.neighbours
     if others.computing:
@@ -56,9 +56,9 @@ def contention_process(
         bounds = foreign_bounds("contention-process", case.foreign_work, span_ns=span_ns)
         return Found(facts=_named(others.computing, active_ratio), span_ns=span_ns, bounds=bounds)
     if not others.own_listed and evidence.window.pids and not _idle(evidence, active_ratio):
-        return Unobserved("the process list cannot be trusted: the GPU was in use, the window's own processes are not on it")
+        return Unobserved("the process list is incomplete: the GPU was in use, but the list lacks the window's own processes")
     if any(each.listed for each in others.unlisted):
-        return Unobserved("nobody told which of the listed processes is the measured one")
+        return Unobserved("the measured process is unknown among several listed ones")
     unlisted = unlisted_because(evidence, unread_limit_s)
     if unlisted is not None:
         return Unobserved(unlisted)
@@ -68,38 +68,38 @@ def contention_process(
 @rule(
     "contention-residual",
     kind=RuleKind.BIAS,
-    says="{sign}, so somebody hidden may share it",
-    remedy="Look at the GPU from the host, measure on a GPU of your own, or declare other work that is your own.",
+    says="{sign}, so a hidden process may share the GPU",
+    remedy="Check the GPU from the host, measure on an unshared GPU, or declare your other work.",
 )
 def contention_residual(
     case: Case,
     *,
     memory_bytes: Annotated[
-        Bytes, "with every tenant visible 9-15 MB stayed unexplained, a bare context took 79 MB"
+        Bytes, "with every tenant visible 9-15 MB stay unexplained; a bare context takes 79 MB"
     ] = HIDDEN_BYTES,
-    error_ratio: Annotated[Share, "clean windows of an H200 closed to -1.1 to +0.6 points"] = BOOKS_ERROR_RATIO,
+    error_ratio: Annotated[Share, "clean H200 windows balanced to -1.1 to +0.6 percentage points"] = BOOKS_ERROR_RATIO,
 ) -> Answer:
-    """Finds work on the GPU that the process list does not explain: a neighbour in another container, or behind a partition.
+    """Finds work on the GPU that the process list does not explain: a neighbour in another container or partition.
 
     Why it matters:
         Inside a container the process list shows no other process, yet a neighbour can halve the throughput while single
-        times may even shrink.  Utilisation and memory still count everybody.
+        times may even shrink.  Utilisation and memory still include every process.
 
     What it cannot see:
-        A neighbour that is idle and holds no memory beyond the limit.  Turns that a hidden neighbour took inside timed
-        entries, which count as timed.  The measured process among two unlisted ones, if its PID is unknown to the driver
-        here: one of them may be it, the second is foreign.  Work that the harness forgot to declare (a cache flush, a side
-        stream) looks like a neighbour, unless a whole process list names nobody else.
+        A neighbour that is idle and holds no memory beyond the limit.  Turns of a hidden neighbour inside timed entries,
+        which count as timed.  The measured process among two unlisted ones, if the driver shows another PID: one may be the
+        measured process, the other counts as foreign.  Undeclared own work (a cache flush, a second stream) looks like a
+        neighbour, unless complete process lists show no other process.
 
     Remedy:
         Run ``nvidia-smi`` on the host, use a GPU that is not shared, or time or declare all work of the measured process.
 
     Source:
         Three signs count.  The first is a PID that only NVML's utilisation record names.  The second is device memory in
-        use beyond listed processes and the driver's reserve.  The third, where the list may be incomplete, is busy time
-        that the books leave open: utilisation beyond what was timed and declared or, without times, beyond the utilisation
-        of the window's own processes or of the one unknown PID that may be its own.  From inside a PID namespace of an H200
-        machine the list was empty while the record showed the outside process at 98 %.  Driver 580.159.04.
+        use beyond listed processes and the driver's reserve.  The third, if the list may be incomplete, is unaccounted busy
+        time.  That is utilisation beyond timed and declared work or, without times, beyond the record of the window's own
+        processes or of one unknown PID.  Inside a PID namespace of an H200 machine, the list was empty while the record
+        showed the outside process at 98 %.  Driver 580.159.04.
     """
     evidence = case.evidence
     others = case.neighbours if memory_bytes == HIDDEN_BYTES else neighbours(evidence, hidden_bytes=memory_bytes)
@@ -116,13 +116,13 @@ def contention_residual(
 
 
 def _by_books(case: Case, facts: Mapping[str, Fact], error_ratio: float) -> Answer:
-    """Return what the books leave open where processes may be missing from the list."""
+    """Return the answer by unaccounted busy time, for process lists that may be incomplete."""
     accounts, declared_ratio = case.accounts, beyond_declared_ratio(case.evidence)
     counted = accounts.counted_ratio(error_ratio) if accounts is not None else 0.0
     open_ratio = accounts.rest_ratio if accounts is not None and counted > 0.0 else 0.0
-    by = "what was timed and declared" if case.has_times else "the processes that can be its own"
+    by = "the timed and declared work" if case.has_times else "the processes that can be its own"
     if declared_ratio is not None and declared_ratio > max(open_ratio, error_ratio) and accounts is None:
-        open_ratio, by = declared_ratio, "the busy time the harness declared"
+        open_ratio, by = declared_ratio, "the declared busy time"
     if open_ratio > 0.0:
         sign = f"the GPU was busy {open_ratio:.1%} of the time beyond {by}"
         bounds = unseen_bounds("contention-residual", case.foreign_work, accounts, open_ratio)
@@ -130,12 +130,12 @@ def _by_books(case: Case, facts: Mapping[str, Fact], error_ratio: float) -> Answ
     if not case.evidence.trace.process_lists:
         return Unobserved(case.evidence.absence or "the process list was not observed")
     if accounts is None:
-        return Unobserved("processes may be missing from the list, and no books tell how busy the measured ones were")
+        return Unobserved("processes may be missing from the list, and no books show the busy time of the measured ones")
     return Clear({**facts, "rest_ratio": accounts.rest_ratio})
 
 
 def _hidden(others: Neighbours) -> Mapping[str, Fact]:
-    """Return the sign of somebody who is not on the list, as facts."""
+    """Return the facts about processes that are not on the list."""
     held = f"{others.hidden_bytes / 1e6:.0f} MB of the GPU's memory belong to no listed process"
     if not others.unlisted:
         return {"sign": held}
@@ -171,16 +171,16 @@ def _did(other: Presence, active_ratio: float) -> str:
     if other.least_ratio is not None and other.least_ratio > active_ratio:
         return f"used {other.least_ratio:.0%} of the GPU's time"
     if other.arrived:
-        return "came onto the GPU during the window"
+        return "started on the GPU during the window"
     if other.peak_ratio is not None and other.peak_ratio > active_ratio:
         return f"used up to {other.peak_ratio:.0%} of the GPU for moments around the window"
     held = f"held {other.memory_bytes / 1e6:.0f} MB of its memory" if other.memory_bytes is not None else "was on the GPU"
-    return held + (" and was not seen computing" if other.peak_ratio is not None else ", whether it was idle is not known")
+    return held + (" and was not seen computing" if other.peak_ratio is not None else ", with unknown utilisation")
 
 
 RULES: tuple[Rule, ...] = (contention_process, contention_residual)
 
-# Rules of earlier versions, with what took their place.  Policies, stores and reports may still name them.
+# Rules of earlier versions, with their replacements.  Policies, stores and reports may still name them.
 RETIRED: Mapping[str, str] = {
     "cpu-starvation": "idle-stretch and outliers, which name the run queue where its waits overlap",
 }

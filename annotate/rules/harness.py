@@ -20,7 +20,7 @@ from annotate.ranges import Count, Duration, Processors, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
-_UNCAPPED_RATIO = 0.02  # of the window: capped for less, power does not bound the clock
+_UNCAPPED_RATIO = 0.02  # of the window: in a window capped for less, power does not limit the clock
 
 
 @rule(
@@ -28,26 +28,24 @@ _UNCAPPED_RATIO = 0.02  # of the window: capped for less, power does not bound t
     kind=RuleKind.INTEGRITY,
     basis=Basis.HOST,
     says="the process runs under {what}, {effect}",
-    remedy="Unset what is named here and measure in a new process, without a profiler or debugger.",
+    remedy="Remove the named tools and variables, and measure in a new process without a profiler or debugger.",
 )
 def profiler_attached(
     evidence: Evidence,
     claim: Claim,
     *,
-    short_s: Annotated[
-        Duration, "a profiled launch costs some microseconds more: hidden behind kernels longer than this"
-    ] = 200e-6,
-    fed_ratio: Annotated[Share, "a GPU this busy never waited for a launch, so dearer launches changed little"] = 0.9,
+    short_s: Annotated[Duration, "kernels longer than this hide the extra microseconds of a profiled launch"] = 200e-6,
+    fed_ratio: Annotated[Share, "a GPU this busy did not wait for launches, so slower launches changed little"] = 0.9,
 ) -> Answer:
-    """Finds profilers, sanitizers, debuggers and switches for debugging on the measured processes.
+    """Finds profilers, sanitizers, debuggers and debugging variables in the measured processes.
 
     Why it matters:
-        A profiler intercepts every call of the driver, at 8-15 % a call, and CUPTI stays attached after it: 10-20 % slower
-        launches in the rest of the process.  A sanitizer slows the kernels themselves many times over.
+        A profiler intercepts every driver call and makes each 8-15 % slower.  CUPTI stays attached afterwards: launches in
+        the rest of the process are 10-20 % slower.  A sanitizer makes the kernels themselves several times slower.
 
     What it cannot see:
-        A profiler that reads memory from outside without stopping the process.  The activity of a mapped CUPTI: torch's own
-        wheels link it, so a mapping alone is a fact of the answer and no finding.  A torch profiler that ended before the
+        A profiler that reads memory from outside without stopping the process.  The activity of a mapped CUPTI: torch's
+        wheels link it, so a mapping alone is a fact of the answer but not a finding.  A torch profiler that ended before the
         first window of the process.  If the process declares nothing: its own profilers, and variables that it set after
         its start.
 
@@ -56,24 +54,24 @@ def profiler_attached(
         this.
 
     Source:
-        /proc/PID/maps and environ for injected libraries and the variables that inject them, TracerPid; the process itself
-        declares CUDA_LAUNCH_BLOCKING and profilers of torch and Python.  It is rejected where the GPU waited for launches
-        or kernels are short, where what is attached slows kernels themselves, and where nothing shows that it did not.
+        /proc/PID/maps and environ for injected libraries and the variables that inject them, and TracerPid.  The process
+        declares CUDA_LAUNCH_BLOCKING and the profilers of torch and Python.  The rule rejects tools that slow kernels, short
+        kernels, and a GPU that was not observed to be busy throughout.
     """
     seen = attached(evidence)
     busy = utilization_ratio(evidence)
     timed = loop(evidence)
     facts: dict[str, Fact] = {"mapped": ", ".join(seen.idle), "utilization_ratio": busy}
     if not seen.names:
-        return Clear(facts) if seen.looked else Unobserved("what profiles the process was not observed")
+        return Clear(facts) if seen.looked else Unobserved("profilers of the process were not observed")
     facts |= {"what": seen.sentence, "attached_count": len(seen.names)}
     if seen.heavy:
-        return Found(Severity.REJECT, facts | {"effect": "which slows kernels themselves"})
+        return Found(Severity.REJECT, facts | {"effect": "which slows the kernels themselves"})
     if timed is not None and timed.call_s < short_s:
         facts |= {"call_s": timed.call_s, "effect": f"which its calls of {readable(timed.call_s)} cannot hide"}
         return Found(Severity.REJECT, facts)
     if busy is None or busy < fed_ratio:
-        return Found(Severity.REJECT, facts | {"effect": "and nothing shows that the GPU did not wait for dearer launches"})
+        return Found(Severity.REJECT, facts | {"effect": "and the GPU may have waited for slower launches"})
     return Found(Severity.FLAG, facts | {"effect": f"though the GPU was busy {busy:.0%} of the time"})
 
 
@@ -81,33 +79,31 @@ def profiler_attached(
     "allocator-churn",
     kind=RuleKind.BIAS,
     says="{what}",
-    remedy="Allocate before the timed part, reuse buffers, and leave the caching allocator its cache.",
+    remedy="Allocate before the timed part, reuse buffers, and do not empty the allocator's cache.",
 )
 def allocator_churn(
     case: Case,
     *,
-    call_s: Annotated[
-        Duration, "asking the driver for memory and giving it back takes up to this, and waits for the GPU"
-    ] = 0.001,
-    changed_ratio: Annotated[Share, "memory in use stands still in a steady loop; one refresh in five is no single step"] = 0.2,
+    call_s: Annotated[Duration, "a request and release of driver memory take up to this, and wait for the GPU"] = 0.001,
+    changed_ratio: Annotated[Share, "memory in use is constant in a steady loop; a single step changes fewer refreshes"] = 0.2,
 ) -> Answer:
     """Finds requests for memory that reach the driver inside the window.
 
     Why it matters:
-        A request costs up to a millisecond, synchronises the GPU, and returns another address each time.  A loop that
+        A request costs up to a millisecond, synchronises the GPU, and returns a new address each time.  A loop that
         allocates took four times as long in one report; fragmentation cost 13 % in another.
 
     What it cannot see:
-        Memory served from the caching allocator's cache, which is cheap.  Memory taken and given back between two refreshes
-        of the driver's figure, where no allocator statistics were declared.  Growth of another library's pool.
+        Memory served from the caching allocator's cache, which is cheap.  Without declared allocator statistics, memory
+        that is allocated and freed between two refreshes of the driver's gauge.  Growth of another library's pool.
 
     Remedy:
-        Warm up with the sizes of the timed part, keep buffers, do not empty the cache in the loop.
+        Warm up with the sizes of the timed part, keep buffers, and do not empty the cache in the loop.
 
     Source:
-        The counters of torch's caching allocator at the window's edges, as the process declares them: each request counts a
-        millisecond.  Where the allocator ran out and had to start over, or only the driver's memory in use moved while
-        nobody else was on the GPU, late iterations and idle stretches give the size.  Without times the size is unknown.
+        The counters of torch's caching allocator at the window's edges, as declared by the process: each request counts a
+        millisecond.  After allocation retries, or if only the driver's gauge changed while no other process was on the GPU,
+        late iterations and idle stretches give the size.  Without times the size is unknown.
     """
     evidence = case.evidence
     asked, retries = amount(evidence.declared, "alloc_count"), amount(evidence.declared, "alloc_retry_count")
@@ -117,24 +113,24 @@ def allocator_churn(
         facts |= {"changed_ratio": move.changed_ratio, "range_bytes": move.range_bytes}
     asked_ratio = min(1.0, (asked or 0.0) * call_s * 1e9 / max(1, evidence.window.length_ns))
     if retries:
-        what = f"the allocator ran out of memory and started over {_times(retries)}"
+        what = f"the allocator ran out of memory and retried {_times(retries)}"
         return Found(facts=facts | {"what": what}, bounds=_stalls(case, asked_ratio))
     if move is not None and move.changed_ratio > changed_ratio:
         what = f"memory in use changed {move.changes_count} times by up to {move.range_bytes / 1e6:.3g} MB"
         return Found(facts=facts | {"what": what}, bounds=_stalls(case, asked_ratio))
     if asked:
-        what = f"the driver was asked for memory {_times(asked)} in {evidence.window.length_s:.3g} s"
+        what = f"the process requested driver memory {_times(asked)} in {evidence.window.length_s:.3g} s"
         bounds = tuple(_churned(number, asked_ratio) for number in (Number.THROUGHPUT, Number.MEAN))
         return Found(facts=facts | {"what": what}, bounds=bounds)
     return (
         Clear(facts)
         if move is not None
-        else Unobserved("no allocator statistics were declared, nor was memory in use observed alone")
+        else Unobserved("no allocator statistics were declared, nor was memory in use observed without other processes")
     )
 
 
 def _stalls(case: Case, asked_ratio: float) -> tuple[Bound, ...]:
-    """Return what late iterations and idle stretches can have lost to the allocator; no bound where times do not tell."""
+    """Return the bounds by late iterations and idle stretches; of unknown size without usable times."""
     late, gaps = case.foreign_work.late_ratio, case.gaps
     if late is None or gaps is None:
         numbers = (Number.THROUGHPUT, Number.MEAN) if case.has_times else (Number.THROUGHPUT,)
@@ -156,36 +152,34 @@ def _churned(number: Number, ratio: float | None, group: Group = Group.INSIDE) -
     "data-dependent-power",
     kind=RuleKind.BIAS,
     says="{what}",
-    remedy="Fill inputs with random values of the scale they will have, or say what they are beside the number.",
+    remedy="Fill inputs with random values of a realistic scale, or describe the inputs with the number.",
 )
 def data_dependent_power(
     case: Case,
     *,
-    zero_ratio: Annotated[Share, "half of what a rectifier leaves is zeros, and that is data"] = 0.6,
-    unique_ratio: Annotated[
-        Share, "64 k normal values have 4 % of distinct ones in bf16, 57 % of the 256 there are in fp8"
-    ] = 0.01,
-    capped_ratio: Annotated[Share, "capped for most of the window: it is the power that bounds the clock"] = 0.5,
+    zero_ratio: Annotated[Share, "half of a rectifier's output is zeros, which is normal data"] = 0.6,
+    unique_ratio: Annotated[Share, "of 64 k normal values, 4 % are distinct in bf16"] = 0.01,
+    capped_ratio: Annotated[Share, "in a window capped for longer, power limits the clock"] = 0.5,
     power_ratio: Annotated[
-        Share, "of the limit: at its busiest every capped recording of an H200 drew 0.88 of it or more, zeros 0.60"
+        Share, "of the limit: the peak power of capped recordings of an H200 was 0.88 or more, with zeros 0.60"
     ] = 0.75,
 ) -> Answer:
-    """Finds inputs of zeros, constants or few distinct values, which make arithmetic cheaper than data does.
+    """Finds inputs of zeros, constants or few distinct values, with which arithmetic draws less power than with real data.
 
     Why it matters:
-        Transistors that do not switch draw no power, and the board raises its clock instead: a bf16 product of zeros on an
-        H200 took 17.7 % less time than one of random values, at 415 W instead of 691 W.
+        Transistors that do not switch draw no power, so the board raises its clock.  On an H200 a bf16 product of zeros took
+        17.7 % less time than one of random values, at 415 W instead of 691 W.
 
     What it cannot see:
         Undeclared inputs.  Patterns that repeat seldom and toggle little.  Integers, whose zeros may be intended.
 
     Remedy:
-        Random inputs, or recorded ones.  Where sparsity is the point, quote it with the number.
+        Use random or recorded inputs.  If sparsity is intended, state it with the number.
 
     Source:
-        65 536 values of each tensor given to ``w.inputs`` or ``bench``.  On a capped board only this card's record of the
+        65 536 values of each tensor passed to ``w.inputs`` or ``bench``.  On a capped board only this card's record of the
         work shows the gain.  On an uncapped board, and under ``fixed-clock``, such inputs are a label.  Without declared
-        inputs, a board capped far below its limit is a label too, because other limits of a board cause that as well.
+        inputs, a board capped far below its limit is a label too, because other limits of a board also cause that.
     """
     evidence = case.evidence
     facts: dict[str, Fact] = {}
@@ -202,18 +196,18 @@ def data_dependent_power(
         what = f"{zeros:.0%} of the inputs are zeros" if zeros > zero_ratio else ""
         what = what or (f"only {unique:.2%} of the sampled inputs are distinct" if unique < unique_ratio else "")
         if what:
-            # Power does not move a clock that holds, nor one that no cap holds.
+            # Power changes neither a fixed clock nor an uncapped one.
             moves = case.claim is not Claim.FIXED_CLOCK and (held is None or held.most_ratio > _UNCAPPED_RATIO)
             what = f"{what}: such data draws less power than real data"
             return Found(facts=facts | {"what": what}, bounds=_against_record(case) if moves else ())
     if low and power_w is not None and limit_w:
         what = f"the board is capped at {power_w:.0f} W of {limit_w:.0f} W, as happens with data that draws little power"
         return Found(facts=facts | {"what": what})
-    return Clear(facts) if known else Unobserved("nobody declared how random the inputs are")
+    return Clear(facts) if known else Unobserved("the shares of zeros and distinct values in float inputs were not declared")
 
 
 def _against_record(case: Case) -> tuple[Bound, ...]:
-    """Return how far the numbers lie from this card's record of the work; without one nobody can say."""
+    """Return the bounds by the shift from this card's record of the work; of unknown size without a record."""
     work = case.foreign_work
     shifts = {Number.THROUGHPUT: work.throughput, Number.MEAN: work.mean, Number.MEDIAN: work.median}
     return tuple(
@@ -230,7 +224,7 @@ def _against_record(case: Case) -> tuple[Bound, ...]:
 
 
 def _high_power_w(evidence: Evidence) -> float | None:
-    """Return what it drew at its busiest: a mean over pauses would be low for any data."""
+    """Return the 90th percentile of power, since a mean over pauses would be low for any data; None if mostly unobserved."""
     column = evidence.within("power_w")
     known = column.observed.values
     return float(np.quantile(known, 0.9)) if 2 * len(known) > len(column) else None
@@ -241,34 +235,34 @@ def _high_power_w(evidence: Evidence) -> float | None:
     kind=RuleKind.INTEGRITY,
     needs=("host.threads_born_count", "host.processes_born_count"),
     basis=Basis.HOST,
-    says="{what} began beside the work and used {cpu} of processor time",
-    remedy="Warm up until pools and loaders are there, and start nothing beside the timed work.",
+    says="{what} started during the work and used {cpu} of CPU time",
+    remedy="Warm up until pools and loaders have started, and start no threads or processes during the timed work.",
 )
 def background_thread(
     evidence: Evidence,
     claim: Claim,
     *,
     busy_ratio: Annotated[
-        Processors, "of one processor over the window: idle pools and threads of the driver stay far below"
+        Processors, "of one CPU core over the window: idle pools and threads of the driver stay far below"
     ] = 0.05,
-    spared_count: Annotated[Count, "torch and the driver start so many for autograd and a context, and they sleep"] = 4.0,
+    spared_count: Annotated[Count, "torch and the driver start this many idle threads for autograd and a context"] = 4.0,
 ) -> Answer:
     """Finds threads and processes that started inside the window.
 
     Why it matters:
-        A loader that starts inside the window competes for processors.  Work that a new thread does is not in the timed
-        call.
+        A loader that starts inside the window competes for CPU cores.  The work of a new thread is not in the timed call.
 
     What it cannot see:
-        Threads that existed before the window, or began within its first hundredth of a second.  Threads that came and went
-        between two looks, a second apart.  The work itself, if the window's process only started it and waits.
+        Threads that existed before the window, or started within its first 10 ms.  Threads that started and ended between
+        two polls, a second apart.  Harmless children: if the window's process only starts the work and waits, the work
+        itself is reported.
 
     Remedy:
         Call everything once before the window, so that pools, loaders, autograd and compilers start their threads then.
 
     Source:
-        /proc/PID/task of the measured tree at both edges and each second between.  New threads that hardly ran are a label;
-        a few sleeping pool threads are not reported.
+        /proc/PID/task of the measured process tree at both edges and each second between.  New threads that hardly ran are
+        a label; a few sleeping pool threads are not reported.
     """
     host = evidence.host
     threads, processes = host.threads_born_count or 0, host.processes_born_count or 0

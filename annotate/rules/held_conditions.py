@@ -1,4 +1,4 @@
-"""Rules about conditions that held: clock levels, an unproven clock lock, dark time, this work's record."""
+"""Rules about constant conditions: clock levels, an unproven clock lock, dark time, this work's record, work levels."""
 
 from typing import Annotated
 
@@ -30,18 +30,19 @@ def clock_levels(case: Case) -> Answer:
         slower than at one level and 12 % faster than at the other.
 
     What it cannot see:
-        A change inside a block of 100 ms, or of less than 3 entries: only its mean shows.  Under a power cap the
-        controller's own swing hides a level that differs by less than some 3 % in 3 s.  The swing itself is in every window
-        of capped work: it counts as repeatability, and as no disturbance.  A clock that was wrong from first to last.
+        A change inside a block of 100 ms or 3 entries: a block shows only its mean.  Under a power cap, levels that differ
+        by less than about 3 % in 3 s: the controller's swing hides them.  The swing itself is in every window of capped
+        work and counts as repeatability, not as a disturbance.  A clock that was wrong throughout.
 
     Remedy:
-        Find the cause of the levels: other rules name heat, the power cap and locks.  With stamps, quote the number at one
+        Find the cause of the levels: other rules report heat, the power cap and locks.  With stamps, quote the number at one
         clock.
 
     Source:
-        The stamped clock of the entries, else NVML's while the GPU worked, in blocks of a refresh and 3 stamped entries; change
-        points by least squares with a penalty from the variance within the controller's cycle, merged to levels.  The bias
-        is the one against every level that holds a fifth of the window.  ``docs/RULE_TABLE.md``, section 4.3, has the figures.
+        The stamped clock of the entries, else NVML's while the GPU worked, in blocks of a refresh and 3 stamped entries.
+        Change points by least squares with a penalty from the variance within the controller's cycle, merged to levels.  The
+        bound is the largest deviation from a level that holds a fifth of the window.  ``docs/RULE_TABLE.md``, section 4.3,
+        has the figures.
     """
     return answer_clock_shift(case.blocks, case.clock_shift, clock_levels.name, case.evidence.absence)
 
@@ -57,7 +58,7 @@ def lock_unproven(case: Case) -> Answer:
 
     Why it matters:
         A number at a fixed clock must be reproducible at that clock.  A steady clock without a name may be chance, and
-        NVML's reading is no proof: under a cap it reads 8 to 12 % above the true clock.
+        NVML's reading does not prove it: under a cap it reads 8 to 12 % above the true clock.
 
     What it cannot see:
         A clock locked with ``nvidia-smi --lock-gpu-clocks``, unless the caller declares it: the driver does not report it.
@@ -67,15 +68,15 @@ def lock_unproven(case: Case) -> Answer:
         Lock one clock, not a range, and declare it: ``window(claim="fixed-clock", locked_mhz=1500)``.
 
     Source:
-        NVML's application clock where it differs from the default (``read``), else ``locked_mhz`` (``declared``), and the
+        NVML's application clock if it differs from the default (``read``), else ``locked_mhz`` (``declared``), and the
         stamped clock of the entries.
     """
     if case.claim is not Claim.FIXED_CLOCK:
         return Clear()
     named = named_clock(case.evidence)
     facts: dict[str, Fact] = {"named_mhz": named.mhz if named else None, "by": named.by if named else None}
-    lacking = [] if named else ["nothing names its clock"]
-    lacking += [] if case.is_stamped else ["no stamps show what it was"]
+    lacking = [] if named else ["its clock is neither set nor declared"]
+    lacking += [] if case.is_stamped else ["no stamps show the true clock"]
     return Found(facts=facts | {"what": " and ".join(lacking)}) if lacking else Clear(facts)
 
 
@@ -83,32 +84,32 @@ def lock_unproven(case: Case) -> Answer:
     "dark-time",
     kind=RuleKind.BIAS,
     says="{what}",
-    remedy="Free a processor for the daemon, or lift its CPU limit, and measure again.",
+    remedy="Free a CPU core for the daemon, or raise its CPU limit, and measure again.",
 )
 def dark_time(
     case: Case,
     *,
-    clock_s: Annotated[Duration, "two refreshes of the driver's page and a margin"] = 0.25,
+    clock_s: Annotated[Duration, "two refreshes of the driver's clock and a margin"] = 0.25,
     lists_s: Annotated[Duration, "a neighbour fits into a longer silence of a list read five times a second"] = 0.5,
 ) -> Answer:
     """Finds parts of the window without evidence, and bounds the disturbance that they can hide.
 
     Why it matters:
-        A disturbance can hide in time without readings.  Of ten hours, 0.3 s hide next to nothing; of one second they hide
-        a third of the work.
+        A disturbance can hide in time without readings.  In ten hours, 0.3 s are negligible; in one second they can hide a
+        third of the work.
 
     What it cannot see:
-        Gaps shorter than the rule's limits.  A proof without evidence for half of the window is unproven, and does not
-        count here.
+        Gaps shorter than the rule's limits.  A proof without evidence for half of the window: it is unproven, and its gaps
+        do not count here.
 
     Remedy:
-        Leave the daemon a processor: stop other CPU work, or lift its CPU limit.  After a stop in a debugger, measure
-        again.  A longer window reduces the share of a gap.
+        Leave a CPU core to the daemon: stop other CPU work, or raise the daemon's CPU limit.  After a stop in a debugger,
+        measure again.  A longer window reduces the share of a gap.
 
     Source:
         Rows of the clock, the driver's 20 ms power record, process lists.  Counters of capped and thermal time bridge a
-        silence of the clock, energy one of the power record; times that tell their gaps replace that record, and stamps the
-        driver's clock.
+        silence of the clock, and the energy counter bridges one of the power record.  Times with known gaps replace the
+        power record, and stamps replace the driver's clock.
     """
     evidence, length_ns = case.evidence, case.evidence.window.length_ns
     if length_ns <= 0:
@@ -131,7 +132,7 @@ def dark_time(
         return Unobserved(f"half of the window or more has no reading of {facts['unread']}") if dark_s else Clear(facts)
     longest = max((*clock, *power, *lists), key=lambda each: each.length_ns, default=None)
     if longest is None:
-        return Found(facts=facts | {"what": "the times tell the idle time that the power record left out"}, bounds=bounds)
+        return Found(facts=facts | {"what": "the times show the idle time that the power record lacks"}, bounds=bounds)
     facts["what"] = f"{longest_dark_s:.2f} of {window_s:.2f} s have no reading of {facts['unread']}"
     return Found(facts=facts, span_ns=(longest.begin_ns, longest.end_ns), bounds=bounds)
 
@@ -140,33 +141,32 @@ def dark_time(
     "record-shift",
     kind=RuleKind.BIAS,
     says="{what} this card's record of {windows_count} windows",
-    remedy="Find what changed since those windows (a setting, the data, a neighbour, a version), or give this work another label.",
+    remedy="Find the change since those windows (a setting, the data, a neighbour, a version), or use another label.",
 )
 def record_shift(
     case: Case,
     *,
-    least_ratio: Annotated[Share, "a thousandth of the number is below what any tolerance asks"] = 0.001,
+    least_ratio: Annotated[Share, "0.1 % is below any tolerance"] = 0.001,
 ) -> Answer:
-    """Finds numbers that differ from this card's record of the same work by more than both repeat to.
+    """Finds numbers that differ from this card's record of the same work by more than the repeatability of both.
 
     Why it matters:
-        A condition that holds from first to last leaves no trace inside a window: easier data, a neighbour that takes a
-        share of every call, a lower clock limit.  A GEMM of zeros ran 17.7 % faster than one of random numbers (H200),
-        steadily.
+        A constant condition leaves no trace inside a window: easier data, a neighbour that takes a share of every call, a
+        lower clock limit.  On an H200 a GEMM of zeros ran a steady 17.7 % faster than one of random numbers.
 
     What it cannot see:
-        Anything without a record of five windows, or a condition that all of them share.  A shift below the natural
-        difference of windows, minutes apart: 1.4 % of a raw number, 0.15 % of the median at one clock.  Without times the
-        throughput is unknown, so only the steady clock is compared, and a slow-down at an equal clock does not show.  The
-        rule cannot say whether the window or the record was disturbed.
+        Any shift without a record of five windows, and a condition that all of these share.  A shift below the natural
+        difference of windows minutes apart: 1.4 % for a raw number, 0.15 % for the median at one clock.  Without times, a
+        slow-down at an equal clock: the throughput is unknown, so only the steady clocks are compared.  The disturbed side:
+        window or record.
 
     Remedy:
-        Find the change.  If the work changed on purpose, give it a new label, which begins a new record.
+        Find the change.  If the work changed on purpose, give it a new label, which starts a new record.
 
     Source:
         The medians of throughput, mean, median and median at one clock over the VALID windows of equal label, program, card,
-        driver and power limit, with the 95 % range of their spread and this window's own interval.  Without times the mean true
-        clock after 3 s of load; where nothing was stamped the driver's, with its error.
+        driver and power limit, with the 95 % range of their spread and this window's own interval.  Without times, the mean
+        true clock after 3 s of load; without stamps, the driver's clock with its error.
     """
     evidence, name = case.evidence, record_shift.name
     if evidence.record is None or len(evidence.record.windows) < RECORD_COUNT:
@@ -184,42 +184,42 @@ def record_shift(
         return Clear(facts)
     ratio = worst.estimate.value_ratio if worst.estimate is not None else worst.size_ratio
     what = worst.number.value.replace("_", " ") if case.has_times else "clock"
-    facts["what"] = f"its {what} lies {abs(ratio):.1%} {'above' if ratio > 0.0 else 'below'}"
+    facts["what"] = f"the {what} is {abs(ratio):.1%} {'above' if ratio > 0.0 else 'below'}"
     return Found(facts=facts, bounds=bounds)
 
 
 @rule(
     "work-levels",
     kind=RuleKind.BIAS,
-    says="{by} moved between levels up to {apart_ratio:.1%} apart",
-    remedy="Time the iterations, or find what changed between them: a clock, the data, heat of the memory, a phase of the work.",
+    says="{by} has levels up to {apart_ratio:.1%} apart",
+    remedy="Time the iterations, or find the change between the levels: a clock, the data, hot memory, a phase of the work.",
 )
 def work_levels(
     case: Case,
     *,
-    power_ratio: Annotated[Share, "the power of clean uncapped windows of an H200 leaves up to 0.9 %"] = 0.01,
+    power_ratio: Annotated[Share, "power in clean uncapped windows of an H200 varies by up to 0.9 %"] = 0.01,
     traffic_ratio: Annotated[
-        Share, "clean loops of an H200 leave up to 0.5 %, simulated ones that rest between calls up to 1.7"
+        Share, "traffic in clean loops on an H200 varies by up to 0.5 %, in simulated loops with rests by up to 1.7 %"
     ] = 0.02,
 ) -> Answer:
-    """Finds a change of the work's rate in windows without times, by the power of uncapped work and by memory traffic.
+    """Finds a change of the work's rate in windows without times, by power and by memory traffic.
 
     Why it matters:
-        A clock can fall without a sign on the driver's page: between two refreshes, or stretched against a voltage droop.
-        Memory beyond 95 °C is refreshed twice as often, at the same clock.  A kernel that spins is busy and does nothing.
-        Power above rest, or bytes a second, fall with the calls.
+        A clock can fall without a trace in the driver's gauges: between two refreshes, or stretched during a voltage droop.
+        Memory beyond 95 °C is refreshed twice as often, at the same clock.  A kernel that spins is busy without work.  In
+        all these cases power above rest, or bytes per second, fall with the calls.
 
     What it cannot see:
         Levels shorter than two blocks of 100 ms, and changes in a rhythm of a second or less, which may belong to the work.
-        Power under a cap, which stays at its limit.  A slower rate looks like easier data, so the rule only flags.
+        Levels of power under a cap, except dips below it.  A slower rate looks like easier data, so the rule only flags.
 
     Remedy:
         Time the iterations: times that the books confirm replace this bound.
 
     Source:
-        The driver's 20 ms power record above rest in blocks of 100 ms, with the unbroken load before the window; change points
-        as of the clock.  GPM's memory traffic, a mean since the reading before.  H200: without a disturbance up to 0.9 and
-        0.5 %.
+        The driver's 20 ms power record above rest in blocks of 100 ms, including unbroken load before the window, with
+        change points as for the clock.  GPM's memory traffic, a mean since the reading before.  On an H200 without a
+        disturbance they vary by up to 0.9 % and 0.5 %.
     """
     evidence = case.evidence
     moved = case.clock_shift.shifts[Number.THROUGHPUT].bound_ratio if case.clock_shift is not None else 0.0

@@ -1,4 +1,4 @@
-"""Rules about one healthy, unaltered GPU throughout: settings, errors, persistence, and the clock that timed it."""
+"""Rules about an unchanged, healthy GPU and one clock source: settings, errors, persistence, clock steps."""
 
 from typing import Annotated
 
@@ -11,17 +11,17 @@ from annotate.evidence import Evidence, Fact, Timings
 from annotate.ranges import Count, Duration, Watts
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
-# How people call each setting, and how its values read.
+# The title and number format of each setting.
 _SETTINGS = {
     "power_limit_w": ("the power limit", "{:.0f} W"),
     "persistence_mode": ("persistence mode", "{:.0f}"),
     "ecc_mode": ("ECC", "{:.0f}"),
     "mig_mode": ("MIG", "{:.0f}"),
     "compute_mode": ("the compute mode", "{:.0f}"),
-    "sm_clock_lock_mhz": ("the SM clock asked for", "{:.0f} MHz"),
+    "sm_clock_lock_mhz": ("the requested SM clock", "{:.0f} MHz"),
 }
-_MILD = ("persistence_mode", "compute_mode")  # these change no speed while a process works
-_CLOCK_SETTINGS = ("power_limit_w", "sm_clock_lock_mhz")  # what moves by the clock alone stays as it was at one clock
+_MILD = ("persistence_mode", "compute_mode")  # these do not change the speed while a process works
+_CLOCK_SETTINGS = ("power_limit_w", "sm_clock_lock_mhz")  # these act through the clock, so the time at one clock is unchanged
 _BY_CLOCK = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
 _SWITCH = {"0": "off", "1": "on"}
 
@@ -30,7 +30,7 @@ _SWITCH = {"0": "off", "1": "on"}
     "setting-changed",
     kind=RuleKind.INTEGRITY,
     says="{setting} changed from {before} to {after} {when}",
-    remedy="Find who changes settings (a script, DCGM, a scheduler's prologue), and measure again once they stand.",
+    remedy="Find what changes settings (a script, DCGM, a scheduler's prologue), and measure again with constant settings.",
 )
 def setting_changed(
     evidence: Evidence,
@@ -44,14 +44,14 @@ def setting_changed(
         The mean then mixes two configurations and describes neither.  A power limit alone can halve the speed.
 
     What it cannot see:
-        When exactly: settings are read about once a second, so a change between a reading before the window and one
-        inside may have come first; it flags.  A change that was undone between two readings.  Persistence and compute mode
-        move no number, and are only noted.  Settings the driver does not report (it leaves out those a GPU does not have); without the power limit,
-        which every number rests on, it clears nothing.
+        The exact time: settings are read about once a second.  A change between readings before and inside the window may
+        have come before the window, so it only flags.  A change that was undone between two readings.  Persistence and
+        compute mode do not change numbers and are only noted.  Settings that the driver does not report, such as those that
+        a GPU lacks.  Without readings of the power limit the rule does not clear.
 
     Remedy:
-        Find what sets it (a job scheduler's prologue, DCGM, another user's script) and let settings stand for some seconds
-        before measuring.
+        Find the source (a job scheduler's prologue, DCGM, another user's script), and keep settings constant for some
+        seconds before measuring.
 
     Source:
         NVML's enforced power limit, clock lock, and persistence, ECC, MIG and compute modes.
@@ -92,7 +92,7 @@ def setting_changed(
 
 
 def _unbounded(name: str) -> tuple[Bound, ...]:
-    """Return that a setting moved the numbers, by nobody knows how much: of two machines neither need fill a fifth of the window."""
+    """Return bounds of unknown size: neither configuration need hold for a fifth of the window."""
     numbers = _BY_CLOCK if name in _CLOCK_SETTINGS else (*_BY_CLOCK, Number.MEDIAN_AT_CLOCK)
     return tuple(Bound(number=each, rule=setting_changed.name, group=Group.CLOCK, ratio=None) for each in numbers)
 
@@ -108,27 +108,27 @@ def hardware_error(
     claim: Claim,
     *,
     replays_per_minute_count: Annotated[Count, "DCGM's default: NVIDIA recommends at most 8 replays a minute"] = 8.0,
-    replays_count: Annotated[Count, "a single burst at one link event is normal; one a window says nothing"] = 8.0,
+    replays_count: Annotated[Count, "a single burst at one link event is normal"] = 8.0,
 ) -> Answer:
-    """Finds memory errors, row remaps, Xid messages and a PCIe link that repeats itself.
+    """Finds memory errors, row remaps, Xid messages and PCIe replays.
 
     Why it matters:
         A faulty GPU retries, remaps and isolates while it works.  Other GPUs do not reproduce its times, and its results
         may be wrong.
 
     What it cannot see:
-        Errors the driver corrects without counting.  Where one of its counters is not there (a GPU without ECC, or with ECC
-        off, counts no memory errors), it says which, and clears nothing.  Counters are read about once a second, so an error
-        within a second of the window's edge counts as inside.  Xid messages name what happened on this GPU, whoever caused
-        it: a crash of another process's kernel is among them; that none came is no proof, so they only ever find.
+        Errors that the driver corrects without counting.  Errors of a missing counter: a GPU without ECC, or with ECC off,
+        counts no memory errors; the rule then names the counter and does not clear.  The exact time: counters are read about
+        once a second, so an error within a second of the window's edge counts as inside.  The process that caused an Xid
+        message, for example by a crashed kernel.  The absence of Xid messages proves nothing.
 
     Remedy:
-        Look for ``NVRM: Xid`` in the kernel log.  Uncorrectable errors and pending remaps need a reset of the GPU, repeated
-        ones its replacement.  For a replaying link, check seating, riser and slot.
+        Look for ``NVRM: Xid`` in the kernel log.  After uncorrectable errors and pending remaps, reset the GPU; if they
+        recur, replace it.  For a replaying link, check seating, riser and slot.
 
     Source:
-        NVML's volatile ECC counters (differences only: they run since the driver was loaded), row-remap state, PCIe replay
-        counter, and Xid events.
+        NVML's volatile ECC counters (differences only, because they count since the driver was loaded), row-remap state,
+        PCIe replay counter, and Xid events.
     """
     found = hardware_errors(evidence, replays_count=replays_count, replays_per_minute_count=replays_per_minute_count)
     if found.grave or found.slight:
@@ -149,23 +149,23 @@ def persistence_off(
     evidence: Evidence,
     claim: Claim,
     *,
-    settled_s: Annotated[Duration, "the driver needs a few seconds to bring a GPU up; whoever was there before has paid"] = 3.0,
+    settled_s: Annotated[Duration, "the driver needs a few seconds to initialise a GPU for its first process"] = 3.0,
 ) -> Answer:
-    """Finds a driver that lets go of the GPU whenever its last user leaves.
+    """Finds a driver that releases the GPU whenever its last process ends.
 
     Why it matters:
-        The next process then pays seconds of initialisation, and clocks, ECC scrubbing and settings start afresh: the
+        The next process then waits seconds for initialisation, and clocks, ECC scrubbing and settings start afresh: the
         first windows of each process differ from the later ones.  In steady state there is no effect.
 
     What it cannot see:
-        Another program (a display server, a monitoring daemon) that keeps the driver loaded.  In a virtual machine the mode
-        is the guest's; what the host does is out of sight.
+        Another program (a display server, a monitoring daemon) that keeps the driver loaded.  The host of a virtual machine:
+        the mode is that of the guest.
 
     Remedy:
         Run ``nvidia-persistenced`` or switch the mode on.  Without root, keep one process with a context alive throughout.
 
     Source:
-        NVML's persistence mode, and who was on the GPU before the window began.
+        NVML's persistence mode, and the processes on the GPU before the window began.
     """
     modes = [bool(value) for value in evidence.trace.column("persistence_mode").observed.values]
     if evidence.device and evidence.device.persistence_mode is not None:
@@ -189,38 +189,36 @@ def persistence_off(
     kind=RuleKind.INTEGRITY,
     basis=Basis.HOST,
     says="{disagreement}",
-    remedy="Stop what sets the clock while measuring, take times from a monotonic clock, and hand them over in seconds.",
+    remedy="Keep the wall clock unchanged while measuring, take times from a monotonic clock, and declare them in seconds.",
 )
 def clock_source_step(
     evidence: Evidence,
     claim: Claim,
     *,
-    step_s: Annotated[Duration, "reading both clocks is good to microseconds; 5 ms move a sample to another refresh"] = 0.005,
+    step_s: Annotated[Duration, "both clocks are read to microseconds; 5 ms can shift a sample to another refresh"] = 0.005,
     at_once_count: Annotated[
-        Count, "of calls: a GPU of compute capability 9.0 runs at most so many kernels side by side"
+        Count, "of calls: a GPU of compute capability 9.0 runs at most this many kernels in parallel"
     ] = 128.0,
-    look_s: Annotated[Duration, "the daemon looks for suspensions five times a second, and a tenth is its refresh"] = 0.3,
+    look_s: Annotated[Duration, "the daemon checks for suspensions every 0.2 s, plus a refresh of 0.1 s"] = 0.3,
 ) -> Answer:
-    """Finds a clock that was set or stood still during the window, and times that do not lie in the window they were handed to.
+    """Finds a wall clock that was set or a machine that was suspended during the window, and times outside their window.
 
     Why it matters:
-        Evidence is laid beside times by a monotonic clock that both sides share, so a step of the wall clock harms only
-        what the caller timed by it, and the stamps of the driver's power record.  Times from another clock are set
-        beside readings of another moment, and every rule that looks at single iterations then errs.  Milliseconds handed
-        over as seconds add up to more time than there was.
+        Evidence and times share a monotonic clock.  A step of the wall clock therefore affects only times taken by that
+        clock, and the stamps of the driver's power record.  Times from another clock are matched with readings of another
+        moment, so every rule about single iterations errs.  Milliseconds declared as seconds add up to more than the window.
 
     What it cannot see:
-        Milliseconds that were handed over as seconds, where they were taken in less than an eighth of the window.  A slow
-        slew, which moves both clocks alike.  Which clock the caller used: a step is a flag only where the times were
-        the caller's own.  How the GPU was on the other side of a suspension: its clocks, heat and power began anew, while the
-        clock of all evidence stood still.
+        Milliseconds declared as seconds, if they cover less than an eighth of the window.  A slow slew, which affects both
+        clocks equally.  The clock that the caller used: a step flags only times that the caller took.  The GPU's state across
+        a suspension: clocks, heat and power start afresh while the clock of all evidence stops.
 
     Remedy:
         Let time synchronisation settle before measuring; time with ``time.perf_counter`` or CUDA events.
 
     Source:
-        Wall time less CLOCK_MONOTONIC at the window's two edges, suspensions of the machine that the daemon noticed, and the
-        instants and lengths of timed iterations.
+        Wall time minus CLOCK_MONOTONIC at the window's two edges, suspensions of the machine that the daemon noticed, and
+        the start times and lengths of timed iterations.
     """
     window, timings = evidence.window, evidence.timings
     if timings is not None and (too_long := _longer_than(window.length_s, timings, step_s, at_once_count)):
@@ -235,7 +233,7 @@ def clock_source_step(
         return suspension
     stepped_s = evidence.host.wall_step_s
     if stepped_s is None:
-        return Unobserved("whether the wall clock was set meanwhile was not observed")
+        return Unobserved("steps of the wall clock were not observed")
     facts: dict[str, Fact] = {"stepped_s": stepped_s}
     if abs(stepped_s) <= step_s:
         return Clear(facts)
@@ -247,7 +245,7 @@ def clock_source_step(
 def _suspension(evidence: Evidence, look_s: float) -> Found | None:
     """Return the first suspension of the machine that can lie inside the window; None without any.
 
-    Its event stands at the look that noticed it, and its gap in evidence begins at the look before.
+    The event has the time of the check that noticed the suspension.  The gap begins at the check before.
     """
     window = evidence.window
     began_ns = {gap.end_ns: gap.begin_ns for gap in evidence.trace.gaps}
@@ -261,11 +259,11 @@ def _suspension(evidence: Evidence, look_s: float) -> Found | None:
 
 
 def _longer_than(length_s: float, timings: Timings, step_s: float, at_once_count: float) -> dict[str, Fact] | None:
-    """Return what cannot have run within a window of this length, alone or together; None if all may have."""
+    """Return the facts about times that are too long for the window, alone or together; None if all are possible."""
     took_s = timings.took_s[np.isfinite(timings.took_s)]
     longest_s, together_s = float(took_s.max(initial=0.0)), float(took_s.sum()) * timings.calls_count
     if longest_s > length_s + step_s:
-        text, told_s = f"an iteration of {longest_s:.3g} s was handed to a window of {length_s:.3g} s", longest_s
+        text, told_s = f"a window of {length_s:.3g} s has an iteration of {longest_s:.3g} s", longest_s
     elif together_s > at_once_count * (length_s + step_s):
         text, told_s = f"the times add up to {together_s:.3g} s, in a window of {length_s:.3g} s", together_s
     else:

@@ -1,4 +1,4 @@
-"""Rules about idle time: only these judge whether the GPU worked, and stretches in which it did not."""
+"""Rules about idle time: a GPU that did no work, and idle stretches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,22 +17,22 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobse
 from annotate.times.durations import readable
 
 _REMEDIES: Mapping[str, str] = {
-    "collector": "Hold Python's collector off while you time: gc.disable(), or bench().",
+    "collector": "Disable Python's garbage collector while you time: gc.disable(), or bench().",
     "compilation": "Warm up with every shape and dtype before the window opens, so that nothing compiles inside it.",
     "autotuning": "Let libraries choose their algorithms before the window opens.",
-    "run-queue": "Free processors for the launching thread, or replay its launches as a CUDA graph.",
+    "run-queue": "Free CPU cores for the launching thread, or replay its launches as a CUDA graph.",
     "page-faults": "Touch the memory once before the window opens.",
-    "hand-over": "Hand the times over after the window's end.",
+    "hand-over": "Pass the times to gpuwatch after the window's end.",
 }
-_SHOWN_S = 0.02  # shorter stretches would read "from 0.00 to 0.00 s"
-_UNKNOWN_REMEDY = "Find what stopped the launches: a data loader, a lock, a synchronisation, or a sleep."
+_SHOWN_S = 0.02  # shorter stretches would print as "from 0.00 to 0.00 s"
+_UNKNOWN_REMEDY = "Find the cause of the missing launches: a data loader, a lock, a synchronisation, or a sleep."
 
 
 @rule(
     "no-work",
     kind=RuleKind.INTEGRITY,
-    says="no witness saw the GPU work: {by} at most {most_ratio:.1%} of the window",
-    remedy="Check that the work runs on this GPU, and inside the window.",
+    says="no witness shows work on the GPU: {by} at most {most_ratio:.1%} of the window",
+    remedy="Check that the work runs on this GPU and inside the window.",
 )
 def no_work(
     case: Case,
@@ -42,11 +42,11 @@ def no_work(
     """Finds a window in which the GPU did nothing.
 
     Why it matters:
-        If the work ran elsewhere, failed early or was never launched, the window has perfect clocks and measures nothing.
+        If the work ran elsewhere, failed early or was never launched, the window has steady clocks but measures nothing.
 
     What it cannot see:
-        The process that worked: a neighbour makes the GPU busy as well.  Under ``burst``, or with a declared period, a
-        window may be busy for less than a hundredth of the time, so only a witness that reads zero counts.
+        The process that worked: a neighbour also makes the GPU busy.  Under ``burst``, or with a declared period, a window
+        may be busy for less than 1 % of the time, so only a witness that reads zero counts.
 
     Remedy:
         Check which GPU the process uses, and open the window around the calls.
@@ -57,7 +57,7 @@ def no_work(
     """
     shares = [share for share in case.busy_shares if not share.is_own]
     if not shares:
-        return Unobserved(case.evidence.absence or "nothing observed whether the GPU worked")
+        return Unobserved(case.evidence.absence or "no witness observed whether the GPU worked")
     rested = [share for share in shares if (share.ratio == 0.0 if case.is_sparse else share.most_ratio < busy_ratio)]
     worked = [share for share in shares if (share.ratio > 0.0 if case.is_sparse else share.least_ratio >= busy_ratio)]
     said = rested or shares
@@ -75,13 +75,13 @@ def no_work(
     "idle-stretch",
     kind=RuleKind.BIAS,
     says="{what}{cause_words}",
-    remedy="Keep the launches coming.  {advice}",
+    remedy="Launch without pauses.  {advice}",
 )
 def idle_stretch(
     case: Case,
     *,
     named_ratio: Annotated[Share, "the specification: pauses that cover half of a stretch are its cause"] = 0.5,
-    gauge_ratio: Annotated[Share, "42 of 44 clean windows of an H200 lost at most 1.1 points"] = 0.013,
+    gauge_ratio: Annotated[Share, "42 of 44 clean H200 windows lost at most 1.1 percentage points"] = 0.013,
 ) -> Answer:
     """Finds stretches in which the GPU idled longer than between other iterations, and names their cause.
 
@@ -90,27 +90,28 @@ def idle_stretch(
         the median after it belongs to another clock.
 
     What it cannot see:
-        Pauses at every Nth iteration, which are the loop's own.  Without times, pauses in a rhythm that keeps its pace from
-        first to last, and stretches shorter than the driver's power record resolves: sleeps of 10 ms in an attention loop
-        left no dip.  Pauses inside an iteration: ``outliers``.
+        Pauses at every Nth iteration, which are part of the loop.  Without times, pauses in a steady rhythm, and stretches
+        that the power record does not resolve: sleeps of 10 ms in an attention loop left no dip.  Pauses inside an
+        iteration: ``outliers`` finds them.
 
     Remedy:
-        Follow the named cause.  If none is named, find out what the launching thread did at that time.
+        Follow the named cause.  If no cause is named, find out what the launching thread did at that time.
 
     Source:
-        The gaps before, between and after the timed entries; without times, the driver's 20 ms record of power as far as
-        utilisation fell with it; without known idle power, utilisation alone.  H200: 42 of 44 clean windows read at most 0.13 %, a sleep of 0.3 s in 3 s 10.1 %.
+        The gaps before, between and after the timed entries.  Without times, the driver's 20 ms power record, limited by the
+        loss of utilisation.  Without a known idle power, utilisation alone.  On an H200, 42 of 44 clean windows lost at most
+        0.13 %, and one with a sleep of 0.3 s in 3 s lost 10.1 %.
     """
     idle = case.gaps or case.dips
     lost_ratio = gauge_lost_ratio(case.evidence) if case.gaps is None else None
     if idle is None:
         return _by_gauge(case, _larger(lost_ratio, lost_since_before_ratio(case.evidence)))
     if case.gaps is None and idle.usual_s > 0.0:
-        # Pages of a rhythm differ by their place in it.
+        # Readings of a rhythm vary with their place in it.
         lost_ratio = rhythm_lost_ratio(case.evidence, idle.usual_s)
     if case.gaps is None:
         lost_ratio = _larger(lost_ratio, lost_since_before_ratio(case.evidence))
-    # The record of power shows no stretch as short as utilisation adds up.
+    # Utilisation adds up losses that are too short for the power record.
     lost_ratio = lost_ratio if lost_ratio is not None and lost_ratio > gauge_ratio else 0.0
     if not idle.irregular.any():
         return _by_gauge(case, lost_ratio) if lost_ratio else _without_interval(case, idle)
@@ -127,22 +128,22 @@ def idle_stretch(
 
 
 def _larger(lost_ratio: float | None, since_before_ratio: float) -> float | None:
-    """Return what utilisation lost by its own pages or against the work before; None where it is not known."""
+    """Return the larger loss of utilisation: within the window or against the work before; None if not known."""
     return None if lost_ratio is None else max(lost_ratio, since_before_ratio)
 
 
 def _replaces(case: Case) -> Replaces:
-    """Times that the books confirm tell more of short idle time than any witness."""
+    """Return that the bounds replace unresolved ones if the books confirm the times: times resolve idle time best."""
     return Replaces.UNRESOLVED if case.gaps is not None and case.times_agree else Replaces.NOTHING
 
 
 def _without_interval(case: Case, idle: IdleGaps) -> Answer:
-    """Return that nothing stands out.  Dips of power which the times contradict are found, with what is left of them."""
+    """Return Clear, or zero bounds that replace the witness's uncertainty if the books confirm the times."""
     facts: dict[str, Fact] = {"idle_ratio": 0.0, "gaps_count": 0}
     replaces = _replaces(case)
     if replaces is Replaces.NOTHING:
         return Clear(facts)
-    what = "power or utilisation may dip, and the times hold no stretch without work"
+    what = "power or utilisation may dip, but the times show no idle stretch"
     words: dict[str, Fact] = {"what": what, "cause": UNKNOWN, "cause_words": "", "advice": _UNKNOWN_REMEDY}
     is_shown = case.evidence.observes("dense_power") or case.evidence.observes("utilization_ratio")
     if not is_shown:
@@ -152,7 +153,7 @@ def _without_interval(case: Case, idle: IdleGaps) -> Answer:
 
 
 def _by_gauge(case: Case, lost_ratio: float | None) -> Answer:
-    """Return what utilisation shows, where neither times nor the record of power tell."""
+    """Return the answer by utilisation alone, for windows without usable times and power record."""
     if lost_ratio is None:
         return Unobserved(case.evidence.absence or "neither times, nor idle power, nor utilisation were observed")
     facts: dict[str, Fact] = {"idle_ratio": lost_ratio, "by": UTILISATION}
@@ -164,7 +165,7 @@ def _by_gauge(case: Case, lost_ratio: float | None) -> Answer:
 
 
 def _said(case: Case, idle: IdleGaps, causes: Sequence[IdleCause]) -> dict[str, Fact]:
-    """Return the sentence of the stretches and their cause, as facts."""
+    """Return the facts of the stretches and their cause."""
     spans, begin_ns, lost = idle.spans_ns(), case.evidence.window.begin_ns, idle.irregular_ratio
     from_s, to_s = ((at_ns - begin_ns) / 1e9 for at_ns in max(spans, key=lambda span: span[1] - span[0]))
     longest = (

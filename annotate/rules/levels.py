@@ -1,4 +1,4 @@
-"""Rules about a window's times that change: growth in one direction, and levels."""
+"""Rules about changes of a window's times: growth in one direction, and levels."""
 
 from math import isfinite
 from typing import Annotated
@@ -10,7 +10,7 @@ from annotate.ranges import Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
 from annotate.times.durations import NO_ITERATION, readable
 
-_TOO_FEW = Unobserved("too few iterations to tell whether their times change")
+_TOO_FEW = Unobserved("too few iterations to judge changes of their times")
 
 
 @rule(
@@ -19,30 +19,31 @@ _TOO_FEW = Unobserved("too few iterations to tell whether their times change")
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="the times {change} by {growth_ratio:.1%} from the first to the last, {at}",
-    remedy="If the work grows by design, say varies=True and quote the mean; else find what each iteration leaves behind.",
+    remedy="If the work grows by design, declare varies=True and quote the mean; else clear the state between iterations.",
 )
 def iteration_growth(
     case: Case,
     *,
-    least_ratio: Annotated[Share, "medians at one clock of two clean windows differ by so much: less is no finding"] = 0.0005,
+    least_ratio: Annotated[Share, "medians at one clock of two clean windows differ by this much"] = 0.0005,
 ) -> Answer:
-    """Finds times that grow or shrink steadily through the window without a change of the clock.
+    """Finds times that grow or shrink steadily through the window.
 
     Why it matters:
-        A searched list, a filling cache or a growing sequence changes the work: the first second's number differs from the
-        last one's, and a longer window gives another.  A loop whose times grew by 30 % had a mean 15 % above its begin.
+        A searched list, a filling cache or a growing sequence changes the work.  The first second then gives another number
+        than the last, and a longer window another than a shorter one.  A loop whose times grew by 30 % had a mean 15 % above
+        its first time.
 
     What it cannot see:
-        Growth slower than the noise of a window.  Under a power cap without stamps, growth of less than the controller's
-        cycle hides.  Intended growth: ``varies=True`` declares it, and makes this a label.
+        Growth below the noise of a window.  Under a power cap without stamps, growth below the controller's swing.  Intended
+        growth: ``varies=True`` declares it, and the finding becomes a label.
 
     Remedy:
-        Say ``varies=True`` and quote the mean, or measure a fixed amount of work.
+        Declare ``varies=True`` and quote the mean, or measure a fixed amount of work.
 
     Source:
-        Theil and Sen's slope through trimmed means of blocks of 100 ms and 30 iterations, where a straight
-        line explains more than levels at the price of their parameters; or three levels and more that follow each other in
-        one direction.  The bound is the deviation from the first and from the last fifth.
+        The Theil-Sen slope through trimmed means of blocks of 100 ms and 30 iterations, if a straight line explains more
+        than levels after a cost for each parameter; or three or more levels in one direction.  The bound is the deviation
+        from the first and from the last fifth.
     """
     return _answer(case, least_ratio, is_growth=True)
 
@@ -52,31 +53,31 @@ def iteration_growth(
     kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
-    says="the times keep to levels up to {apart_ratio:.1%} apart, {at}: {fast} and {slow}",
-    remedy="Find what changed between them (inputs, algorithm, a neighbour) and measure each by itself; or say varies=True.",
+    says="the times have levels up to {apart_ratio:.1%} apart, {at}: {fast} and {slow}",
+    remedy="Find the change (inputs, algorithm, a neighbour) and measure each level separately; or declare varies=True.",
 )
 def iteration_levels(
     case: Case,
     *,
-    least_ratio: Annotated[Share, "medians at one clock of two clean windows differ by so much: less is no finding"] = 0.0005,
+    least_ratio: Annotated[Share, "medians at one clock of two clean windows differ by this much"] = 0.0005,
 ) -> Answer:
-    """Finds times that keep to one level for a part of the window and to another for the rest.
+    """Finds times with one level for part of the window and another level for the rest.
 
     Why it matters:
-        A mean of two levels is the time of neither, and moves with their shares.  Inputs of another shape, another
-        algorithm or another memory placement can make a level that no signal of the GPU shows.
+        A mean of two levels is the time of neither, and changes with their shares.  Inputs of another shape, another
+        algorithm or another memory placement can cause a level that no signal of the GPU shows.
 
     What it cannot see:
-        Levels that last for less than two blocks of a refresh (their times are outliers or modes), and a level that held
-        throughout.  Without stamps a level of the clock is one of the times as well, and counts once.
+        Levels shorter than two blocks (their times are outliers or modes), and a level that held throughout.  Without
+        stamps, a level of the clock is also a level of the times; it counts once.
 
     Remedy:
-        Measure each level by itself, or say ``varies=True`` and quote the mean over whole periods.
+        Measure each level separately, or declare ``varies=True`` and quote the mean over whole periods.
 
     Source:
-        Change points of trimmed means of blocks of 100 ms and 30 iterations, with a penalty from the differences between
-        neighbours or, of raw times under a cap, from a cycle of the power controller.  Of 42 clean windows of an H200 three
-        have levels that move their mean by more than 0.05 %: 0.08 to 0.15 %, two of these beyond the end of the stamps.
+        Change points of trimmed means of blocks of 100 ms and 30 iterations.  The penalty follows from the differences
+        between neighbours or, for raw times under a cap, from a cycle of the power controller.  In 3 of 42 clean H200
+        windows, levels change the mean by more than 0.05 %: by 0.08 to 0.15 %, in two of them after the last stamp.
     """
     return _answer(case, least_ratio, is_growth=False)
 
@@ -93,7 +94,7 @@ def _answer(case: Case, least_ratio: float, *, is_growth: bool) -> Answer:
     bounds = found.bounds("iteration-growth" if is_growth else "iteration-levels")
     if max((bound.size_ratio for bound in bounds), default=0.0) <= least_ratio:
         return Clear(facts)
-    # Times that vary by design are stated, not counted: the claim is about their mean.
+    # Times that vary by design give a finding without bounds: their mean is claimed.
     is_claimed = case.fact("varies") is True
     return Found(facts=facts, bounds=() if is_claimed else bounds, span_ns=found.span_ns)
 
@@ -108,7 +109,7 @@ def _facts(found: TimeLevels) -> dict[str, Fact]:
         "fast": readable(times_s[0]),
         "slow": readable(times_s[-1]),
         "hidden_ratio": found.hidden_ratio if isfinite(found.hidden_ratio) else None,
-        "at": "at one clock" if found.is_at_one_clock else "whatever the clock did",
+        "at": "at one clock" if found.is_at_one_clock else "not corrected for the clock",
     }
 
 

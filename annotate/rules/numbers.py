@@ -13,7 +13,7 @@ from annotate.stats.robust import centre
 from annotate.times.durations import NO_ITERATION, readable
 from annotate.times.outlying import outlying
 
-_FEWEST_COUNT = 6  # iterations left beside the cold and the late ones: fewer have no mean of their own
+_FEWEST_COUNT = 6  # iterations that remain without the cold and late ones: fewer do not give a useful mean
 
 RETIRED: Mapping[str, str] = {
     "noisy": "the repeatability of each number (proof 5), which `precision` holds to a limit",
@@ -29,34 +29,34 @@ RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {"mean-vs-median-gap": ("flag_ra
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="mean {mean}, median {median}{cause}",
-    remedy="Say which of the two is claimed, and find the iterations that draw the mean away.",
+    remedy="State which of the two is claimed, and find the iterations that shift the mean.",
 )
 def mean_vs_median_gap(
     case: Case,
     *,
     note_ratio: Annotated[Share, "clean windows of long kernels stay below 3 %"] = 0.03,
-    rest_ratio: Annotated[Share, "without the cold and the late ones a clean GEMM of 26 µs is left with less"] = 0.02,
+    rest_ratio: Annotated[Share, "without cold and late iterations, a clean GEMM of 26 µs keeps a smaller gap"] = 0.02,
 ) -> Answer:
-    """Finds a window in which mean and median are different numbers, so that "the time" is not one.
+    """Finds a window whose mean and median differ, so that "the time" is ambiguous.
 
     Why it matters:
-        With 16 busy processes on 16 processors a GEMM on an H200 took 0.17 ms by the median and 1.10 ms by the mean:
-        throughput follows the mean, and a headline the median.
+        With 16 busy processes on 16 cores, a GEMM on an H200 took 0.17 ms by the median and 1.10 ms by the mean.
+        Throughput follows the mean, but headlines quote the median.
 
     What it cannot see:
-        Which of the two is meant.  Whether the gap is the work's own: other rules bound what outliers, cold iterations,
-        levels and modes did to each number.
+        The intended number.  The cause of the gap: other rules bound the effects of outliers, cold iterations, levels and
+        modes on each number.
 
     Remedy:
-        Report both, and read what the verdict says of outliers, cold iterations or modes.
+        Report both, and read the verdict's findings about outliers, cold iterations or modes.
 
     Source:
-        The time of each iteration, cold ones included, as a mean would include them.  Where the gap is gone without the
-        cold and the late ones, the label says so.
+        The time of each iteration, cold ones included.  If the gap vanishes without the cold and late iterations, the label
+        states that.
     """
     took_s = case.timings.took_s
     if len(took_s) < 3:
-        return Unobserved("the mean and the median of fewer than three iterations are one") if len(took_s) else NO_ITERATION
+        return Unobserved("fewer than three iterations have equal mean and median") if len(took_s) else NO_ITERATION
     mean_s, median_s = float(took_s.mean()), centre(took_s)
     gap_ratio = mean_s / median_s - 1.0
     facts: dict[str, Fact] = {

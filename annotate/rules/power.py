@@ -1,4 +1,4 @@
-"""Rules about power: the power limit, another GPU's clock, and readings that are too old."""
+"""Rules about power: the power limit, sync boost, and windows too short for power readings."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -16,10 +16,10 @@ from annotate.ranges import Count, Refreshes, Share
 from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 from annotate.stats.robust import centre
 
-# The driver's average power (field 185, and nvmlDeviceGetPowerUsage on boards of today) is a mean over so long.
+# The driver's average power (field 185, and nvmlDeviceGetPowerUsage on current boards) is a mean over this time.
 _AVERAGE_S = 1.0
-_THROUGHOUT_RATIO = 0.98  # a cap that held for no less needs no share beside it: the counter's own error is 2 %
-_MOSTLY_RATIO = 0.5  # of the blocks that the clock is quoted of
+_THROUGHOUT_RATIO = 0.98  # above it the sentence prints no share: the counter's error is 2 %
+_MOSTLY_RATIO = 0.5  # share of stamped blocks above which the clock counts as true; threshold of the 0/1 cap series
 
 
 @rule(
@@ -31,28 +31,28 @@ _MOSTLY_RATIO = 0.5  # of the blocks that the clock is quoted of
 def power_limited(
     case: Case,
     *,
-    free_ratio: Annotated[Share, "capped for less than this, what the cap took is below every effect worth reporting"] = 0.02,
+    free_ratio: Annotated[Share, "a cap for less time has an effect too small to report"] = 0.02,
 ) -> Answer:
-    """Finds windows in which the driver lowered the clock to stay inside the board's power limit.
+    """Finds windows in which the driver lowered the clock to stay within the board's power limit.
 
     Why it matters:
-        A 700 W board is usually in this state: a bf16 matrix product in a loop is capped 97-100 % of the time, at 26-30 %
-        below the maximum clock, and takes 16-21 % longer than in a burst.  The number is honest with its clock and power
-        beside it.  Under ``fixed-clock`` capped time breaks the proof that conditions held.
+        A 700 W board is usually in this state.  A bf16 matrix product in a loop is capped 97-100 % of the time, runs 26-30 %
+        below the maximum clock and takes 16-21 % longer than in a burst.  The number is honest if quoted with its clock and
+        power.  Under ``fixed-clock`` capped time breaks the proof that conditions held.
 
     What it cannot see:
-        The effect of the clock: the time of a copy does not follow it.  The clock named here is the true one only where it
-        was stamped: else the driver's, which reads 8-12 % above the true mean under a cap.  Capped power can lie below the
-        limit: products of zeros are capped at 415 W of 700 W.
+        The effect of the clock on this work: the time of a copy does not follow the clock.  The true clock, without stamps:
+        the driver's clock reads 8-12 % above the true mean under a cap.  Caps below the limit: products of zeros are capped
+        at 415 W of 700 W.
 
     Remedy:
-        Quote the number with its clock and its power limit.  For a number at one clock, lock one that the board can hold
-        for this work, some 5 % below the capped mean.
+        Quote the number with its clock and its power limit.  For a number at one clock, lock a clock that the board can hold
+        for this work, about 5 % below the capped mean.
 
     Source:
-        The driver's violation time at the window's edges, else its power-cap counter, which is brought up to date every
-        100 ms (``error_ratio`` says what that leaves open), else the share of sampled clock event reasons.  Clock and power are
-        those while the cap held: the stamped clock (``true``) or the driver's, the driver's 20 ms record of power or its gauge.
+        The driver's violation time at the window's edges, else its power-cap counter, refreshed every 100 ms
+        (``error_ratio`` is the resulting error), else the share of sampled clock event reasons.  Clock and power are those
+        while the cap held: the stamped clock (``true``) or the driver's, and the driver's 20 ms power record or its gauge.
         Figures: H200 at 700 W, driver 580.159.04.
     """
     evidence = case.evidence
@@ -93,21 +93,21 @@ def power_limited(
     remedy="Take this GPU out of its sync boost group, or measure the group as one.",
 )
 def sync_boost_limited(case: Case) -> Answer:
-    """Finds windows in which this GPU's clock was held to that of another.
+    """Finds windows in which this GPU's clock was held to that of another GPU.
 
     Why it matters:
         In a sync boost group every GPU runs at the clock of the slowest, so this number depends on another board's load and
         temperature.
 
     What it cannot see:
-        The GPU that it followed, and the clock without the group: the bound assumes the board's highest clock, so none of
-        it rejects.  A single GPU never shows it.
+        The GPU that set the clock, and the clock without the group: the bound assumes the board's highest clock, so it never
+        rejects.
 
     Remedy:
         Take the GPU out of the group (``dcgmi config``), or measure the whole group under one load.
 
     Source:
-        The driver's sync-boost counter, which misses nothing, else the clock event reason of that name.
+        The driver's sync-boost counter, else the clock event reason of that name.
     """
     evidence = case.evidence
     held = by_counter(evidence, "sync_boost_ns") or by_bits(evidence, Reason.SYNC_BOOST)
@@ -130,25 +130,25 @@ def sync_boost_limited(case: Case) -> Answer:
     "power-reading-stale",
     kind=RuleKind.LABEL,
     says="{window_s:.3g} s are too short to quote power or energy",
-    remedy="Repeat the body for {needed_s:.3g} s or more before quoting its power or energy.",
+    remedy="Repeat the work for {needed_s:.3g} s or more to quote its power or energy.",
 )
 def power_reading_stale(
     evidence: Evidence,
     claim: Claim,
     *,
-    samples_count: Annotated[Count, "the record of 20 ms: five samples are the 100 ms below which energy is guesswork"] = 5.0,
-    refreshes_count: Annotated[Refreshes, "each edge may be a refresh off: with ten, a mean is good to a fifth"] = 10.0,
-    averages_count: Annotated[Count, "the first second of a trailing mean still speaks of the time before"] = 2.0,
+    samples_count: Annotated[Count, "five samples of the 20 ms record are 100 ms; shorter energies are unreliable"] = 5.0,
+    refreshes_count: Annotated[Refreshes, "each edge may be a refresh off: with ten, a mean is within a fifth"] = 10.0,
+    averages_count: Annotated[Count, "the first second of a trailing mean still covers the time before"] = 2.0,
 ) -> Answer:
-    """Finds windows too short for the power and energy that a sensor can tell of them.
+    """Finds windows too short for the power and energy readings of their sensors.
 
     Why it matters:
         The usual power reading is a mean over the second before: in a window of 50 ms it is the power of earlier work.
         Energies taken that way were 35 % off on average and 65 % at worst (arXiv 2312.02741).
 
     What it cannot see:
-        The sensor's own sampling: on some boards it measures for a quarter of the time only.  The rule concerns power and
-        energy, and says nothing of the time.
+        The sensor's own sampling: on some boards it measures only a quarter of the time.  The rule judges only power and
+        energy, not the times.
 
     Remedy:
         Put more iterations of the same work into the window.
@@ -160,10 +160,10 @@ def power_reading_stale(
     window, dense = evidence.window, evidence.trace.dense_power
     count = int(((dense.at_ns >= window.begin_ns) & (dense.at_ns <= window.end_ns)).sum())
     refresh_s = evidence.trace.refresh_of_ns("power_w") / 1e9
-    # What each sensor needs, and how it falls short, finest first.
+    # The time that each sensor needs and its shortcoming, finest sensor first.
     needs: list[tuple[float, str]] = []
     if len(dense):
-        # How far apart the driver's dense record keeps its samples.
+        # The driver's dense record has a sample every 0.02 s.
         needs.append((samples_count * 0.02, f"the driver's record holds {count} samples of it"))
     if evidence.observes("power_w"):
         needs.append((refreshes_count * refresh_s, f"the reading is refreshed every {refresh_s:.2g} s"))
@@ -172,14 +172,14 @@ def power_reading_stale(
     if not needs:
         return Unobserved(evidence.absence or "power was not observed")
     enough = count >= samples_count or any(window.length_s >= needed_s for needed_s, _ in needs[bool(len(dense)) :])
-    # A record that was not read again before the judge asked holds too little of windows that were long enough for it.
+    # The last samples may be missing even in a long window, if the record was not read again before the judge ran.
     needed_s, because = min((need for need in needs if need[0] > window.length_s), default=(_AVERAGE_S, needs[0][1]))
     facts: dict[str, Fact] = {"window_s": window.length_s, "needed_s": needed_s, "because": because}
     return Clear(facts) if enough else Found(facts=facts)
 
 
 def _capped_at(evidence: Evidence, at_ns: Times, *, throughout: bool) -> npt.NDArray[np.bool_]:
-    """Return at which of these times the cap held."""
+    """Return a mask of the times at which the cap held."""
     if throughout:
         return np.ones(len(at_ns), np.bool_)
     capped = running(evidence, "power_cap_ns", Reason.SW_POWER_CAP)
@@ -190,7 +190,7 @@ def _capped_at(evidence: Evidence, at_ns: Times, *, throughout: bool) -> npt.NDA
 
 
 def _clock_while_capped(evidence: Evidence, blocks: ClockBlocks | None, *, throughout: bool) -> tuple[float | None, bool]:
-    """Return the mean clock of the blocks in which the cap held, and whether it is a true one: stamped, or scaled to stamps."""
+    """Return the mean clock of the capped blocks, and whether it is true: stamped, or scaled to stamps."""
     if blocks is None:
         return None, False
     held = blocks.known & _capped_at(evidence, blocks.at_ns + blocks.width_ns // 2, throughout=throughout)

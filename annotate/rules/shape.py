@@ -1,4 +1,4 @@
-"""Rules about the shape of the times: single ones apart from the rest, or two groups."""
+"""Rules about the distribution of the times: outliers, or two groups."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from annotate.times.durations import NO_ITERATION, every_count, readable
 from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
 from annotate.times.outlying import Outlying, Pattern, beyond_jitter, beyond_rhythm, beyond_swing, outlying, pattern
 
-# Fewer have no neighbours to lie apart from, and no group of their own.
+# Fewer iterations have neither enough neighbours for outliers nor two groups.
 _FEWEST_COUNT = 6
 _HOST = "host"
 
@@ -35,14 +35,14 @@ RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {
 class OutlierLimits:
     """The limits of ``outliers``."""
 
-    wait_ratio: Annotated[Share, "of the time threads waited for a processor; an unloaded machine stays far below"] = 0.05
+    wait_ratio: Annotated[Share, "of the time, threads waited for a CPU core; an unloaded machine stays far below"] = 0.05
     named_ratio: Annotated[Share, "the specification: pauses that cover half of the late time are its cause"] = 0.5
     launch_s: Annotated[Duration, "below it an event pair contains the gap to the next launch (H200)"] = 50e-6
-    gap_s: Annotated[Duration, "the specification: no shorter gap between launches stands out"] = 0.001
-    swing_ratio: Annotated[Share, "raw capped times side by side, of an H200: 7 to 10 % late in the median"] = 0.12
-    onset_ratio: Annotated[Share, "the same in the first seconds after idle: a GEMM 16384, up to 31 % late"] = 0.32
-    kept_ratio: Annotated[Share, "under a cap a mean kept a third of what turns of a neighbour took, as the clock rose"] = 1 / 3
-    host_ratio: Annotated[Share, "recorded stalls of capped work bought back a fifth to a quarter"] = 2 / 3
+    gap_s: Annotated[Duration, "the specification: no shorter gap between launches is irregular"] = 0.001
+    swing_ratio: Annotated[Share, "runs of late raw capped times on an H200 were 7 to 10 % late in the median"] = 0.12
+    onset_ratio: Annotated[Share, "in the first seconds after idle, a GEMM 16384 was up to 31 % late"] = 0.32
+    kept_ratio: Annotated[Share, "under a cap the clock rose in a neighbour's turns: a third of their time remained"] = 1 / 3
+    host_ratio: Annotated[Share, "in recordings of capped work, a faster clock regained 20 to 25 % of a stall"] = 2 / 3
 
 
 @rule(
@@ -50,39 +50,38 @@ class OutlierLimits:
     kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
-    says="{outliers_count} of {iterations_count} iterations lie apart and add {cost_ratio:.2%} to the time, {pattern}{cause_words}",
-    remedy="Find what interrupts the work: another process on the GPU, a busy processor, or the loop itself.",
+    says="{outliers_count} of {iterations_count} iterations are late and add {cost_ratio:.2%}, {pattern}{cause_words}",
+    remedy="Find what interrupts the work: another process on the GPU, a busy CPU, or the loop itself.",
 )
 def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
-    """Finds iterations that took longer than those around them, and names their pattern and cause.
+    """Finds iterations that took longer than those around them, with their pattern and cause.
 
     Why it matters:
-        The pattern hints at the cause.  A neighbour that computed for 50 ms each second left 14 iterations of 37 000 longer
-        by 2.3 ms each, the length of its turn on an H200: a median never shows it, and the mean holds all of it.
+        The pattern indicates the cause.  On an H200, a neighbour that computed for 50 ms each second made 14 of 37 000
+        iterations longer by 2.3 ms, the length of its turn.  The median never shows that, and the mean includes all of it.
 
     What it cannot see:
-        A slow-down of every iteration.  An interruption between two iterations: ``idle-stretch``.  Slow swings: an
-        iteration is compared with its half second.  Late ones at every Nth place count as the loop's own, because harnesses
-        that synchronise every ten launches make every tenth iteration 8 to 30 % longer.  In a loop of calls so short that
-        their times hold the gaps between launches, late ones of less than a millisecond: that is the launches' own jitter,
-        part of the number and not the GPU's.  Iterations late by less than 0.5 ms that come as often in each tenth of the
-        window, while no thread waits: any other window has them too.  Without stamps and under a power cap, up to 12 %
-        longer ones side by side, after idle up to 32 %, which the controller's swing makes.  Cold iterations are counted by
-        another rule.
+        A slow-down of every iteration.  An interruption between two iterations: ``idle-stretch`` finds it.  Slow swings: an
+        iteration is compared with the half second around it.  Late iterations at every Nth place count as part of the loop:
+        a harness that synchronises every ten launches makes every tenth iteration 8 to 30 % longer.  Delays below 1 ms
+        in calls so short that their times include launch gaps: they are jitter of the launches.  Delays below 0.5 ms that
+        are equally frequent in each tenth of the window while no thread waits: every window has them.  Without stamps under
+        a power cap, runs of iterations up to 12 % longer, after idle up to 32 %: the controller's swing causes them.  Cold
+        iterations: ``cold-start`` counts them.
 
     Remedy:
-        Stop the neighbour, free processors, or move occasional work out of the loop.  The rule drops no iteration: its
-        facts say what the late ones cost.
+        Stop the neighbour, free CPU cores, or move occasional work out of the loop.  The rule drops no iteration: its facts
+        state the cost of the late ones.
 
     Source:
-        The time of each iteration, at one clock where stamps put it there.  The bound of the mean is what the late ones add
-        to all others; of throughput the same share of the longer time.  Pauses of the host that lie within late
-        iterations and cover half of what they are late by are named as the cause.
+        The time of each iteration, at one clock if stamps allow it.  The bound of the mean is the excess time of the late
+        iterations over the time of all others; that of throughput is the same excess over the longer time.  Pauses of the
+        host that overlap late iterations by at least half of the delay are named as the cause.
     """
     times = case.one_clock
     at_clock = replace(case.timings, at_ns=times.at_ns, took_s=times.took_s, sm_clock_mhz=None)
     if len(times.took_s) < _FEWEST_COUNT:
-        return Unobserved("too few iterations to say which lie apart") if case.has_times else NO_ITERATION
+        return Unobserved("too few iterations to find outliers") if case.has_times else NO_ITERATION
     every = outlying(at_clock)
     waited_s, span_s = case.evidence.host.run_wait_s, case.evidence.host.span_s
     waited = waited_s is not None and bool(span_s) and waited_s > limits.wait_ratio * (span_s or 0.0)
@@ -101,7 +100,7 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
 
 
 def _swing_ratio(case: Case, limits: OutlierLimits) -> float:
-    """Return by how much the power controller makes calls side by side longer: nothing at one clock, nor without a cap."""
+    """Return the most by which the power controller lengthens runs of calls; 0 at one clock or without a cap."""
     if case.one_clock.is_at_one_clock or not may_be_capped(case.evidence):
         return 0.0
     fresh_ns = case.evidence.window.begin_ns - int(STEADY_S * 1e9)
@@ -109,9 +108,9 @@ def _swing_ratio(case: Case, limits: OutlierLimits) -> float:
 
 
 def _counted(every: Outlying, limits: OutlierLimits, *, swing_ratio: float, waited: bool) -> Outlying:
-    """Return the late ones that count: not the loop's own rhythm, the swing of a raw clock or the jitter of launches.
+    """Return the late iterations without the loop's rhythm, the swing of a raw clock and the jitter of launches.
 
-    No jitter is the launches' own while threads waited for a processor.
+    With ``waited`` (threads waited for a CPU core) jitter counts as late too.
     """
     lying = beyond_swing(beyond_rhythm(every), swing_ratio)
     lying = lying if waited else beyond_jitter(lying)
@@ -121,7 +120,7 @@ def _counted(every: Outlying, limits: OutlierLimits, *, swing_ratio: float, wait
 
 
 def _late_bounds(lying: Outlying, kept_ratio: float, *, is_at_one_clock: bool) -> tuple[Bound, ...]:
-    """Return what the late ones did to each number; where idle time buys clock, the least that is left of it is smaller."""
+    """Return the bounds of the late iterations; ``kept_ratio`` is the part that a faster clock afterwards cannot regain."""
     most, least = lying.cost_ratio, kept_ratio * lying.cost_ratio
     late = lying.indices[lying.excess_s > 0]
     rest_s = np.delete(lying.took_s, late)
@@ -153,7 +152,7 @@ def _facts(every: Outlying, lying: Outlying, shape: Pattern) -> dict[str, Fact]:
         "iterations_count": len(lying.took_s),
         "share_ratio": lying.share_ratio,
         "cost_ratio": lying.cost_ratio,
-        "rhythm_cost_ratio": every.cost_ratio - lying.cost_ratio,  # what is left out, as the loop's own
+        "rhythm_cost_ratio": every.cost_ratio - lying.cost_ratio,  # omitted, as part of the loop
         "pattern": shape.text,
         "kind": shape.name,
         "trimmed_mean_s": float(np.delete(lying.took_s, lying.indices).mean()),
@@ -176,14 +175,12 @@ def _cause_facts(causes: Sequence[IdleCause]) -> dict[str, Fact]:
 class BimodalLimits:
     """The limits of ``bimodal``."""
 
-    separation_ratio: Annotated[Share, "less than 2 % apart is within what placement does"] = 0.02
-    minor_ratio: Annotated[Share, "a group of one in twenty; fewer are outliers"] = 0.05
-    depth_ratio: Annotated[Share, "density between over density at the lower peak; a swinging clock leaves half of it"] = 0.25
-    p: Annotated[Share, "that there is no valley: of a hundred such windows one may be wrong"] = 0.01
-    centre_ratio: Annotated[Share, "two clean GEMM speeds 2.6 % apart, one in five slow: the median stays in the larger"] = (
-        1 / 3
-    )
-    swing_ratio: Annotated[Share, "as far apart as the power controller alone moves a capped GEMM: ±3.6 %"] = 0.07
+    separation_ratio: Annotated[Share, "memory placement alone separates groups by up to 2 %"] = 0.02
+    minor_ratio: Annotated[Share, "of the iterations: a smaller group counts as outliers"] = 0.05
+    depth_ratio: Annotated[Share, "density in the valley over the lower peak; for a swinging clock it is 0.5"] = 0.25
+    p: Annotated[Share, "probability of such a valley by chance: one window in a hundred may be wrong"] = 0.01
+    centre_ratio: Annotated[Share, "in a clean GEMM, two groups 2.6 % apart, 20 % slow: the median stays in the larger"] = 1 / 3
+    swing_ratio: Annotated[Share, "the range over which the power controller alone moves a capped GEMM: ±3.6 %"] = 0.07
 
 
 @rule(
@@ -192,37 +189,38 @@ class BimodalLimits:
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="there are two speeds, {fast} ({fast_ratio:.0%} of iterations) and {slow}{cause}",
-    remedy="Find what differs between them (clock, buffers, algorithm, a neighbour) and measure each by itself.",
+    remedy="Find the difference (clock, buffers, algorithm, a neighbour) and measure each speed separately.",
 )
 def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
     """Finds iterations that run at two speeds, so that no single centre describes them.
 
     Why it matters:
-        A median between two groups is a time that hardly any iteration took, and moves from one to the other by chance.
-        Buffers, algorithms picked by trial, clocks and neighbours each make two groups.  A wrapper that keeps results makes
-        two as well: calls that worked, and calls that returned early.
+        A median between two groups is a time that hardly any iteration took, and varies by chance.  Buffers, autotuned
+        algorithms, clocks and neighbours each cause two groups.  A wrapper that caches results does too: calls that worked,
+        and calls that returned early.
 
     What it cannot see:
-        Three groups and more, of which it names two.  A single switch from one speed to another: ``iteration-levels``
-        does.  Groups closer than the times are quantised.
+        Three or more groups, of which it names two.  A single switch from one speed to another: ``iteration-levels`` finds
+        it.  Groups closer than the resolution of the times.
 
     Remedy:
-        Find what differs between the groups and measure each by itself.
+        Find the difference between the groups and measure each separately.
 
     Source:
-        A valley between two peaks, tested by counts that are first reduced to what they are worth in this order.
-        Hartigan's dip takes iterations for independent, and they are not: with p < 0.01 it found two modes in 181 of 183
-        windows of steady capped kernels.  Times are compared at one clock where stamps put them there, so that groups
-        which the clock makes are none.  The bound of the medians is half of the separation, where the smaller group holds
-        a third, else what it moves the median within the larger one; that of mean and throughput is their distance
-        from either group that holds a fifth, and from the slow one where fewer are fast, of groups 7 % apart and more, unless ``varies=True`` claims the
-        mean.  Unstamped, the power controller alone makes a capped GEMM 16384 run at two clocks 3.3 % apart: groups
-        that close move nothing that the next window would not move as well, and neither does every tenth iteration of a
-        harness.  H200, driver 580.159.04.
+        A valley between two peaks, tested with counts reduced to their effective number in this order.  Hartigan's dip test
+        assumes independent iterations: with p < 0.01 it found two modes in 181 of 183 windows of steady capped kernels.
+        Times are compared at one clock if stamps allow it, which removes groups caused by the clock.
+
+        If the smaller group holds over a third, the bound of the medians is half of the separation; otherwise it is the shift of
+        the median within the larger group.  Mean and throughput have bounds for groups more than 7 % apart: the distance from
+        a group that holds a fifth.  They have none under ``varies=True``, which claims the mean.
+
+        Without stamps, the power controller alone makes a capped GEMM 16384 run at two clocks 3.3 % apart.  Groups that
+        close, and every Nth iteration of a harness, give no bounds.  H200, driver 580.159.04.
     """
     times = case.one_clock
     if len(times.took_s) < FEWEST_COUNT:
-        return Unobserved("too few iterations to tell two speeds from one") if case.has_times else NO_ITERATION
+        return Unobserved("too few iterations to find two speeds") if case.has_times else NO_ITERATION
     modes = two_modes(times.took_s, minor_ratio=limits.minor_ratio)
     if modes is None:
         return Clear()
@@ -250,25 +248,25 @@ def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
         centre_ratio=limits.centre_ratio,
         swing_ratio=limits.swing_ratio,
     )
-    if case.fact("varies") is True:  # of times that vary by design the mean is claimed
+    if case.fact("varies") is True:  # the mean of times that vary by design is the claim
         bounds = tuple(each for each in bounds if each.number not in (Number.THROUGHPUT, Number.MEAN))
     return Found(facts=facts, bounds=bounds)
 
 
 def _mode_cause(case: Case, modes: Modes, limits: BimodalLimits) -> tuple[str, bool]:
-    """Return the words for what makes the two groups, and whether they are the work's own."""
+    """Return the cause of the two groups, in words, and whether they are normal for the work."""
     nth = every_count(np.flatnonzero(case.one_clock.took_s > modes.split_s))
     if nth:
         return f", most at every {nth}th iteration", True
     if case.one_clock.is_at_one_clock:
         return ", at the same true clock", False
     if modes.separation_ratio <= limits.swing_ratio and _is_capped(case):
-        return ", as the power controller's two clocks make them", True
+        return ", caused by the power controller's two clocks", True
     return "", False
 
 
 def _is_capped(case: Case) -> bool:
-    """Return whether the power cap held for most of the window, by the witness."""
+    """Return whether the power cap certainly held for most of the window."""
     held = power_cap(case.evidence)
     return held is not None and held.least_ratio > 0.5
 

@@ -1,4 +1,4 @@
-"""Rules about sharing by design: partitions, displays, the process's own other work, sockets and links."""
+"""Rules about shared hardware: partitions, displays, other own work, sockets and links, overlapping windows."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -17,12 +17,12 @@ from annotate.evidence import Evidence, Fact, Reason
 from annotate.ranges import Duration, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 
-# Behind these the driver of the machine below deals out turns, and nobody inside sees to whom.
-_SLICED = {"vgpu": "a vGPU, which takes turns with others", "HAMi": "HAMi, which doles out its time"}
+# The host's driver assigns time slices, which are not visible from inside.
+_SLICED = {"vgpu": "a vGPU, which runs in time slices", "HAMi": "HAMi, which assigns time slices"}
 _SHARED = {
-    "host-vgpu": "vGPUs, of which this machine is the host",
-    "host-vsga": "virtual machines, of which this machine is the host",
-    "MPS": "MPS, whose clients run side by side",
+    "host-vgpu": "vGPUs hosted by this machine",
+    "host-vsga": "virtual machines hosted by this machine",
+    "MPS": "MPS, whose clients run in parallel",
     "gpushare": "a scheduler that gives parts of its memory to several containers",
 }
 
@@ -31,26 +31,26 @@ _SHARED = {
     "contention-shared-partition",
     kind=RuleKind.INTEGRITY,
     says="the GPU is shared by design: {shared}",
-    remedy="Measure on a GPU that is given out whole.",
+    remedy="Measure on a whole GPU.",
 )
 def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
     """Finds a GPU that is shared by design: MIG, vGPU, MPS, schedulers that divide it.
 
     Why it matters:
-        MIG instances have separate SMs, and share one power limit, one temperature and one clock; an MPS neighbour took
-        about 30 %; a vGPU stops when its turn is over.
+        MIG instances have separate SMs but share the power limit, the temperature and the clock.  An MPS neighbour took
+        about 30 %.  A vGPU stops when its time slice ends.
 
     What it cannot see:
-        Use of the other parts meanwhile.  Time slices of NVIDIA's Kubernetes plugin, which leave no mark in a container:
-        there neighbours show as ``contention-residual``, or not at all.  MIG where the driver does not report its mode: it
-        reports none of GPUs that cannot be divided, so the rule takes such a GPU for a whole one.
+        Use of the other parts meanwhile.  Time slices of NVIDIA's Kubernetes plugin, which are not visible in a container:
+        neighbours then show as ``contention-residual``, or not at all.  MIG if the driver does not report its mode.  The
+        driver reports no mode for GPUs that cannot be divided, so the rule treats such a GPU as a whole one.
 
     Remedy:
-        Ask for a whole GPU.  If you deploy on the partition, state it with the number and repeat the measurement.
+        Request a whole GPU.  If you deploy on the partition, state it with the number and repeat the measurement.
 
     Source:
-        NVML's MIG and virtualisation modes, the name of MPS's server on the process list, the control pipe and variables
-        of the measured process.  A card passed through to a virtual machine belongs to it alone.
+        NVML's MIG and virtualisation modes, the name of the MPS server on the process list, and the control pipe and
+        environment of the measured process.  A card passed through to a virtual machine is not shared.
     """
     device, host = evidence.device, evidence.host
     if device is None:
@@ -64,16 +64,16 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
         names.add("MIG")
     shared = [text for name, text in {**_SLICED, **_SHARED}.items() if name in names]
     if "MIG" in names:
-        shared.append("MIG instances, which share its power and heat")
+        shared.append("MIG instances, which share power and heat")
     if shared:
         return Found(
             Severity.REJECT if names & _SLICED.keys() else Severity.FLAG,
             {"shared": ", and ".join(shared), "by": ",".join(sorted(names))},
         )
     if device.virtualization is None:
-        return Unobserved("whether the GPU is a virtual one was not observed")
+        return Unobserved("the virtualisation mode of the GPU was not observed")
     if host.sharing is None:
-        return Unobserved("whether the measured process shares its GPU through MPS or a scheduler was not looked for")
+        return Unobserved("sharing through MPS or a scheduler was not observed")
     return Clear({"virtualization": device.virtualization})
 
 
@@ -81,39 +81,38 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
     "contention-self",
     kind=RuleKind.BIAS,
     basis=Basis.DECLARED,
-    says="other work of this very process {did}",
-    remedy="Stop the process's other streams and threads while it measures, or count their work as busy time.",
+    says="other work of the same process {did}",
+    remedy="Stop the process's other streams and threads during the measurement, or count their work as busy time.",
 )
 def contention_self(
     case: Case,
     *,
-    limit_ratio: Annotated[Share, "ten clean scenarios on an H200 left at most 2.7 points of utilisation unexplained"] = 0.05,
-    seen_ratio: Annotated[Share, "15 kinds of kernel on an H200 left every SM free for every stamp"] = SEEN_RATIO,
+    limit_ratio: Annotated[Share, "in ten clean H200 scenarios at most 2.7 percentage points stayed unexplained"] = 0.05,
+    seen_ratio: Annotated[Share, "for 15 kinds of kernel on an H200, every stamp reached every SM"] = SEEN_RATIO,
     spread_s: Annotated[
-        Duration, "those kernels: 0.13 µs in 95 of 100 stamps; three streams of vector adds: 0.35 in the median"
+        Duration, "for these kernels, 95 % of stamps spread over 0.13 µs or less; with three streams of vector adds, 0.35 µs"
     ] = SPREAD_S,
 ) -> Answer:
-    """Finds work of the measured process that its harness did not count, on a GPU that nobody else used.
+    """Finds work of the measured process that its harness did not count, on a GPU without other processes.
 
     Why it matters:
-        A side stream takes turns with the timed work like a neighbour, and no process list shows it.  Three background
+        A second stream competes with the timed work like a neighbour, and no process list shows it.  Three background
         streams of vector adds made the mean 21 % longer and its spread thirty times as wide.
 
     What it cannot see:
-        Without stamps around the iterations, other work that fills no gap: while the timed work alone keeps the GPU busy,
-        utilisation cannot rise.  The times of iterations are no evidence here, because warm-up, a cache flush or checks
-        between them are honest work that was not timed; so the rule uses the busy time that the harness declares, which
-        includes those.  A window without times: there all work of the process is the measured work, and only this card's
-        record shows that it grew.
+        Without stamps, other work that fills no gap: utilisation cannot rise while the timed work alone keeps the GPU busy.
+        Untimed warm-up, flushes and checks are honest, so the rule compares utilisation with the busy time that the harness
+        declares, not with the times.  A window without times: all work of the process is then the measured work, and only
+        this card's record shows that it grew.
 
     Remedy:
         Measure without the other streams.  If the harness flushed a cache or warmed up without counting it, count it.
 
     Source:
-        Stamps before and after each iteration, one thread an SM: behind a kernel of their own stream they find every SM
-        free, beside other streams they wait, or run on the few that are.  Another process takes turns instead, and does not
-        hold them up (H200).  And NVML's utilisation less the declared busy share, over at least a second, where
-        a whole process list names nobody but the window's own.  Late iterations and the books give the size.
+        Stamps before and after each iteration, one thread per SM.  After a kernel of the same stream, stamps find every SM
+        free; in parallel with other streams they wait, or run on fewer SMs.  Another process runs in turns and does not
+        delay stamps (H200).  The second sign is NVML's utilisation minus the declared busy share over 1 s or more, if complete
+        process lists name only the window's own processes.  Late iterations and the books give the size.
     """
     evidence = case.evidence
     seen, spread = amount(evidence.declared, "stamp_seen_ratio"), amount(evidence.declared, "stamp_spread_s")
@@ -122,13 +121,13 @@ def contention_self(
     met = beside(evidence, seen_ratio=seen_ratio, spread_s=spread_s)
     if met or (beyond_ratio is not None and beyond_ratio > limit_ratio and alone(evidence)):
         busy = f"kept the GPU busy for {beyond_ratio or 0.0:.0%} of the time"
-        did = "ran on the SMs beside the timed iterations" if met else busy
+        did = "ran on the SMs in parallel with the timed iterations" if met else busy
         return Found(facts=facts | {"did": did}, bounds=own_work_bounds("contention-self", case.foreign_work, met=bool(met)))
     if met is None:
         if beyond_ratio is None:
-            return Unobserved("nobody stamped the iterations, nor declared how busy they kept the GPU for a second")
+            return Unobserved("there are no stamps, and no declared busy share over a second with utilisation")
         if not alone(evidence):
-            return Unobserved("somebody else may have been on the GPU, so not all of its work need be the process's own")
+            return Unobserved("other processes may have been on the GPU, so some of its work may be theirs")
     return Clear(facts)
 
 
@@ -145,24 +144,22 @@ def display_active(
     active_ratio: Annotated[
         Share, "the driver's utilisation record shows 1-2 % for a process that does nothing"
     ] = ACTIVE_RATIO,
-    held_ratio: Annotated[Share, "one refresh of the driver's reason in a long window is no display clock"] = 0.02,
-    unread_limit_s: Annotated[
-        Duration, "the list is read five times a second; who draws for a moment fits into a longer gap"
-    ] = 0.5,
+    held_ratio: Annotated[Share, "a single refresh of the driver's reason in a long window does not count"] = 0.02,
+    unread_limit_s: Annotated[Duration, "the list is read five times a second; a short redraw fits into a longer gap"] = 0.5,
 ) -> Answer:
     """Finds a display server or another graphics process on the GPU.
 
     Why it matters:
-        A desktop redraws at any moment, and every redraw takes the GPU for some milliseconds.  Half of one short kernel's
-        noise came from it.
+        A desktop redraws at any moment, and every redraw takes the GPU for some milliseconds.  Redraws caused half of the
+        noise of one short kernel.
 
     What it cannot see:
-        A process that computes and draws, which counts as computing.  A server that began to draw and stopped between two
-        readings of its utilisation.  Graphics processes outside this PID namespace.  The reason of display clocks is a
-        second sign: a whole list that names nobody who draws clears without it.
+        A process that computes and draws, which counts as computing.  A server that draws only between two readings of its
+        utilisation.  Graphics processes outside this PID namespace.  The reason of display clocks is a second sign: complete
+        lists without graphics processes clear the rule without it.
 
     Remedy:
-        Drive the display from another GPU, or stop the display server.  A server that draws nothing is a label.
+        Connect the display to another GPU, or stop the display server.  A server that does not draw is a label.
 
     Source:
         NVML's list of graphics processes, per-process utilisation, and the clock event reason of display clocks.
@@ -179,7 +176,7 @@ def display_active(
 
 
 def _drawn(case: Case, drawing: tuple[Presence, ...], active_ratio: float) -> Found:
-    """Return the busiest of the graphics processes; without bounds where all of them were seen to draw nothing."""
+    """Return the finding about the busiest graphics process; without bounds if all of them were at rest."""
     worst = max(drawing, key=Presence.load)
     name = f"process {worst.pid} ({worst.name or 'unnamed'})"
     facts: dict[str, Fact] = {
@@ -200,28 +197,28 @@ def _drawn(case: Case, drawing: tuple[Presence, ...], active_ratio: float) -> Fo
     kind=RuleKind.BIAS,
     basis=Basis.HOST,
     says="{far}",
-    remedy="Bind the benchmark to processors near the GPU (numactl, taskset), and check the card's slot and link.",
+    remedy="Bind the benchmark to CPU cores near the GPU (numactl, taskset), and check the card's slot and link.",
 )
 def numa_pcie_affinity(case: Case) -> Answer:
     """Finds a benchmark that runs on the far socket of its GPU, or a link that is slower than card and slot allow.
 
     Why it matters:
-        Copies between host and device go over that link: from the wrong socket, or on a narrow one, 12.1 GB/s became 3.8.
-        Launches grow some tenths of a microsecond longer; kernels on data in device memory do not care.
+        Copies between host and device use that link: from the wrong socket, or on a narrow link, 12.1 GB/s became 3.8 GB/s.
+        Launches take some tenths of a microsecond longer.  Kernels on data in device memory are not affected.
 
     What it cannot see:
-        Copies of the work: the bound of a link that changed its state is that of copies alone.  The gain of a better socket
-        or link, if the slow one held throughout: that is a label.  The socket of a process that may run on both, and the
-        place of its memory.  A virtual machine hides the node, and often the link's state too.  A link that idles is slow
-        on purpose, so its state counts only while the GPU was busy.
+        The work's share of copies: the bound for a link that changed its state assumes copies only.  The gain of a better
+        socket or link if the slow one held throughout: that is a label.  The socket of a process that may run on both, and
+        the location of its memory.  A virtual machine hides the node, and often the state of the link.  An idle link is slow
+        on purpose, so its state counts only while the GPU is busy.
 
     Remedy:
-        ``numactl --cpunodebind`` with the GPU's node.  For a narrow link, check seating, riser, slot and the firmware's
+        Run ``numactl --cpunodebind`` with the GPU's node.  For a narrow link, check seating, riser, slot and firmware
         settings.
 
     Source:
-        NVML's memory node of the device, else the kernel's, against the nodes of the processors the process may use; PCIe
-        generation and width, read once a second, against the most that card and slot can do, and against the window's best.
+        The device's memory node by NVML, else by the kernel, against the nodes of the cores that the process may use.  PCIe
+        generation and width, read once a second, against the maximum of card and slot and against the window's best.
     """
     evidence = case.evidence
     device, host = evidence.device, evidence.host
@@ -259,24 +256,24 @@ def numa_pcie_affinity(case: Case) -> Answer:
     "overlapping-window",
     kind=RuleKind.BIAS,
     says="another process measured on this GPU at the same time ({windows})",
-    remedy="Let one measurement wait for the other, or give each a GPU of its own.",
+    remedy="Run the measurements one after the other, or on different GPUs.",
 )
 def overlapping_window(case: Case) -> Answer:
     """Finds windows of other processes that overlap this one on the same GPU.
 
     Why it matters:
-        Two benchmarks on one GPU take turns, and each halves the other's throughput, although each looks undisturbed by
-        itself.
+        Two benchmarks on one GPU run in turns, and each halves the other's throughput, although each alone looks
+        undisturbed.
 
     What it cannot see:
         Windows that another daemon watches.  Windows of processes whose PIDs are not visible to the daemon count as
-        foreign.  A window that a child process opens inside its parent's is nested, and not foreign.
+        foreign.  A window that a child process opens inside its parent's window is nested and does not count.
 
     Remedy:
-        Run them one after the other, or on GPUs of their own.
+        Run the measurements one after the other, or on different GPUs.
 
     Source:
-        The daemon's own list of windows, by GPU and process tree.
+        The daemon's list of windows, by GPU and process tree.
     """
     windows = case.neighbours.windows
     if not windows:

@@ -1,4 +1,4 @@
-"""Rules about one state throughout: onsets and steps of the clock, and the loop's own pauses."""
+"""Rules about a steady state: onsets and steps of the clock, and regular pauses of the loop."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 from annotate.times.durations import readable
 
 _WARM_UP = "Warm up for 3 s back to back, without a pause before the window."
-_STEP = "Find what moved the clock inside the window (a cap, heat, a lock), or quote the number at one clock."
-_LEAST_SAID_S = 0.05  # a shorter time is said as none
-_LEAST_RATIO = 1e-4  # the noise to believe of a clock: less is no finding
+_STEP = "Find what changed the clock inside the window (a cap, heat, a lock), or quote the number at one clock."
+_LEAST_SAID_S = 0.05  # a shorter time prints as "right after"
+_LEAST_RATIO = 1e-4  # the least noise of a clock: smaller bounds are not a finding
 
 RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {
     "regime-change": ("step_ratio", "settle_s", "pause_s", "reject_ratio", "note_ratio", "busy_ratio"),
@@ -40,10 +40,10 @@ RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegimeLimits:
-    """The limits of ``regime-change``: they choose the words, and the bound is that of the clock."""
+    """The limits of ``regime-change``: they choose only the words; the bound follows from the clock."""
 
-    capped_ratio: Annotated[Share, "a capped second of an H200 reads 0.9 or more of itself"] = 0.9
-    free_ratio: Annotated[Share, "a share of time that cannot move a mean by half a per cent"] = 0.02
+    capped_ratio: Annotated[Share, "a fully capped second of an H200 reads 0.9 or more"] = 0.9
+    free_ratio: Annotated[Share, "a cap for this share of the time changes a mean by less than 0.5 %"] = 0.02
 
 
 @rule(
@@ -56,23 +56,23 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
     """Finds a window in which the GPU changed its state, most often by the onset of the power cap.
 
     Why it matters:
-        After a pause an H200 runs a dense kernel some 60 ms at a fast clock, then the power cap makes it 16 % slower.  The
-        mean over the first 100 ms is 9 % from the steady one, the median 14 %.  A mixture of two states describes neither.
+        After a pause an H200 runs a dense kernel for about 60 ms at a fast clock, then the power cap makes it 16 % slower.
+        The mean over the first 100 ms is 9 % off the steady mean, the median 14 %.  A mixture of two states describes
+        neither.
 
     What it cannot see:
-        The steady state of a window that holds less than a second after 3 s of load, unless this work's record knows it:
-        then the bound is the excess that was measured on this model, or the whole range of the clock.  Under ``burst`` and
-        ``fixed-clock`` only steps count.  Changed inputs: ``iteration-levels`` finds times that change while the clock
-        stands still.
+        The steady state, if the window has less than a second after 3 s of load and this work has no record.  The bound is
+        then the excess measured on this model, or the whole range of the clock.  Under ``burst`` and ``fixed-clock`` only
+        steps count.  Changed inputs: ``iteration-levels`` finds times that change at a constant clock.
 
     Remedy:
-        After a pause: warm up for three seconds, back to back, with the kernels to be measured, and open the window without
-        a pause.  After a step: find what moved the clock, or drop the part before the change.
+        After a pause: warm up for three seconds, back to back, with the measured kernels, and open the window without a
+        pause.  After a step: find what changed the clock, or drop the part before the change.
 
     Source:
-        The stamped clock of the entries, else NVML's while the GPU worked, against its own level, and against the part of
-        the window that follows 3 s of load.  ``docs/RULE_TABLE.md``, section 4.3, has the figures.  Time under the power cap
-        in blocks of a second gives the words.
+        The stamped clock of the entries, else NVML's while the GPU worked, against its own levels and against the part of
+        the window after 3 s of load.  ``docs/RULE_TABLE.md``, section 4.3, has the figures.  Time under the power cap in
+        blocks of a second determines the wording.
     """
     shift = case.clock_shift
     if shift is None:
@@ -85,7 +85,7 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
     bounds = clock_bounds(shift, REGIME_CHANGE)
     if shift.rule != REGIME_CHANGE:
         return Clear(facts)
-    # Stamps speak even if nothing moved: they replace what the driver's clock left open in an earlier pass.
+    # With stamps a steady clock is Found too: its bounds replace the driver's uncertainty of an earlier pass.
     if not shift.is_sharper and not any(bound.size_ratio > _LEAST_RATIO for bound in bounds):
         return Clear(facts)
     what, advice, span_ns = _change(case, shift, limits)
@@ -98,7 +98,7 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
 
 
 def _change(case: Case, shift: ClockShift, limits: RegimeLimits) -> tuple[str, str, tuple[int, int] | None]:
-    """Return what changed, what to do, and when: the cap if it turned, else the step of the clock, else the pause before."""
+    """Return description, advice and span of the change: of the cap, else of the clock, else of the pause before."""
     window = case.evidence.window
     turn = cap_turn(case.evidence, capped_ratio=limits.capped_ratio, free_ratio=limits.free_ratio)
     moved = _moved(case, shift)
@@ -118,12 +118,12 @@ def _change(case: Case, shift: ClockShift, limits: RegimeLimits) -> tuple[str, s
     elif case.load.before_known:
         what = f"the window began {f'{since_s:.1f} s' if since_s >= _LEAST_SAID_S else 'right'} after a pause"
     else:
-        what = "nothing tells whether the GPU paused before the window"
+        what = "the load before the window was not observed"
     return f"{what}, and a capped clock takes {STEADY_S:.0f} s to settle", _WARM_UP, None
 
 
 def _moved(case: Case, shift: ClockShift) -> str:
-    """Return the step of the clock in words, from its first level to its last; nothing of a single level."""
+    """Return the step of the clock in words, from the first level to the last; empty for a single level."""
     if len(shift.levels_mhz) < 2 or case.blocks is None:
         return ""
     label = np.zeros(int(case.blocks.known.sum()), np.intp)
@@ -131,7 +131,7 @@ def _moved(case: Case, shift: ClockShift) -> str:
         label[level.places] = rank
     first, last = shift.levels_mhz[int(label[0])], shift.levels_mhz[int(label[-1])]
     if first == last:
-        return f"the SM clock moved between {shift.levels_mhz[0]:.0f} and {shift.levels_mhz[-1]:.0f} MHz"
+        return f"the SM clock changed between {shift.levels_mhz[0]:.0f} and {shift.levels_mhz[-1]:.0f} MHz"
     return f"the SM clock {'rose' if last > first else 'fell'} from {first:.0f} to {last:.0f} MHz"
 
 
@@ -146,27 +146,26 @@ def bursty_duty_cycle(
     *,
     busy_ratio: Annotated[Share, "dense loops on an H200 keep it 87-100 % busy"] = 0.8,
 ) -> Answer:
-    """Finds the loop's own pauses between launches, after which the GPU runs faster than it can sustain.
+    """Finds regular pauses between launches, after which the GPU runs faster than it can sustain.
 
     Why it matters:
-        A 16384-cubed bf16 GEMM with sleeps of 20 to 500 ms between its calls ran 17 % faster on an H200 than back to back,
-        at the full clock, without a clock event: right for a burst, and wrong for throughput.
+        On an H200 a 16384-cubed bf16 GEMM with sleeps of 20 to 500 ms between calls ran 17 % faster than back to back, at
+        the full clock, without a clock event.  That is right for a burst but wrong for throughput.
 
     What it cannot see:
-        The cause of the pauses: a benchmark that sleeps, one that waits for the CPU and one that checks its results look
-        alike.  Regular pauses without times: the busy share is a label then, and bounds nothing.  Of times without begins,
-        which a window shorter than a second leaves.
+        The cause of the pauses: sleeps, waits for the CPU and checks of results look alike.  Regular pauses without times:
+        the busy share is then a label without bounds.  Pauses between times without start times in a window below a second.
 
     Remedy:
         Launch back to back, synchronise only at the end, or declare intended pauses: ``claim='burst'``, or ``every=`` with
         the period.
 
     Source:
-        The gaps between timed entries, less those that stand out (``idle-stretch``) and 1.3 points of error.  Pauses buy
-        clock only where power is near its limit: below 90 % of it in the driver's 20 ms record, and uncapped, they count
-        nothing.  Else a third of them counts, a start value.  Of times without begins, what neither they nor utilisation call
-        work.  The busy share is NVML's utilisation, refreshed each 208 ms,
-        else the declared one, else GPM's SM activity.
+        The gaps between timed entries, minus irregular ones (``idle-stretch``) and 1.3 percentage points of error.  Pauses
+        raise the clock only if power is near its limit: uncapped and below 90 % in the driver's 20 ms record, they do not
+        count.  Otherwise a third of them counts.  For times without start times, the share that neither the times nor
+        utilisation count as work.  The busy share is NVML's utilisation, refreshed each 208 ms, else the declared share, else
+        GPM's SM activity.
     """
     evidence, gaps = case.evidence, case.gaps
     busy, by = duty(evidence)
@@ -175,7 +174,7 @@ def bursty_duty_cycle(
     facts: dict[str, Fact] = {"busy_ratio": busy, "by": by}
     untold = untold_regular_ratio(case.accounts, case.dips) if gaps is None and case.has_times else 0.0
     if untold and case.claim is not Claim.BURST and not is_power_free(evidence, worked_ratio=1.0 - untold):
-        what = f"the times leave {untold:.1%} of the window, in which the GPU rested as well"
+        what = f"neither the times nor utilisation show work for {untold:.1%} of the window"
         return Found(facts=facts | {"what": what, "counted_ratio": untold}, bounds=regular_bounds(untold))
     if gaps is None:
         is_sparse = busy is not None and 0.0 < busy < busy_ratio
@@ -186,7 +185,7 @@ def bursty_duty_cycle(
     bounds = duty_bounds(evidence, gaps, case.timings, is_burst=case.claim is Claim.BURST, every_s=every_s)
     if not bounds:
         return Clear(facts)
-    what = f"the loop's own pauses take {gaps.regular_ratio:.1%} of the window, usually {readable(gaps.usual_s)} each"
+    what = f"regular pauses of the loop take {gaps.regular_ratio:.1%} of the window, usually {readable(gaps.usual_s)} each"
     return Found(facts=facts | {"what": what}, bounds=bounds)
 
 

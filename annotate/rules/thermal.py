@@ -1,4 +1,4 @@
-"""Rules about heat and the hardware's protection: only these judge slow-downs that are plain faults."""
+"""Rules about slow-downs by faults: heat, the hardware's protection, an external power brake."""
 
 from collections.abc import Mapping
 
@@ -17,27 +17,27 @@ _NOT_HELD: Mapping[str, Fact] = {"slowed_s": 0.0}
     "throttle-thermal",
     kind=RuleKind.BIAS,
     says="slowed by heat for {slowed_s:.2f} of {window_s:.1f} s{at}",
-    remedy="Check the airflow, wait until the GPU has cooled, or call the number thermally limited.",
+    remedy="Check the airflow, wait until the GPU has cooled, or report the number as thermally limited.",
 )
 def throttle_thermal(case: Case) -> Answer:
-    """Finds clocks lowered because GPU or memory was too hot, by the driver or by the hardware itself.
+    """Finds clocks lowered by the driver or the hardware because GPU or memory was too hot.
 
     Why it matters:
-        A hot GPU loses 15 to 22 % of its clock, in and out of it several times a minute, and what it then measures is the
-        cooling of this machine on this day.
+        A hot GPU loses 15 to 22 % of its clock, several times a minute.  The number then measures the cooling of this
+        machine on this day.
 
     What it cannot see:
-        Heat that lowers the clock within the power limit (a hot chip leaks more): that shows as ``clock-drift``.  Slow memory
-        under a cool core.  Without the counters, a slow-down between two refreshes of the sampled reasons.
+        Heat that lowers the clock within the power limit (a hot chip leaks more): ``clock-drift`` reports that.  Slow memory
+        next to a cool core.  Without the counters, a slow-down between two refreshes of the sampled reasons.
 
     Remedy:
-        Check fans and inlet temperature, leave the GPU idle until its margin is back, or report the number as thermally
-        limited.
+        Check fans and inlet temperature, leave the GPU idle until it has cooled, or report the number as thermally limited.
 
     Source:
         Fields 269 and 270 of NVML (251 and 252 before driver 575), thermal violation time at the window's edges, else the
-        sampled reasons 0x20 and 0x40.  The bound is the most time it can have held, times the slow-down by the clocks outside
-        and inside of it; where no clock shows it, 22 %.  An H200 at 33 to 60 °C never showed it; tested by simulation only.
+        sampled reasons 0x20 and 0x40.  The bound is the longest time for which the reason can have held, times the ratio of
+        the clocks without and with it; 22 % if no clock was observed meanwhile.  An H200 at 33 to 60 °C never throttled, so
+        the rule is tested by simulation only.
     """
     evidence = case.evidence
     software = [by_violation(evidence, "thermal_violation_ns"), by_counter(evidence, "sw_thermal_ns")]
@@ -50,7 +50,7 @@ def throttle_thermal(case: Case) -> Answer:
         return _found({**facts, "hardware": is_hardware, **_temperature(evidence, facts)}, thermal_bounds(evidence, case.beta))
     if slowed is None or hardware is None:
         which = "software" if slowed is None else "hardware"
-        return Unobserved(evidence.absence or f"{which} slow-downs for heat were not observed for long enough")
+        return Unobserved(evidence.absence or f"{which} slow-downs by heat were not observed for long enough")
     return Clear(_NOT_HELD)
 
 
@@ -61,23 +61,23 @@ def throttle_thermal(case: Case) -> Answer:
     remedy="Check power supply, cables, baseboard and temperature before you measure again.",
 )
 def throttle_hw_slowdown(case: Case) -> Answer:
-    """Finds the hardware's own protection at work, which divides the clock by two or more.
+    """Finds a slow-down by the hardware's protection, which divides the clock by two or more.
 
     Why it matters:
-        Whatever set it off (heat, an external brake, a fast power trigger), nothing measured meanwhile is comparable.
+        Numbers measured during such a slow-down are not comparable, whatever triggered it: heat, an external brake or a fast
+        power trigger.
 
     What it cannot see:
-        A fast power trigger shorter than a refresh: no counter covers it, only the sampled bit; so counters alone clear
-        nothing.  Whether a bit of one refresh was such a trigger or came with a change of clocks: the clock beside it decides
-        how much it counts.
+        A fast power trigger shorter than a refresh: only the sampled bit covers it, so counters alone do not clear the rule.
+        The cause of a bit of one refresh: a trigger, or a change of clocks.  The clock during the bit decides its effect.
 
     Remedy:
-        Look at power supply, cables, baseboard and temperature; see the driver's log.
+        Check power supply, cables, baseboard and temperature, and read the driver's log.
 
     Source:
-        NVML's fields 270 and 271 (hardware thermal, power brake), else the sampled reason 0x8 and one refresh more.  The
-        bound is that time, times the slow-down by the clocks outside and inside of it; where no clock shows it, the clock is
-        taken for halved.  An H200 never showed it; tested by simulation only.
+        NVML's fields 270 and 271 (hardware thermal, power brake), else the sampled reason 0x8 plus one refresh.  The bound
+        is that time, times the ratio of the clocks without and with the reason; without an observed clock, a halved clock is
+        assumed.  An H200 never showed it, so the rule is tested by simulation only.
     """
     evidence = case.evidence
     counted = longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
@@ -96,21 +96,21 @@ def throttle_hw_slowdown(case: Case) -> Answer:
     remedy="Check power supply, cables and the rack's power budget before you measure again.",
 )
 def throttle_power_brake(case: Case) -> Answer:
-    """Finds the signal by which a power supply or a baseboard makes a GPU slow down at once.
+    """Finds the signal with which a power supply or a baseboard slows a GPU at once.
 
     Why it matters:
-        The clock is halved or worse, for reasons outside the GPU that the benchmark cannot know.
+        The clock is halved or worse, for a reason outside the GPU that the benchmark cannot observe.
 
     What it cannot see:
-        Who pulled the brake.  Without the counter, a brake between two refreshes of the sampled reasons.
+        The source of the signal.  Without the counter, a brake between two refreshes of the sampled reasons.
 
     Remedy:
-        Look at power supplies, cables and the rack's power budget.
+        Check power supplies, cables and the rack's power budget.
 
     Source:
-        NVML's field 271 (253 before driver 575), else the sampled reason 0x80.  The bound is the most time it can have held,
-        times the slow-down by the clocks outside and inside of it; where no clock shows it, the clock is taken for halved.
-        An H200 never showed it; tested by simulation only.
+        NVML's field 271 (253 before driver 575), else the sampled reason 0x80.  The bound is the longest time for which the
+        brake can have held, times the ratio of the clocks without and with it; without an observed clock, a halved clock is
+        assumed.  An H200 never showed it, so the rule is tested by simulation only.
     """
     evidence = case.evidence
     held = by_counter(evidence, "power_brake_ns") or by_bits(evidence, Reason.HW_POWER_BRAKE)
@@ -126,7 +126,7 @@ def _found(facts: Mapping[str, Fact], bounds: tuple[Bound, ...]) -> Found:
 
 
 def _facts(evidence: Evidence, held: Held, bits: Reason) -> dict[str, Fact]:
-    """Return how long a reason held, the clock while it did and otherwise, and both clocks in words."""
+    """Return the time for which a reason held, the clocks with and without it, and both clocks in words."""
     inside_mhz, outside_mhz = clocks_beside(evidence, bits)
     at = f", at {inside_mhz:.0f} MHz" if inside_mhz is not None else ""
     return {

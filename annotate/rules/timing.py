@@ -1,4 +1,4 @@
-"""Rules about the timer: synchronisation, streams, overhead and launches stand between a kernel and its time."""
+"""Rules about the timer: synchronisation, streams, overhead and launches can separate a kernel from its time."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -23,9 +23,9 @@ from annotate.ranges import Duration
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
-_EMPTY = "the times hold no kernel, so they do not tell how long one is"
+_EMPTY = "the times hold no kernel, so they do not measure one"
 _TICK_S = 0.5e-6  # the resolution of CUDA events
-_SMALL_RATIO = 0.01  # of a reading, the timer's share that the advice aims at
+_SMALL_RATIO = 0.01  # the timer's share of a reading after following the advice
 _MOST_RATIO = 0.99
 
 
@@ -37,24 +37,25 @@ _MOST_RATIO = 0.99
     remedy="Synchronise before the second reading of the host's clock, or time with CUDA events.",
 )
 def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -> Answer:
-    """Finds times by the host's clock that stopped before the GPU did.
+    """Finds times by the host's clock that ended before the GPU's work.
 
     Why it matters:
         A launch returns at once.  Without synchronisation the time is that of the launch: 0.24 ms for a product that took
         15.5 ms.  Once the launch queue is full the host waits, and wrong times look right.
 
     What it cannot see:
-        Times far below the GPU's work whose last call was waited for: the cause may be work between the timed calls that
-        nobody timed (a cache flush, a backward pass), and ``unaccounted-time`` gives its size.
-        A window opened with ``sync=False``.
+        Times that are too short although the process waited for the last call.  The cause may be untimed work between the
+        timed calls (a cache flush, a backward pass); ``unaccounted-time`` reports its size.  A window opened with
+        ``sync=False``.
 
     Remedy:
-        Call ``torch.cuda.synchronize()`` before each reading of the host's clock, or use CUDA events.  To measure the cost
-        of a launch, accept this rule.
+        Call ``torch.cuda.synchronize()`` before each reading of the host's clock, or use CUDA events.  If the cost of a
+        launch is the measured quantity, accept this rule.
 
     Source:
-        How long the window's own synchronisation waited when the body had returned.  It only flags where the GPU then rested
-        for longer than it was waited for.  Where nobody handed over times, a body that returned early is a label.
+        The duration of the window's own synchronisation after the body returned.  The rule rejects, but only flags if more
+        time than that lay between the last timed call and the synchronisation.  Without times, a body that returned early
+        is a label.
     """
     return stopped_early(evidence, limits)
 
@@ -64,23 +65,22 @@ def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -
     kind=RuleKind.INTEGRITY,
     needs=("timings", "declared.timer"),
     basis=Basis.TIMINGS,
-    says="events read {call} a call while the GPU worked {busy} for each: they stand on another stream than the kernel",
+    says="events read {call} per call but the GPU worked {busy} for each: the kernel runs on another stream",
     remedy="Record the events on the stream that launches the kernel.",
 )
 def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -> Answer:
-    """Finds CUDA events that enclose no work, because it runs on another stream.
+    """Finds CUDA events that enclose no work, because the work runs on another stream.
 
     Why it matters:
-        Events wait for the work of their own stream only.  On another one they are a few microseconds apart, or as far as
-        the host takes to launch the kernel between them, whatever that takes: 56 µs for a product of 1.7 ms.
+        Events wait only for the work of their own stream.  On another stream, an event pair reads a few microseconds or the
+        time of the launch in between, whatever the kernel takes: 56 µs for a product of 1.7 ms.
 
     What it cannot see:
         Events on a stream that has other work between them: their spans are not empty.  Spans as long as a launch, unless
-        stamps around the iterations met the work they should have enclosed.  Times that the caller took and handed over
-        (``missing-sync`` judges those).  A kernel of a few microseconds with long work of its own process after each call
-        has the same sign: declare that work, with its begin and length.  A kernel of up to half a millisecond beside such
-        work on another stream has it too, so that spans longer than an empty one only flag.  A neighbour explains a busy
-        GPU, so beside a computing neighbour the rule finds nothing.
+        stamps around the iterations met the work.  Times that the caller took (``missing-sync`` judges those).  A kernel of
+        a few microseconds with long work of the same process after each call looks the same: declare that work with its
+        start time and length.  A kernel of up to 0.5 ms in parallel with such work also looks the same, so spans longer than
+        an empty pair only flag.  With a computing neighbour, which explains a busy GPU, the rule finds nothing.
 
     Remedy:
         Record the events inside ``with torch.cuda.stream(stream)``, or pass the stream to ``record``.
@@ -97,32 +97,35 @@ def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -
     needs=("timings", "utilization_ratio"),
     basis=Basis.TIMINGS,
     says="launch latency: {what}",
-    remedy="It waited for launches {idle} a call of {call}: replay a CUDA graph, put {batch_count} calls between two events, "
-    "or report the time as the host's.",
+    remedy="The GPU waited for launches {idle} per call of {call}: replay a CUDA graph, put {batch_count} calls between two "
+    "events, or report the time as the host's.",
 )
 def host_bound(case: Case, *, limits: HostBoundLimits) -> Answer:
-    """Finds times that launches set: the GPU ran idle while the host prepared the next call.
+    """Finds times that depend on launches: the GPU was idle while the host prepared the next call.
 
     Why it matters:
-        The number then measures Python, the framework and the driver, and changes with the processor.  A gemv of 12 µs on an
-        H200 read 18 µs, with warm and with cold cache alike.
+        The number then measures Python, the framework and the driver, and changes with the CPU.  On an H200 a gemv of 12 µs
+        read 18 µs, with warm and with cold cache.
 
     What it cannot see:
-        Less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, as intended.  Foreign work
-        that fills the pauses.  The deviation of throughput (``unaccounted-time``).
+        Loops with less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, as intended.
+        Foreign work that fills the pauses.  The deviation of throughput (``unaccounted-time``).
 
     Remedy:
-        A CUDA graph launches many kernels at once; a batch of calls between two events hides launches behind work; or say
-        that the time is the host's.
+        Launch many kernels at once with a CUDA graph, hide launches in a batch of calls between two events, or report the
+        time as the host's.
 
     Source:
-        The driver's utilisation over a loop with less than 0.2 ms between its calls, of which the usual one, or where
-        median and mean agree every one, leaves the GPU idle.  Loops with pauses are ``bursty-duty-cycle``, a few late
-        launches ``idle-stretch``.  Where the GPU did other work beside the times, as flushes, the harness declares for how
-        many of its readings the GPU waited.  Times that were read on the GPU claim a kernel's time: the bound is the
-        time over the GPU's part of it, less 1, of which the launch between the two readings, up to 8 µs, is no part although
-        utilisation counts it.  Other times are the caller's own, and it is a label.
-        H200, driver 580.159.04: a kernel of 57 µs launched each 91 µs read 63 by events while utilisation was 0.70; of recorded loops only that of 18 µs gemvs, at 0.58, is found.
+        The driver's utilisation over a loop whose usual call leaves the GPU idle, with less than 0.2 ms between the calls.
+        ``bursty-duty-cycle`` reports loops with pauses, ``idle-stretch`` a few late launches.  If the GPU also did other work,
+        such as flushes, the harness declares the share of readings for which the GPU waited.
+
+        Times read on the GPU claim a kernel's time.  Their bound is the time over the GPU's part - 1.  The launch between
+        the two readings, up to 8 µs, does not belong to that part although utilisation counts it.  For other times the
+        finding is a label.
+
+        H200, driver 580.159.04: a kernel of 57 µs launched each 91 µs read 63 µs by events while utilisation was 0.70.  Of
+        the recorded loops, the rule finds only that of 18 µs gemvs, at 0.58.
     """
     return waits_for_launches(case.evidence, limits)
 
@@ -132,7 +135,7 @@ def host_bound(case: Case, *, limits: HostBoundLimits) -> Answer:
     kind=RuleKind.BIAS,
     needs=("timings", "declared.timer"),
     basis=Basis.TIMINGS,
-    says="a call of {call} is about as long as what timing by {timer} adds to it",
+    says="a call of {call} is about as long as the overhead of timing by {timer}",
     remedy="Put {batch_count} calls into each reading of the timer, or time with a CUDA graph.",
 )
 def short_kernel(
@@ -140,27 +143,28 @@ def short_kernel(
     *,
     least_s: Annotated[Duration, "events tick at half a microsecond and contain launches of several"] = 10e-6,
 ) -> Answer:
-    """Finds calls so short that the timer's ticks and the launch between its two readings are much of the time.
+    """Finds calls so short that the timer's ticks and the launch between its two readings are a large part of the time.
 
     Why it matters:
-        Events resolve half a microsecond, and the launch of a kernel lies between them: below 10 µs the time is as much of
-        the method as of the kernel.
+        Events resolve half a microsecond, and the launch of a kernel lies between them.  Below 10 µs, the time measures the
+        method as much as the kernel.
 
     What it cannot see:
-        The launch's share of a time (``host-bound`` sees it, where utilisation is known).  Short calls that were merged
-        into batches because there were too many.
+        The launch's share of a time (``host-bound`` finds it if utilisation is known).  Short calls that were merged into
+        batches because there were too many.
 
     Remedy:
-        Many calls in one reading, or a CUDA graph of many calls, divide the method's share by their number.
+        Put many calls into one reading or into a CUDA graph: the overhead is divided by the number of calls.
 
     Source:
-        The median time of what one reading of the timer spans; a graph of several calls, or a batch, is fine.  The bound is
-        one tick and the timer's own overhead over that time or, unmeasured, the 8 µs that events read around nothing.
+        The median time of one reading of the timer; a graph or a batch of several calls counts as one reading.  The bound is
+        one tick plus the timer's measured overhead, over that time.  Without a measured overhead it is 8 µs over that time,
+        the most that an event pair reads around no work.
     """
     evidence = case.evidence
     timed, timer = loop(evidence), text(evidence.declared, "timer")
     if timed is None or timer is None:
-        return Unobserved("no times were handed over")
+        return Unobserved("the window has no times")
     facts: dict[str, Fact] = {"call_s": timed.call_s, "calls_count": timed.calls_count}
     if timed.entry_s >= least_s:
         return Clear(facts)
@@ -183,30 +187,30 @@ def short_kernel(
     kind=RuleKind.BIAS,
     needs=("timings", "declared.timer_overhead_s"),
     basis=Basis.DECLARED,
-    says="the timer reads {overhead} around nothing, {share_ratio:.1%} of what it reads around the work",
-    remedy="Subtract it, or put {batch_count} calls into each reading.",
+    says="the timer reads {overhead} around no work, {share_ratio:.1%} of its reading around the work",
+    remedy="Subtract the overhead, or put {batch_count} calls into each reading.",
 )
 def timer_overhead(case: Case) -> Answer:
-    """Finds a timer whose own cost is not small beside the measured time.
+    """Finds a timer whose overhead is not small against the measured time.
 
     Why it matters:
-        Two events with nothing between them are some microseconds apart, and a graph's launch adds as much: small kernels
-        seem slower than they are, and ratios of them closer to one.
+        Two events with no work between them are some microseconds apart, and the launch of a graph adds as much.  Small
+        kernels therefore seem slower than they are, and their ratios closer to one.
 
     What it cannot see:
-        Overhead that hides behind work: for a kernel longer than its launch, part of it costs nothing.  So all of it is the
-        bound, and none of it rejects.
+        Overhead that overlaps with work: for a kernel longer than its launch, part of the overhead costs no time.  The bound
+        is therefore the whole overhead, and it never rejects.
 
     Remedy:
-        More calls in each reading.  Subtracting is right only to the overhead's own scatter.
+        Put more calls into each reading.  Subtraction is accurate only to the scatter of the overhead.
 
     Source:
-        What the harness measured around nothing, over the median of what one reading of the timer spans.
+        The harness's reading around no work, over the median reading around the work.
     """
     evidence = case.evidence
     timed, overhead_s = loop(evidence), amount(evidence.declared, "timer_overhead_s")
     if timed is None or overhead_s is None:
-        return Unobserved("the timer's overhead, or the times, were not declared")
+        return Unobserved("the timer's overhead or the times were not declared")
     share_ratio = overhead_s / timed.entry_s
     facts: dict[str, Fact] = {"overhead_s": overhead_s, "share_ratio": share_ratio, "call_s": timed.call_s}
     if not overhead_s:
@@ -215,7 +219,7 @@ def timer_overhead(case: Case) -> Answer:
         return Unobserved(_EMPTY)
     batch_count = max(2, round(overhead_s / (_SMALL_RATIO * timed.call_s) + 0.5))
     facts |= {"overhead": readable(overhead_s), "batch_count": batch_count}
-    # Readings of little more than the overhead hold a kernel of unknown length.
+    # A reading close to the overhead holds a kernel of unknown length.
     ratio = share_ratio / (1 - share_ratio) if share_ratio < _MOST_RATIO else None
     estimate = Estimate(0.0, ratio, ratio) if ratio is not None else None
     return Found(facts=facts, effect_ratio=ratio, bounds=timer_bounds("timer-overhead", ratio, estimate))
@@ -226,27 +230,27 @@ def timer_overhead(case: Case) -> Answer:
     kind=RuleKind.INTEGRITY,
     needs=("declared.tampered",),
     basis=Basis.DECLARED,
-    says="the process replaced {names}, by which times are taken",
-    remedy="Take {names} as their library defines them, in a fresh process.",
+    says="the process replaced the timing functions {names}",
+    remedy="Use {names} as their library defines them, in a fresh process.",
 )
 def timer_tampered(evidence: Evidence, claim: Claim) -> Answer:
-    """Finds timing functions that are not the ones their library defines.
+    """Finds replaced timing functions.
 
     Why it matters:
         A replaced timing function can return any number.
 
     What it cannot see:
-        Code that replaced the functions for a moment only, or changed the library on disk.
+        Code that replaced the functions only for a moment, or changed the library on disk.
 
     Remedy:
-        Find the code that assigns to them: generated code under test, or a tool that patches time for its tests.
+        Find the code that assigns to these functions: generated code under test, or a tool that patches time in tests.
 
     Source:
-        Identity and defining module of the timing functions, looked at when the window closed, in its own process.
+        Identity and defining module of the timing functions, checked in the measured process when the window closed.
     """
     names = text(evidence.declared, "tampered")
     if names is None:
-        return Unobserved("whether timing functions were replaced was not declared as text")
+        return Unobserved("the declared fact tampered is invalid: expected names of functions as text")
     listed = [name.strip() for name in names.split(",") if name.strip()]
     if not listed:
         return Clear({})

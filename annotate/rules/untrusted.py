@@ -1,4 +1,4 @@
-"""The rule about code that may cheat: the witness's evidence bounds the number that it claims."""
+"""The rule about code that may cheat: the witness's evidence bounds the claimed number."""
 
 from typing import Annotated
 
@@ -23,60 +23,60 @@ from annotate.times.durations import readable
     "claimed-work",
     kind=RuleKind.INTEGRITY,
     says="untrusted code: {what}",
-    remedy="Claim what the GPU can be seen to have done.  {advice}",
+    remedy="Claim only work that the evidence confirms.  {advice}",
 )
 def claimed_work(
     case: Case,
     *,
-    off_ratio: Annotated[Share, "five tolerances, as of estimates: farther off is another number"] = 0.05,
-    bounded_ratio: Annotated[Share, "of the claimed time: what the witness bounds less well is not shown by it"] = 0.15,
-    launch_s: Annotated[Duration, "what launching adds to a call that is timed by events or the host"] = 8e-6,
-    peak_ratio: Annotated[Factor, "of the peak: its clock and the witness are right to some points"] = 1.05,
+    off_ratio: Annotated[Share, "five tolerances, as for estimates: a number farther off is rejected"] = 0.05,
+    bounded_ratio: Annotated[Share, "of the claimed time: wider bounds of the witness do not show the number"] = 0.15,
+    launch_s: Annotated[Duration, "the time that a launch adds to a call timed by events or the host"] = 8e-6,
+    peak_ratio: Annotated[Factor, "of the peak: its clock and the witness err by some percent"] = 1.05,
     power_ratio: Annotated[
-        Share, "of the limit, during the least time: products of zeros, the cheapest measured on an H200, took 0.51"
+        Share, "of the limit, during the least time: products of zeros, the cheapest measured on an H200, drew 0.51"
     ] = 0.25,
     rest_ratio: Annotated[
-        Share, "of the power between rest and limit, while busy: one thread that spun on an H200 took 0.02"
+        Share, "of the power between rest and limit, while busy: one spinning thread on an H200 drew 0.02"
     ] = 0.05,
 ) -> Answer:
-    """Finds a number of untrusted code that the GPU's busy time, its energy or its peak do not bear out.
+    """Finds a number of untrusted code that the GPU's busy time, energy or peak contradicts.
 
     Why it matters:
-        Code that is rewarded for speed has replaced timers, returned kept results, hidden work from the timer, and claimed
+        Code that is rewarded for speed has replaced timers, returned cached results, hidden work from the timer, and claimed
         calls that never ran.  Each of these has led a public ranking.
 
     What it cannot see:
-        A wrong result, and work that was left out while other work kept the GPU as busy: a copy of a kept result is work,
-        and only a check of the output with other inputs tells.  Without stated work, calls that a spinning kernel stands
-        for, and a count and a time that are wrong by the same factor.  Work done before the window.
+        A wrong result, and other work in place of the measured work.  Copying a cached result is work too: only a check of
+        the output for other inputs finds it.  Without stated work, a spinning kernel in place of the calls, and a count
+        and a time that are wrong by the same factor.  Work done before the window.
 
     Remedy:
-        Put the window around the timed calls alone, count all calls in it, state the work of a call, change the inputs.
+        Open the window around the timed calls only, count all calls in it, state the work of a call, change the inputs.
 
     Source:
-        Claimed calls times the claimed time of each, by the mean and by the median where times are given, against the
-        driver's utilisation over a second or more, and the power drawn meanwhile.  Stated operations and bytes against the peak and the energy above rest.
-        The power record after the window's end.
+        Claimed calls times the claimed time per call, by the mean and the median if times are given.  Both are compared with
+        the driver's utilisation over a second or more and the power drawn meanwhile.  Stated operations and bytes are
+        compared with the peak and the energy above rest.  The power record shows work after the window's end.
     """
     evidence = case.evidence
     if not is_untrusted(evidence):
         return Clear({"untrusted": False})
     claims = list_claims(evidence)
     if is_nonsense(evidence):
-        return Unobserved("the claimed number makes no sense: expected a count of calls and the time of one")
+        return Unobserved("the claimed number is invalid: expected a positive count of calls and the time of one, in seconds")
     if not claims:
         return Found(
-            Severity.NOTE, {"what": "no number was claimed", "advice": "Claim calls and their time to have them held."}
+            Severity.NOTE, {"what": "no number was claimed", "advice": "Claim calls and their time to have them checked."}
         )
     seen = None if case.is_busy_contradicted else witnessed_work(evidence, case.busy_shares, case.idle_w)
     if seen is None:
-        return Unobserved("nothing bounds the claimed number: no utilisation over a second or more shows the GPU's work")
+        return Unobserved("the claimed number has no bounds: no utilisation over a second or more shows the GPU's work")
     stated_s = least_call_s(evidence)
     facts = _facts(claims[0], seen, stated_s)
     if (beyond := _beyond_peak(claims[0], seen, stated_s, peak_ratio)) or (
         beyond := _too_little_energy(case, claims[0], seen, stated_s, power_ratio)
     ):
-        advice = "Look whether every call computes, and check the stated work."
+        advice = "Check that every call computes, and check the stated work."
         return Found(Severity.REJECT, facts | {"what": beyond, "advice": advice})
     held = [_held(claim, seen, off_ratio, bounded_ratio, launch_s) for claim in claims]
     severity, what = max(held, key=lambda each: list(Severity).index(each[0]))
@@ -86,20 +86,20 @@ def claimed_work(
             Severity.FLAG,
             f"{what}; but it drew {seen.power_ratio:.1%} of the power between rest and limit meanwhile",
         )
-        advice = "State the work of a call: busy time that draws no power may be a thread that spins."
+        advice = "State the work of a call: busy time with so little power may be a spinning thread."
     if severity is not Severity.REJECT and works_after_end(evidence, case.idle_w):
         severity, what = Severity.FLAG, f"the GPU worked on after the window's end; {what}"
-        advice = "Wait for all work before the end, and leave the GPU at rest for 0.4 s after it."
+        advice = "Wait for all work before the end, and leave the GPU at rest for 0.4 s after the window."
     return Found(severity, facts | {"what": what, "advice": advice})
 
 
 def _held(
     claim: ClaimedCalls, seen: WitnessedWork, off_ratio: float, bounded_ratio: float, launch_s: float
 ) -> tuple[Severity, str]:
-    """Hold one claimed number against the busy time, and return what becomes of it, in words."""
+    """Compare one claimed number with the busy time, and return the severity and a description."""
     least, most = readable(seen.least_s / claim.count), readable(seen.most_s / claim.count)
     if claim.together_s is None:
-        return Severity.NOTE, f"{claim.count} calls are claimed, each of which the GPU worked for {least} to {most}"
+        return Severity.NOTE, f"{claim.count} calls are claimed, and the GPU worked for {least} to {most} each"
     claimed = f"{claim.count} calls of {readable(claim.call_s)} are claimed"
     if claim.together_s < seen.least_s:
         is_far = seen.least_s > (1.0 + off_ratio) * claim.together_s
@@ -116,13 +116,13 @@ def _held(
 
 
 def _beyond_peak(claim: ClaimedCalls, seen: WitnessedWork, stated_s: float | None, peak_ratio: float) -> str:
-    """Return what is said of stated work that fits neither the busy time nor the claimed time; empty where it does."""
+    """Return the contradiction of the stated work by the busy time or the claimed time; empty if there is none."""
     if stated_s is None:
         return ""
-    stated = f"a call of the stated work takes {readable(stated_s)} at least"
+    stated = f"a call of the stated work takes at least {readable(stated_s)}"
     if stated_s * claim.count > peak_ratio * seen.most_s:
         return (
-            f"{stated}, and for {claim.count} claimed calls the GPU worked {readable(seen.most_s / claim.count)} each at most"
+            f"{stated}, and for {claim.count} claimed calls the GPU worked at most {readable(seen.most_s / claim.count)} each"
         )
     if claim.together_s is not None and stated_s > peak_ratio * claim.call_s:
         return f"{stated}, and {readable(claim.call_s)} are claimed"
@@ -130,7 +130,7 @@ def _beyond_peak(claim: ClaimedCalls, seen: WitnessedWork, stated_s: float | Non
 
 
 def _too_little_energy(case: Case, claim: ClaimedCalls, seen: WitnessedWork, stated_s: float | None, power_ratio: float) -> str:
-    """Return what is said where the GPU drew less energy than the stated work costs; empty where it did not."""
+    """Return the contradiction of the stated work by the energy that the GPU drew; empty if there is none."""
     limit_w = case.evidence.device.power_limit_w if case.evidence.device is not None else None
     if stated_s is None or seen.energy_j is None or limit_w is None:
         return ""
@@ -138,7 +138,7 @@ def _too_little_energy(case: Case, claim: ClaimedCalls, seen: WitnessedWork, sta
     if seen.energy_j >= least_j:
         return ""
     return (
-        f"{claim.count} claimed calls of the stated work cost {least_j:.3g} J at least, and the GPU drew {seen.energy_j:.3g} J"
+        f"{claim.count} claimed calls of the stated work need at least {least_j:.3g} J, but the GPU drew {seen.energy_j:.3g} J"
     )
 
 

@@ -1,4 +1,4 @@
-"""Rules about warm-up: first calls that load, compile and fault."""
+"""The rule about warm-up: first calls that load, compile or fault memory in."""
 
 from collections.abc import Mapping
 
@@ -16,31 +16,31 @@ from annotate.times.durations import NO_ITERATION
     kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
-    says="{first} cold, up to {slow_ratio:.3g} times the median: the mean is {mean_change_ratio:.1%} longer for it{unwarmed}",
+    says="{first} cold, up to {slow_ratio:.3g} times the median: this lengthens the mean by {mean_change_ratio:.1%}{unwarmed}",
     remedy="Warm up with at least {warmup_count} calls of the same shapes before the window.",
 )
 def cold_start(case: Case) -> Answer:
     """Finds first calls that loaded, compiled or faulted their memory in, inside the measured window.
 
     Why it matters:
-        The first GEMM of a process took 70 ms on an H200 and the second 0.25 ms, where 0.2 ms is usual: over 1.5 s that
-        call makes the mean 6 % longer.
+        On an H200 the first GEMM of a process took 70 ms and the second 0.25 ms; 0.2 ms is usual.  Over 1.5 s the first call
+        makes the mean 6 % longer.
 
     What it cannot see:
-        A window in which no call was warm.  Cold calls of shapes that come later: another rule looks for them.  A warm-up
-        that was too short for clocks and heat.
+        A window in which no call was warm.  Cold calls of later shapes: ``outliers`` finds them.  A warm-up that was too
+        short for clocks and heat.
 
     Remedy:
-        Warm up with the same shapes: an empty kernel loads none of the measured code.
+        Warm up with the same shapes: an empty kernel does not load the measured code.
 
     Source:
         The times of the first iterations: from one above ten robust standard deviations, or 1.3 medians, to the first five
-        in a row that are usual.  The bias is exact: mean and median of all calls against those of the warm ones, and the time
-        lost in the window.  A first call after a pause is slow in most clean recordings and costs less than a thousandth.
+        usual ones in a row.  The bias is exact: mean and median of all calls against those of the warm calls, and the lost
+        time in the window.  A first call after a pause is slow in most clean recordings and costs less than 0.1 %.
     """
     times = case.timings
     if len(times.took_s) < 2:
-        return Unobserved("one iteration has nothing to be cold against") if len(times.took_s) else NO_ITERATION
+        return Unobserved("with one iteration there is no warm one to compare") if len(times.took_s) else NO_ITERATION
     count = cold_prefix_count(times.took_s)
     if not count:
         return Clear({"cold_count": 0})
@@ -57,7 +57,7 @@ def cold_start(case: Case) -> Answer:
         "warm_median_s": usual_s,
         "warmup_count": (count + 5) * times.calls_count,
         "first": "the first call was" if cold_count == 1 else f"the first {cold_count} calls were",
-        "unwarmed": ", and nobody had warmed up" if _is_unwarmed(case) else "",
+        "unwarmed": ", and there was no warm-up" if _is_unwarmed(case) else "",
     }
     span_ns = int(times.at_ns[0]), int(times.at_ns[count])
     bounds = tuple(
@@ -75,7 +75,10 @@ def cold_start(case: Case) -> Answer:
 
 
 def _deviations(times: Timings, count: int, usual_s: float, window_s: float) -> dict[Number, float]:
-    """Return by how much each number deviates from that of the entries after the first so many, whose median is given."""
+    """Return the deviation of each number from that of the warm entries, which follow the first ``count`` entries.
+
+    ``usual_s`` is the median of the warm entries.
+    """
     warm_s = times.took_s[count:]
     excess_s = float((times.took_s[:count] - warm_s.mean()).sum()) * times.calls_count
     return {
@@ -86,7 +89,7 @@ def _deviations(times: Timings, count: int, usual_s: float, window_s: float) -> 
 
 
 def _is_unwarmed(case: Case) -> bool:
-    """Return whether the harness declares that nobody warmed up."""
+    """Return whether the harness declares zero warm-up calls."""
     warmed = case.fact("warmup_count")
     return isinstance(warmed, int) and not isinstance(warmed, bool) and warmed == 0
 

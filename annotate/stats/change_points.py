@@ -1,7 +1,7 @@
-"""Levels of a series: where its mean changes, and which of its segments share a mean.
+"""Levels of a series: the points at which the mean changes, and the segments that share a mean.
 
-A controller's cycle is no change of level.  The penalty therefore comes from the variance within one cycle, as
-``annotate.stats.long_run.cycle_variance`` gives it.
+A controller's cycle is not a change of level.  The penalty therefore uses the variance within one cycle, from
+``annotate.stats.long_run.cycle_variance``.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from annotate.evidence import Values
 
-_SHORTEST_COUNT = 2  # one value is no segment
+_SHORTEST_COUNT = 2  # values: one value is not a segment
 _PENALTY = 7.0
-_LEAST_RATIO = 0.2  # some level holds so much of the series
+_LEAST_RATIO = 0.2  # least share of the series in the largest level
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +36,11 @@ def change_points(
     variance: float,
     *,
     penalty: Annotated[float, "times ln(count) × variance, per change: tuned on clean capped windows of an H200"] = _PENALTY,
-    shortest_count: Annotated[int, "values of a segment: one may be an outlier"] = _SHORTEST_COUNT,
+    shortest_count: Annotated[int, "values of a segment: a single value may be an outlier"] = _SHORTEST_COUNT,
 ) -> tuple[int, ...]:
-    """Return where each segment after the first begins: exact least squares, at least two values a segment.
+    """Return the index at which each segment after the first begins, by exact least squares.
 
-    A change must lower the sum of squares by ``penalty`` × ln(count) × ``variance``.  A constant series has none.
+    A change must lower the sum of squares by ``penalty`` × ln(count) × ``variance``.  A constant series has no changes.
 
     Source: Killick, Fearnhead & Eckley, Journal of the American Statistical Association 107 (2012) 1590-1598.
     """
@@ -52,7 +52,7 @@ def change_points(
     if float(np.square(centred).sum()) <= cost:
         return ()
     sums = np.concatenate([[0.0], np.cumsum(centred)])
-    # The sum of squares of all values is the same however they are cut, so that costs leave it out.
+    # The sum of squares of all values does not depend on the cuts, so the costs leave that sum out.
     best, since = np.full(count + 1, np.inf), np.zeros(count + 1, np.intp)
     best[0] = 0.0
     sizes = np.arange(count, 0, -1, dtype=np.float64)
@@ -78,10 +78,11 @@ def find_levels(
     least_ratio: Annotated[float, "the specification: a level counts if it holds a fifth"] = _LEAST_RATIO,
     shortest_count: Annotated[int, "as for change points"] = _SHORTEST_COUNT,
 ) -> tuple[SeriesLevel, ...]:
-    """Return the levels of a series, the lowest first; none of an empty one.
+    """Return the levels of a series, the lowest first; empty for an empty series.
 
-    Segments are one level, wherever they lie, unless telling them apart lowers the sum of squares by what a change must: a
-    telegraph has two.  If no level holds ``least_ratio``, the closest are merged until one does: a slow drift has a level then.
+    Segments of any position form one level, unless their separation lowers the sum of squares by the cost of a change: a
+    telegraph signal has two levels.  If no level holds ``least_ratio``, the closest levels are merged until one does, so
+    that a slow drift has a level too.
     """
     if not len(values):
         return ()
@@ -94,7 +95,7 @@ def find_levels(
     while len(parts) > 1:
         apart = np.diff(sums / counts)
         at = int(apart.argmin())
-        # Sorted segments of one level lie apart by chance: two levels must pay for being two, as a change must.
+        # Sorted segments of one level differ by chance: a second level must pay the cost of a change.
         gain = apart[at] ** 2 / (1.0 / counts[at] + 1.0 / counts[at + 1])
         if gain >= cost and counts.max() >= least_ratio * len(values):
             break
@@ -114,6 +115,6 @@ def hidden_step(values_count: int, variance: float, *, share_ratio: float = 0.5,
 
 
 def change_cost(values: Values, variance: float, penalty: float = _PENALTY) -> float:
-    """Return by how much a change must lower the sum of squares: never less than by rounding."""
+    """Return the least decrease of the sum of squares by a change, never below the rounding error."""
     rounding = len(values) * (1e-12 * float(np.abs(values).max())) ** 2
     return max(penalty * float(np.log(len(values))) * variance, rounding)

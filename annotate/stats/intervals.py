@@ -1,6 +1,6 @@
-"""Intervals that stay honest when one value resembles the next.
+"""Intervals that keep their coverage for autocorrelated values.
 
-Randomness is seeded: the same values give the same interval on any machine.
+Random numbers are seeded: the same values give the same interval on any machine.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from annotate.stats.robust import autocorrelations, centre
 class Interval:
     """The bounds of a centre at a confidence.
 
-    Infinite edges say that so few blocks can exclude nothing.
+    Edges are infinite if there are too few blocks to exclude anything.
 
     Attributes:
         centre: Estimate, in the unit of the values.
@@ -71,23 +71,22 @@ def batch_interval(
     *,
     confidence: float = 0.95,
 ) -> Interval | None:
-    """The median of iterations in the order they ran, with a t interval on medians of contiguous batches.
+    """Return the median of iterations in the order they ran, with a t interval on medians of contiguous batches.
 
-    None where the width is unknown: the window is too short, or batches still resemble their neighbours when there are
-    few left.
+    None if the width is unknown: the window is too short, or the batches are correlated even when few are left.
 
     Source: Flyvbjerg & Petersen, Journal of Chemical Physics 91 (1989) 461-466.
     """
     if not len(took_s):
         return None
     span_s = float(at_ns[-1] - at_ns[0]) / 1e9 + float(took_s[-1])
-    # More batches would be shorter than the cap controller's swings; fewer than ten iterations make no median; 50 ms are half a
-    # refresh of the power controller.
+    # More than 20 batches would be shorter than the swings of the cap controller, and a median needs ten iterations; 50 ms are
+    # half a refresh of the power controller.
     count = min(20, len(took_s) // 10, int(span_s / 0.05))
-    # With fewer than eight batches their scatter is a guess.
+    # The scatter of fewer than eight batches is a guess.
     while count >= 8:
         medians = _batch_medians(took_s, count)
-        # Beyond this, batches are not independent, and are made twice as long.
+        # Batches with a higher correlation are not independent, so their length is doubled.
         if autocorrelations(medians)[1] <= 0.3:
             return _t_interval(centre(took_s), medians, confidence)
         count //= 2
@@ -95,7 +94,7 @@ def batch_interval(
 
 
 def _batch_medians(values: Values, count: int) -> Values:
-    """Medians of so many contiguous batches of equal length; the rest at the end goes to the last."""
+    """Return the medians of contiguous batches of equal length; the last batch includes the remainder."""
     length = len(values) // count
     medians = np.median(values[: count * length].reshape(count, length), axis=1)
     medians[-1] = np.median(values[(count - 1) * length :])
@@ -108,19 +107,19 @@ def _t_interval(middle: float, medians: Values, confidence: float) -> Interval:
     count = len(medians)
     half = float(stdtrit(count - 1, 0.5 + 0.5 * confidence) * medians.std(ddof=1) / np.sqrt(count))
     about = float(medians.mean())
-    # The batches' mean and the median of all differ a little where times are skewed: the interval holds both.
+    # The mean of the batches and the median of all values differ a little for skewed times: the interval holds both.
     return Interval(middle, min(middle, about - half), max(middle, about + half), confidence, count)
 
 
 def median_interval(values: Values, confidence: float = 0.95) -> Interval:
-    """The median of independent values, between two of their order statistics: no distribution assumed.
+    """Return the median of independent values, between two order statistics: no distribution is assumed.
 
-    Its edges are infinite below six values (at 95 %).  Raises ValueError for none.
+    The edges are infinite for fewer than six values (at 95 %).  Raises ValueError for an empty series.
     """
     from scipy.special import bdtr
 
     middle, count = centre(values), len(values)
-    # The largest rank for which at most half of what is allowed lies below: P(X <= rank - 1) for X ~ B(n, 1/2).
+    # The largest rank with at most half of the allowed probability below: P(X <= rank - 1) for X ~ B(n, 1/2).
     below = bdtr(np.arange(count // 2 + 1, dtype=np.float64), count, 0.5)
     rank = int(np.searchsorted(below, 0.5 * (1.0 - confidence), side="right"))
     if rank == 0:
@@ -133,13 +132,13 @@ def ratio_interval(
     log_ratios: Values,
     *,
     confidence: float = 0.95,
-    correlation: Annotated[float, "pairs that resemble the next one more than this are resampled in blocks"] = 0.2,
-    resamples_count: Annotated[int, "moves a 95 % edge by a few hundredths of the width"] = 1000,
+    correlation: Annotated[float, "pairs that correlate with the next one by more are resampled in blocks"] = 0.2,
+    resamples_count: Annotated[int, "the random error of a 95 % edge is a few hundredths of the width"] = 1000,
 ) -> Interval:
-    """The median log ratio of pairs in the order they ran: between order statistics, or by a bootstrap of blocks of pairs.
+    """Return the median log ratio of pairs in the order they ran: between order statistics, or by a block bootstrap.
 
-    At 95 % it covers 88 to 94 % where neighbours correlate by 0.3 to 0.9; order statistics alone 42 to 90 %.  Raises
-    ValueError for no pairs.
+    For correlated neighbours the bootstrap covers nearly 95 %, and order statistics far less.  Raises ValueError without
+    pairs.
 
     Source: Politis & White, Econometric Reviews 23 (2004) 53-70.
     """
@@ -156,11 +155,11 @@ def ratio_interval(
     medians = np.median(log_ratios[index], axis=1)
     tail = 0.5 * (1.0 - confidence)
     low, high = (float(edge) for edge in np.quantile(medians, [tail, 1.0 - tail]))
-    # Few blocks understate their own scatter, as few values do.
+    # Few blocks understate the scatter, as few values do.
     blocks_count = -(-count // length)
     wider = float(stdtrit(blocks_count - 1, 1.0 - tail) / ndtri(1.0 - tail)) * np.sqrt(blocks_count / (blocks_count - 1))
     low, high = plain.centre - wider * (plain.centre - low), plain.centre + wider * (high - plain.centre)
-    # Correlation only ever widens.
+    # Correlation can only widen the interval.
     return Interval(plain.centre, min(plain.low, low), max(plain.high, high), confidence, blocks_count)
 
 
@@ -168,7 +167,7 @@ def block_length_count(values: Values) -> int:
     """Return the block length of a circular block bootstrap: Politis & White's automatic choice."""
     count = len(values)
     correlations = autocorrelations(values)
-    # The first lag after which a few in a row are indistinguishable from none, and twice that far is summed.
+    # Find the first lag after which several correlations in a row are insignificant, and sum up to twice that lag.
     quiet = max(5, int(np.log10(count)))
     small = np.abs(correlations[1:]) < 2.0 * np.sqrt(np.log10(count) / count)
     runs = np.flatnonzero(np.convolve(small, np.ones(quiet), mode="valid") >= quiet)

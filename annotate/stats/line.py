@@ -1,6 +1,6 @@
-"""A straight line through points of which some do not belong, and how far its slope can be trusted.
+"""A robust straight line through points with outliers, and the error of its slope.
 
-The points are in the order of time, and neighbours may resemble each other.
+The points are in the order of time, and neighbours may be correlated.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ import numpy as np
 from annotate.evidence import Values
 from annotate.stats.robust import autocorrelations, centre, spread
 
-# Huber's constant: 95 % of least squares' efficiency where errors are normal.
+# Huber's constant: 95 % of the efficiency of least squares for normal errors.
 _HUBER_SD = 1.345
 
 
 @dataclass(frozen=True, slots=True)
 class FittedLine:
-    """A line and the points it rests on."""
+    """A line and the fitted points."""
 
     x: Values
     y: Values
@@ -33,7 +33,7 @@ class FittedLine:
 
     @property
     def r(self) -> float:
-        """The correlation of its points; zero where one of the two does not move."""
+        """Return the correlation of the points; zero if x or y is constant."""
         return float(np.corrcoef(self.x, self.y)[0, 1]) if self.x.std() and self.y.std() else 0.0
 
     def slope_error(
@@ -41,12 +41,12 @@ class FittedLine:
         *,
         confidence: float = 0.95,
         batches_count: int = 20,
-        least_count: Annotated[int, "fewer batches say little, however long"] = 5,
-        correlation: Annotated[float, "batches that resemble the next one more than this are made twice as long"] = 0.3,
+        least_count: Annotated[int, "fewer batches are too few, however long"] = 5,
+        correlation: Annotated[float, "batches that correlate with the next one by more are made twice as long"] = 0.3,
     ) -> float | None:
-        """Half the width of the slope's interval, by a jackknife that leaves out a batch of neighbours at a time.
+        """Return half the width of the slope's interval, by a jackknife that leaves out one batch of neighbours at a time.
 
-        None where one batch alone decides the slope.
+        None if one batch alone decides the slope.
 
         Source: Künsch, Annals of Statistics 17 (1989) 1217-1241.
         """
@@ -60,7 +60,7 @@ class FittedLine:
         while True:
             edges = np.linspace(0, len(x), count + 1).astype(np.int64)[:-1]
             sums = np.add.reduceat(terms, edges, axis=0)
-            # The last column is each batch's pull on the slope.
+            # The last column is the influence of each batch on the slope.
             if count < 2 * least_count or autocorrelations(sums[:, 5])[1] <= correlation:
                 break
             count //= 2
@@ -74,7 +74,7 @@ class FittedLine:
 
 
 def robust_line(x: Values, y: Values, *, high_sd: float, floor: float) -> FittedLine:
-    """Huber's line, without the points that lie so many robust standard deviations (at least ``floor`` each) above it.
+    """Fit Huber's line, without points more than ``high_sd`` robust standard deviations (at least ``floor`` each) above it.
 
     Source: Huber, Annals of Mathematical Statistics 35 (1964) 73-101.
     """
@@ -94,7 +94,7 @@ def _huber(x: Values, y: Values) -> FittedLine:
     design = np.column_stack([x - middle_x, np.ones_like(x)])
     about = y - middle_y
     start = np.linalg.lstsq(design, about)[0]
-    # An exact line has no scale of its own.
+    # The residuals of an exact line have no scale, hence the floor.
     scale = _HUBER_SD * spread(about - design @ start, floor=1e-9)
 
     def residuals(line: Values) -> Values:

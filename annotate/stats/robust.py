@@ -1,6 +1,6 @@
-"""Robust statistics of short, autocorrelated, coarsely quantised series: the only module that knows how they are computed.
+"""Robust statistics of short, autocorrelated, coarsely quantised series.
 
-Series are in the order of time and hold no NaN unless said; nothing here knows of GPUs.
+Series are in the order of time and hold no NaN unless stated.
 """
 
 from math import isnan
@@ -11,12 +11,12 @@ from annotate.evidence import Column, Values
 
 
 def centre(values: Values) -> float:
-    """The median.  Raises ValueError for an empty series."""
+    """Return the median.  Raises ValueError for an empty series."""
     if not len(values):
         raise ValueError("expected at least one value, found none")
     if isnan(values.sum()):
         return float(np.median(values))
-    # np.median parts a series at three places at once, which takes seven times as long as at one.
+    # Faster than np.median, which partitions a series at three places.
     half = len(values) // 2
     parted = np.array(values)
     parted.partition(half)
@@ -24,7 +24,7 @@ def centre(values: Values) -> float:
 
 
 def quantiles(values: Values, *shares: float) -> list[float]:
-    """The quantiles at these shares, between two values by a straight line; numpy's, which take five times as long."""
+    """Return the quantiles at these shares, with linear interpolation: the same values as numpy's, but faster."""
     if isnan(values.sum()):
         return [float(each) for each in np.quantile(values, shares)]
     last = len(values) - 1
@@ -40,18 +40,18 @@ def quantiles(values: Values, *shares: float) -> list[float]:
 
 
 def row_medians(values: Values, length: int) -> Values:
-    """The median of each so many consecutive values, none of them NaN; a rest at the end is left out."""
+    """Return the median of each ``length`` consecutive values without NaN; a remainder at the end is left out."""
     half = length // 2
     parted = np.partition(values[: len(values) // length * length].reshape(-1, length), half, axis=1)
     return np.asarray(parted[:, half] if length % 2 else 0.5 * (parted[:, half] + parted[:, :half].max(axis=1)), np.float64)
 
 
 def spread(values: Values, *, floor: float = 0.0, middle: float | None = None) -> float:
-    """The robust standard deviation, 1.4826 times the median absolute deviation, and at least ``floor``.
+    """Return the robust standard deviation, 1.4826 times the median absolute deviation, and at least ``floor``.
 
-    ``middle`` is the median, where it is known already.
+    ``middle`` is the median, if it is already known.
 
-    A floor of the size of the quantisation keeps a series with more than half of its values equal from having none.
+    Without a floor of the size of the quantisation, a series with more than half of the values equal has a spread of zero.
     Raises ValueError for an empty series.
     """
     # Turns the median absolute deviation into the standard deviation of a normal distribution.
@@ -59,17 +59,17 @@ def spread(values: Values, *, floor: float = 0.0, middle: float | None = None) -
 
 
 def block_means(column: Column, width_ns: int) -> Column:
-    """The means of consecutive blocks of equal width, each at the middle of its block; a rest at the end is left out.
+    """Return the means of consecutive blocks of equal width, each at the middle of its block, without a remainder.
 
-    Means, because a gauge's steps may be as large as what is looked for.  A block of which less than half was observed
-    (NaN, or nothing there) is left out too.
+    Means smooth the steps of a gauge.  A block is left out if it has no rows, or if more than half of its rows are NaN.
+    Raises ValueError for a width of zero or less.
     """
     if width_ns <= 0:
         raise ValueError(f"expected a positive block width, found {width_ns} ns")
     if len(column) < 2:
         return Column(column.at_ns[:0], column.values[:0])
     first_ns = int(column.at_ns[0])
-    # The last value stands as long as a typical one does, so the grid's end is one step after it.
+    # The last value counts for a typical step, so the grid ends one step later.
     end_ns = int(column.at_ns[-1]) + int(np.median(np.diff(column.at_ns)))
     count = (end_ns - first_ns) // width_ns
     edges_ns = first_ns + width_ns * np.arange(count + 1, dtype=np.int64)
@@ -85,13 +85,13 @@ def block_means(column: Column, width_ns: int) -> Column:
 
 
 def autocorrelations(values: Values) -> Values:
-    """The autocorrelation at each lag from 0 to one less than the length; zeros after lag 0 for a constant series."""
+    """Return the autocorrelation at each lag from 0 to the length minus 1; zeros after lag 0 for a constant series."""
     count = len(values)
     deviations = values - values.mean()
     size = 1 << (2 * count - 1).bit_length()
     spectrum = np.fft.rfft(deviations, size)
     covariances = np.fft.irfft(spectrum * np.conj(spectrum), size)[:count]
-    # A constant's deviations are rounding errors, and so would be their ratios.
+    # The deviations of a constant series are rounding errors, whose ratios mean nothing.
     if covariances[0] <= count * (1e-12 * float(np.abs(values).max(initial=0.0))) ** 2:
         alone = np.zeros(count)
         alone[0] = 1.0
@@ -100,10 +100,10 @@ def autocorrelations(values: Values) -> Values:
 
 
 def effective_count(values: Values) -> float:
-    """Return how many independent values carry as much information about the mean as these, from 1 to their number.
+    """Return the number of independent values that determine the mean as well as these, from 1 to the length.
 
-    Geyer's initial positive sequence: autocorrelations are summed in pairs of lags until a pair is not positive.  A
-    constant series counts fully.  Raises ValueError for an empty one.
+    Geyer's initial positive sequence: autocorrelations are summed in pairs of lags until a pair is not positive.  All
+    values of a constant series count.  Raises ValueError for an empty series.
 
     Source: Geyer, Statistical Science 7 (1992) 473-483.
     """

@@ -1,1 +1,1 @@
-"""Questions that rules ask of the times of iterations: durations, outliers, modes, clock sensitivity."""
+"""Analyses of iteration times for rules: durations, outliers, modes, clock sensitivity."""

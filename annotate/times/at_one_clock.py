@@ -1,4 +1,4 @@
-"""The times of a window's entries at one clock: each multiplied by what the clock did to it."""
+"""The times of a window's entries, converted to one clock."""
 
 from dataclasses import dataclass
 
@@ -8,46 +8,46 @@ from annotate.evidence import Times, Timings, Values
 from annotate.stats.robust import centre, quantiles
 from annotate.times.clock_sensitivity import NoFit, Sensitivity
 
-STILL_RATIO = 0.01  # an uncapped H200 moves 0.5 %: within 1 % no exponent can be fitted, and none is needed
+STILL_RATIO = 0.01  # a clock that varies by less allows no fit of an exponent, and needs none
 _LEAST_STAMPED_RATIO = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneClockTimes:
-    """The times in the order of their begins, and the clock at which they stand.
+    """The times in start order, and the clock to which the times are converted.
 
-    ``clock_mhz`` is None where nothing puts them at one clock: then they are as measured, and follow the clock.  ``fit`` is
-    None where the clock stood still, which needs no exponent.
+    ``clock_mhz`` is None if the times could not be converted; they are then as measured.  ``fit`` is None without a
+    conversion, and for a constant clock, which needs no exponent.
     """
 
     at_ns: Times
     took_s: Values
     clock_mhz: float | None = None
     fit: Sensitivity | None = None
-    refusal: str = ""  # why they are at no clock
+    refusal: str = ""  # reason why the times were not converted
 
     @property
     def is_at_one_clock(self) -> bool:
         return self.clock_mhz is not None
 
     def moved_ratio(self, mhz: float) -> float:
-        """Return the relative error of a time moved to this clock, from what is not known of the exponent."""
+        """Return the relative error of a time converted to this clock, due to the uncertainty of the exponent."""
         if self.fit is None or self.clock_mhz is None:
             return 0.0
         half = max(self.fit.beta_high - self.fit.beta, self.fit.beta - self.fit.beta_low)
         return half * abs(float(np.log(mhz / self.clock_mhz)))
 
     def factor(self, mhz: float) -> float:
-        """Return what each time is multiplied by to stand at another clock."""
+        """Return the factor that converts a time to another clock."""
         if self.fit is None or self.clock_mhz is None:
             return 1.0
         return float((self.clock_mhz / mhz) ** self.fit.beta)
 
 
 def one_clock_times(timings: Timings, fit: Sensitivity | NoFit) -> OneClockTimes:
-    """Return the times at their own median clock where they were stamped and either follow the clock or it stood still.
+    """Return stamped times at their median clock if the times follow the clock or the clock was constant.
 
-    Entries without a stamp are left out if the clock moved: they would stand at another clock.
+    Other times stay as measured.  If the clock varied, entries without a stamp are left out, because their clock is unknown.
     """
     clock_mhz = timings.sm_clock_mhz
     known = np.isfinite(clock_mhz) if clock_mhz is not None else np.zeros(len(timings.at_ns), np.bool_)

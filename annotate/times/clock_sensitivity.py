@@ -1,9 +1,9 @@
 """The sensitivity of a kernel's time to the true SM clock, and its time at a stated one.
 
-Time goes as the clock to the power −β, and β belongs to the kernel: near 1 where arithmetic limits it, near 0 where
-memory does.  Under a power cap the clock wanders, and with it every short estimate; at one clock the estimates agree.
-The corrected time never replaces the measured one: both are in the answer, and where correcting would mislead, it is a
-refusal with its reason.
+Time is proportional to the clock to the power −β.  The exponent β is near 1 for a kernel limited by arithmetic, near 0 for a
+kernel limited by memory.  Under a power cap the clock varies, and short estimates vary with the clock; at one clock the
+estimates agree.  The answer always holds the measured time next to the corrected one.  If a correction would mislead, the
+answer is a ``NoFit`` with the reason.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from annotate.stats.robust import centre, row_medians, spread
 from annotate.times.cold import cold
 
 _CONFIDENCE = 0.95
-# Residuals of log times below a thousandth are the timers' own.
+# Residuals of log times below a thousandth are errors of the timer.
 _LOG_FLOOR = 1e-3
-_FEWEST_COUNT = 60  # fewer give no interval worth having
-_SHORTEST_KERNEL_S = 50e-6  # below this gaps between launches drown the signal (measured on an H200)
+_FEWEST_COUNT = 60  # fewer give no useful interval
+_SHORTEST_KERNEL_S = 50e-6  # below this, gaps between launches hide the effect of the clock
 _LEAST_CORRELATION = 0.9  # a weaker one leaves a fifth of the noise, or more, unexplained
-_SLOW_SD = 10.0  # so far above the fit an iteration was slow for another reason
+_SLOW_SD = 10.0  # an iteration farther above the fit was slow for another reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ _UNSTAMPED = NoFit("No warm iteration carries its clock: nothing stamped them.")
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """The time at a stated clock, beside the measured one; the edges are None where the run is too short to know them."""
+    """The time at a stated clock with its interval, and the measured time; a run that is too short has no interval."""
 
     time_s: float
     low_s: float | None
@@ -47,12 +47,11 @@ class Corrected:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """The exponent β with its 95 % interval, over the clocks it was seen at.
+    """The exponent β with its 95 % interval, and the range of the fitted clocks.
 
-    ``r`` is the correlation of log time with log clock over the medians of blocks that were fitted (each a 500th of
-    the run, so single iterations in a short one).  ``explained_ratio`` is the clock's share of the variance of single
-    iterations, which is less: with the ``slow_count`` that were slow for another reason.  ``cold_count`` of ``count`` were
-    trimmed.
+    ``r`` is the correlation of log time with log clock over the fitted medians of blocks.  A block is a 500th of the run, or
+    one iteration of a short run.  ``explained_ratio`` is the clock's share of the variance of all warm iterations, including
+    the ``slow_count`` that were slow for another reason.  ``cold_count`` of ``count`` iterations were trimmed.
     """
 
     beta: float
@@ -67,28 +66,28 @@ class Sensitivity:
     slow_count: int = 0
 
     def factor(self, sm_clock_mhz: Values, mhz: float) -> Values:
-        """Return what each time is multiplied by to stand at that clock."""
+        """Return the factors that convert times at these clocks to the clock ``mhz``."""
         return np.asarray((sm_clock_mhz / mhz) ** self.beta, np.float64)
 
     def at_clock(self, timings: Timings, mhz: float) -> Corrected | NoFit:
-        """The median time of these iterations at that clock; cold ones are left out of both figures.
+        """Return the median time of these iterations at that clock; both figures leave out cold iterations.
 
-        They need not be the ones β was fitted on, but must be of the same kernel, and at clocks that were seen.
+        The iterations need not be the fitted ones, but must be of the same kernel and at fitted clocks.
         """
         if not self.clock_low_mhz <= mhz <= self.clock_high_mhz:
-            return NoFit(f"{mhz:.0f} MHz lies outside the clocks seen, {self._range}.")
+            return NoFit(f"{mhz:.0f} MHz lies outside the fitted clocks, {self._range}.")
         warm, _ = warm_and_stamped(timings)
         if warm is None or warm.sm_clock_mhz is None:
             return _UNSTAMPED
         seen_mhz = centre(warm.sm_clock_mhz)
         if not self.clock_low_mhz <= seen_mhz <= self.clock_high_mhz:
-            return NoFit(f"These iterations ran at {seen_mhz:.0f} MHz, outside the clocks the fit saw, {self._range}.")
+            return NoFit(f"These iterations ran at {seen_mhz:.0f} MHz, outside the fitted clocks, {self._range}.")
         corrected_s = warm.took_s * self.factor(warm.sm_clock_mhz, mhz)
         time_s, raw_s = centre(corrected_s), centre(warm.took_s)
         interval = batch_interval(warm.at_ns, corrected_s, confidence=_CONFIDENCE)
         if interval is None:
             return Corrected(time_s, None, None, raw_s)
-        # What is not known of β counts by how far the clock is moved.
+        # The error of β counts in proportion to the distance between the clocks.
         moved = abs(float(np.log(seen_mhz / mhz)))
         low = float(np.hypot(np.log(time_s / interval.low), (self.beta - self.beta_low) * moved))
         high = float(np.hypot(np.log(interval.high / time_s), (self.beta_high - self.beta) * moved))
@@ -100,7 +99,7 @@ class Sensitivity:
 
 
 def warm_and_stamped(timings: Timings) -> tuple[Timings | None, int]:
-    """The warm iterations that carry a clock, None without any, and how many were cold."""
+    """Return the warm iterations with a stamped clock, or None without any, and the number of cold iterations."""
     timed = timings.pick(timings.timed)
     cold_ones, clock_mhz = cold(timed.at_ns, timed.took_s), timed.sm_clock_mhz
     kept = ~cold_ones & np.isfinite(clock_mhz) & (clock_mhz > 0.0) if clock_mhz is not None else np.zeros(0, np.bool_)
@@ -108,9 +107,9 @@ def warm_and_stamped(timings: Timings) -> tuple[Timings | None, int]:
 
 
 def sensitivity(timings: Timings) -> Sensitivity | NoFit:
-    """The fit of log time on log clock, robust against what is not the clock, or why there is none.
+    """Fit log time on log clock, robustly against outliers, or return the reason why no fit is possible.
 
-    The line is Huber's, through medians of consecutive blocks; autocorrelation widens its interval (``annotate.stats.line``).
+    The line is Huber's, through medians of consecutive blocks.  Autocorrelation widens the interval (``annotate.stats.line``).
     """
     warm, cold_count = warm_and_stamped(timings)
     if warm is None or warm.sm_clock_mhz is None:
@@ -123,28 +122,28 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
         return NoFit(
             f"One call takes {usual_s * 1e6:.0f} µs: below {_SHORTEST_KERNEL_S * 1e6:.0f} µs launch gaps drown the clock."
         )
-    # The 5 and 95 % points.
+    # The 5th and the 95th percentile.
     ranks = (len(clock_mhz) // 20, len(clock_mhz) - 1 - len(clock_mhz) // 20)
     low_mhz, high_mhz = np.partition(clock_mhz, ranks)[list(ranks)].tolist()
-    if high_mhz < 1.01 * low_mhz:  # an uncapped H200 moves 0.4 %, and correcting that gains nothing
+    if high_mhz < 1.01 * low_mhz:  # the correction of a smaller change gains nothing
         moved = high_mhz / low_mhz - 1.0
         return NoFit(f"The clock stayed within {moved:.1%} ({low_mhz:.0f}–{high_mhz:.0f} MHz): nothing to correct.")
 
-    # Medians of 500 blocks carry the fit: less noise in the clocks, and it stays fast.
+    # Medians of up to 500 blocks reduce the noise of the clocks and keep the fit fast.
     length = -(-len(took_s) // 500)
     line = robust_line(
         np.log(row_medians(clock_mhz, length)), np.log(row_medians(took_s, length)), high_sd=_SLOW_SD, floor=_LOG_FLOOR
     )
     if not -line.r >= _LEAST_CORRELATION:
         return NoFit(
-            f"Time follows the clock too loosely (r {line.r:.2f}, needed −{_LEAST_CORRELATION}): something else moves it."
+            f"Time follows the clock too loosely (r {line.r:.2f}, needed −{_LEAST_CORRELATION}): something else changes the time."
         )
     beta, error = -line.slope, line.slope_error(confidence=_CONFIDENCE)
-    if error is None or error > 0.3:  # half of the interval is wider: too few swings of the clock
-        return NoFit("The clock swung too rarely to tell its effect from a drift of something else.")
-    if beta - error > 1.2:  # no kernel follows the clock more than in proportion, but for the fit's own error
-        return NoFit(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: something else moved it.")
-    # Of all warm iterations, blocked or not: what a reader calls the noise.
+    if error is None or error > 0.3:  # too few swings of the clock make a wide interval
+        return NoFit("The clock swung too rarely to separate its effect from other drift.")
+    if beta - error > 1.2:  # a kernel follows the clock at most in proportion, apart from the error of the fit
+        return NoFit(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: it had another cause.")
+    # The residuals of all warm iterations, not of block medians: readers take these for the noise.
     logs = np.log(took_s)
     residuals = logs - line.at(np.log(clock_mhz))
     slow = residuals > _SLOW_SD * spread(residuals, floor=_LOG_FLOOR)

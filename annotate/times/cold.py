@@ -1,7 +1,7 @@
-"""Cold iterations: named, so that they can be trimmed in the open, with both figures shown.
+"""Detection of cold iterations, which callers trim and report.
 
-Cold means slower because something was not yet there: the first calls of all, and the first after a pause.  An iteration
-that is slow for any other reason is not cold, and a fast one never is.
+A cold iteration is slow because something was not ready: in the first calls, and in the first calls after a pause.  An
+iteration that is slow for another reason is not cold.
 """
 
 from typing import Annotated
@@ -14,30 +14,28 @@ from annotate.stats.robust import centre, spread
 
 BoolMask = npt.NDArray[np.bool_]
 
-# The beginning is measured against what follows it: on a card that is capped a second later, the whole run is slower.
+# The start is compared with the calls right after it: on a card that is capped a second later, the whole run is slower.
 _REFERENCE_COUNTS = (20, 200, 2000)
 
 
 def noise_floor_s(took_s: Values, usual_s: float | None = None) -> float:
-    """The least standard deviation to believe: events are quantised at half a microsecond, and a thousandth is nothing."""
+    """Return the least plausible standard deviation: half a tick of events (0.5 µs), or a thousandth of the usual time."""
     return max(0.25e-6, 1e-3 * (centre(took_s) if usual_s is None else usual_s))
 
 
 def cold_prefix_count(
     took_s: Values,
     *,
-    slow_sd: Annotated[float, "the first is so far above what follows: the clock wanders less from call to call"] = 10.0,
-    slow_ratio: Annotated[
-        float, "and by so much at least: under a power cap the clock alone moves the first calls by 6 %"
-    ] = 1.08,
-    far_ratio: Annotated[float, "or it is so many times as long, where what follows scatters widely"] = 1.3,
-    usual_sd: Annotated[float, "nearer than this is settled"] = 3.0,
-    run_count: Annotated[int, "so many settled ones in a row end the prefix"] = 5,
-    share_ratio: Annotated[float, "a longer prefix, or one that ends high, is a drift: nothing steady is left to keep"] = 0.5,
+    slow_sd: Annotated[float, "least distance of the first call above the following ones; the clock varies less"] = 10.0,
+    slow_ratio: Annotated[float, "least ratio of the first call to the following ones; a cap alone changes it by less"] = 1.08,
+    far_ratio: Annotated[float, "sufficient ratio of the first call, if the following ones scatter widely"] = 1.3,
+    usual_sd: Annotated[float, "a nearer call is settled"] = 3.0,
+    run_count: Annotated[int, "number of settled calls in a row that ends the prefix"] = 5,
+    share_ratio: Annotated[float, "a longer prefix is a drift: too few steady calls are left"] = 0.5,
 ) -> int:
-    """Count the cold iterations at the beginning: from the first, which must be far slower, to the first usual ones.
+    """Count the cold iterations at the start: from the first call, which must be far slower, to the first usual ones.
 
-    Only the slow side counts: a card that starts fast and is capped later has no cold prefix.
+    A card that starts fast and is capped later has no cold prefix.
     """
     if len(took_s) < 2:
         return 0
@@ -50,7 +48,7 @@ def cold_prefix_count(
     if took_s[0] <= min(max(usual_s + slow_sd * noise_s, slow_ratio * usual_s), far_ratio * usual_s):
         return 0
     settled = took_s <= min(usual_s + usual_sd * noise_s, far_ratio * usual_s)
-    # Near the end a run cannot be whole; what is there must do.
+    # Near the end, fewer settled calls are enough.
     padded = np.concatenate([settled, np.ones(run_count - 1, np.bool_)])
     runs = np.convolve(padded, np.ones(run_count), mode="valid") >= run_count
     count = int(np.argmax(runs)) if runs.any() else len(took_s)
@@ -65,12 +63,12 @@ def cold(
     at_ns: Times,
     took_s: Values,
     *,
-    pause_ratio: Annotated[float, "a gap of so many usual steps from one iteration to the next is a pause"] = 10.0,
-    pause_s: Annotated[float, "shorter gaps are a hiccup of the host, in which nothing cools"] = 2e-3,
-    slow_sd: Annotated[float, "the first after a pause is cold only if it is slow: so many robust sd"] = 5.0,
-    run_count: Annotated[int, "after a pause at most so many iterations are looked at"] = 5,
+    pause_ratio: Annotated[float, "a gap of at least this many usual steps between iterations is a pause"] = 10.0,
+    pause_s: Annotated[float, "shorter gaps are delays of the host, in which nothing cools"] = 2e-3,
+    slow_sd: Annotated[float, "robust standard deviations by which a cold call after a pause is slow"] = 5.0,
+    run_count: Annotated[int, "largest number of cold calls after a pause"] = 5,
 ) -> BoolMask:
-    """True for the cold prefix, and for the slow iterations that follow a pause without a usual one between."""
+    """Return True for the cold prefix, and for slow iterations that follow a pause without a usual one in between."""
     count = len(took_s)
     mask = np.zeros(count, np.bool_)
     if count < 2:
@@ -84,7 +82,7 @@ def cold(
     slow_s = usual_s + slow_sd * spread(took_s, floor=noise_floor_s(took_s, usual_s), middle=usual_s)
     follows = pauses
     for _ in range(run_count):
-        # Slow, and the first after a pause or right after a cold one that was.
+        # A slow iteration is cold if it comes right after the pause or right after another cold one.
         follows = follows[follows < count]
         follows = follows[took_s[follows] > slow_s]
         mask[follows] = True

@@ -1,4 +1,4 @@
-"""The iterations of a window in the order they began, and what several rules ask of their times."""
+"""The iterations of a window in start order, and figures of their times that several rules use."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,17 +8,17 @@ from annotate.evidence import EMPTY, Evidence, Timings, Values, WindowRecord
 from annotate.evidence.asked import kept
 from annotate.stats.robust import centre, effective_count, spread
 
-# No SM ever ran outside these.
+# No SM clock lies outside this range.
 LEAST_MHZ, MOST_MHZ = 1.0, 10_000.0
 NO_ITERATION = Unobserved("no iteration was timed inside the window")
-# Further from the window is as wrong as this far, and differences of instants stay within 64 bits.
+# Times farther from the window are clipped, so that differences of times stay within 64 bits.
 _FAR_NS = 10**18
 
 
 def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
-    """Times as rules may take them: in order, NaN for what is no duration or no clock, and none where they make no sense.
+    """Return times in order, with NaN for an invalid duration or clock; None for inconsistent arrays.
 
-    They come from a program that may be wrong, so no rule should meet what would overflow its arithmetic.
+    The measured program may be wrong, so this function removes values that would overflow the arithmetic of rules.
     """
     if timings is None or not 1 <= timings.calls_count <= 10**9:
         return None
@@ -35,7 +35,7 @@ def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
 
 @kept
 def inside(evidence: Evidence) -> Timings:
-    """The iterations that began inside the window, in order; what is no duration is left out, and all if none is known."""
+    """Return the iterations that began inside the window, in order, without invalid durations; empty without times."""
     timings = evidence.timings
     if timings is None:
         return Timings(EMPTY.at_ns, EMPTY.values)
@@ -44,21 +44,21 @@ def inside(evidence: Evidence) -> Timings:
 
 
 def floor_s(median_s: float) -> float:
-    """The least spread to believe: times are quantised, and more than half of them may be equal."""
+    """Return the least plausible spread: times are quantised, and more than half of the times may be equal."""
     # CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
     return max(0.25e-6, 1e-3 * median_s)
 
 
 def usual_s(took_s: Values) -> tuple[float, float]:
-    """The median of durations, and their robust standard deviation."""
+    """Return the median of durations, and their robust standard deviation."""
     median_s = centre(took_s)
     return median_s, spread(took_s, floor=floor_s(median_s))
 
 
 def worth_count(values: Values) -> float:
-    """``effective_count`` of a series of any length: a long one is taken in blocks, whose means show how its mean varies."""
+    """Return the ``effective_count`` of a series of any length; a long series is averaged in blocks first."""
     count = len(values)
-    # An autocorrelation function of more values costs more than it tells: they are taken in blocks.
+    # The autocorrelation of more than 4096 values would take too long.
     size = -(-count // 4096)
     if size == 1:
         return effective_count(values)
@@ -68,18 +68,18 @@ def worth_count(values: Values) -> float:
 
 
 def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> int | None:
-    """The N of "every Nth iteration", where most neighbours among these indices lie equally far apart; None elsewhere."""
+    """Return the N of "every Nth iteration" if most neighbours among these indices are N apart, else None."""
     apart = np.diff(indices)
     if len(apart) < 4:
         return None
     usual = int(centre(apart))
-    # A neighbour of an iteration that is one too says nothing of the next one's distance.
+    # A distance of 1 is a run of iterations, not a rhythm.
     return usual if usual > 1 and float((apart == usual).mean()) >= share_ratio else None
 
 
 def readable(seconds: float) -> str:
-    """A duration as people write it: three digits and the unit that fits."""
+    """Return a duration as text: three digits and a fitting unit."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(seconds) >= 0.9995 * scale:  # what rounds to a whole one is one
+        if abs(seconds) >= 0.9995 * scale:  # a value that rounds to 1 takes this unit
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"

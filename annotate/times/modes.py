@@ -10,16 +10,17 @@ from annotate.stats.robust import centre, quantiles
 from annotate.times.durations import floor_s, worth_count
 
 _GRID_COUNT = 256
-# Neither an outlier nor a tail of one in a hundred may stretch the grid: a mode holds more.
+# Outliers and tails of 1 % must not stretch the grid: a mode holds more.
 _TAIL_PERCENT = 1.0
 FEWEST_COUNT = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Two groups of times: where each is densest, where the valley lies, and how sure and how deep it is.
+    """Two groups of times: the two peaks, and the valley between them with its depth and significance.
 
-    ``depth_ratio`` is the density in the valley over that of the lower peak; ``p`` is that of no valley.
+    ``depth_ratio`` is the density in the valley over that of the lower peak.  ``p`` is the probability of such a valley
+    by chance.
     """
 
     fast_s: float
@@ -39,11 +40,11 @@ class Modes:
 
 
 def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
-    """The deepest valley between two groups of at least ``minor_ratio`` of the times each; None if there is none.
+    """Find the deepest valley between two groups of at least ``minor_ratio`` of the times each; None without a valley.
 
-    Between any two points a density with one peak is nowhere lower than at both of them.  So the counts of equally wide
-    windows at the valley and at the lower peak are compared by a binomial test.  Counts are first reduced to what the
-    order of the groups is worth: iterations follow each other, and one switch in a window is two observations, not thousands.
+    Between two points, a density with one peak is nowhere lower than at both points.  A binomial test therefore compares
+    the counts of equally wide intervals at the valley and at the lower peak.  The counts are first reduced by the
+    autocorrelation of the groups: one switch in a window is two observations, not thousands.
     """
     if len(took_s) < FEWEST_COUNT:
         return None
@@ -64,20 +65,20 @@ def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
     split = float(at[valley])
     slow = logs > split
     minor = left if density[left] < density[right] else right
-    here = int((np.abs(logs - split) <= width).sum())
-    there = int((np.abs(logs - float(at[minor])) <= width).sum())
+    valley_count = int((np.abs(logs - split) <= width).sum())
+    peak_count = int((np.abs(logs - float(at[minor])) <= width).sum())
     return Modes(
         fast_s=float(np.exp(at[left])),
         slow_s=float(np.exp(at[right])),
         split_s=float(np.exp(split)),
         slow_ratio=float(slow.mean()),
         depth_ratio=float(density[valley] / min(density[left], density[right])),
-        p=_p_of_no_valley(here, there, worth_count(slow.astype(np.float64)) / len(logs)),
+        p=_p_of_no_valley(valley_count, peak_count, worth_count(slow.astype(np.float64)) / len(logs)),
     )
 
 
 def _bandwidth(values: Values) -> float:
-    """Silverman's: wide enough that chance makes no valley."""
+    """Return Silverman's bandwidth, which is wide enough that chance makes no valley."""
     quarter, three_quarters = quantiles(values, 0.25, 0.75)
     width = min(float(values.std()), (three_quarters - quarter) / 1.34)
     return float(0.9 * width * len(values) ** -0.2)
@@ -90,22 +91,22 @@ def _smooth(counts: npt.NDArray[np.intp], width: float) -> Values:
 
 
 def _deepest(density: Values, below_ratio: Values, minor_ratio: float) -> int | None:
-    """The middle of where the density is lowest against the lower of the peaks on its two sides."""
+    """Return the index of the deepest valley, relative to the lower of the peaks on its two sides; None without a valley."""
     peaks = np.minimum(np.maximum.accumulate(density), np.maximum.accumulate(density[::-1])[::-1])
     depth = np.divide(density, peaks, out=np.ones_like(density), where=peaks > 0)
     depth[(below_ratio < minor_ratio) | (below_ratio > 1.0 - minor_ratio)] = 1.0
     least = float(depth.min())
     if least >= 1.0:
         return None
-    # One of the lowest points: where they are in two places, what lies half-way between may be a peak.
+    # Return one of the lowest points: half-way between two equally low places there may be a peak.
     lowest = np.flatnonzero((depth <= least + 1e-3) & (depth < 1.0))
     return int(lowest[(len(lowest) - 1) // 2])
 
 
-def _p_of_no_valley(here_count: int, there_count: int, worth_ratio: float) -> float:
-    """Return how often so few would fall into the valley, if it were as dense as the lower peak."""
+def _p_of_no_valley(valley_count: int, peak_count: int, worth_ratio: float) -> float:
+    """Return the probability of so few times in the valley if the valley were as dense as the lower peak."""
     from scipy.special import bdtr
 
-    total = int((here_count + there_count) * worth_ratio)
-    here = min(int(here_count * worth_ratio), total)
-    return float(bdtr(here, total, 0.5)) if total else 1.0
+    total = int((valley_count + peak_count) * worth_ratio)
+    low = min(int(valley_count * worth_ratio), total)
+    return float(bdtr(low, total, 0.5)) if total else 1.0

@@ -1,4 +1,4 @@
-"""Iterations that lie apart from their neighbours, and their pattern, which shows the cause."""
+"""Outliers among the iterations, and the pattern that shows their cause."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _TENTHS_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class Outlying:
-    """The iterations that lie apart: their places in the series, and by how much each is longer than those around it."""
+    """The outliers among the iterations: their indices, and the excess of each over the median of its neighbours."""
 
     indices: npt.NDArray[np.intp]
     excess_s: Values
-    took_s: Values  # of all iterations, cold ones left out
+    took_s: Values  # of all iterations except cold ones
     at_ns: Times
     calls_count: int = 1
 
     @property
     def delays_s(self) -> Values:
-        """Return by how much longer each late entry is as a whole: a time may be the mean of a batch of calls."""
+        """Return the delay of each late entry as a whole: a time may be the mean of a batch of calls."""
         return self.excess_s[self.excess_s > 0] * self.calls_count
 
     @property
@@ -38,12 +38,12 @@ class Outlying:
 
     @property
     def cost_ratio(self) -> float:
-        """Return by how much longer the late ones make all of them together."""
+        """Return the relative increase of the total time by late iterations."""
         late_s = float(self.excess_s[self.excess_s > 0].sum())
         return late_s / (float(self.took_s.sum()) - late_s) if late_s else 0.0
 
     def pick(self, kept: npt.NDArray[np.bool_]) -> Outlying:
-        """Return some of those that lie apart, among the same iterations."""
+        """Return the outliers that a mask selects, among the same iterations."""
         return replace(self, indices=self.indices[kept], excess_s=self.excess_s[kept])
 
 
@@ -59,9 +59,9 @@ def outlying(
     timings: Timings,
     *,
     spreads: Annotated[float, "robust standard deviations about the neighbours"] = 5.0,
-    least_ratio: Annotated[float, "of the median: less is no outlier even among very even times"] = 0.03,
+    least_ratio: Annotated[float, "share of the median; a smaller excess is never an outlier"] = 0.03,
 ) -> Outlying:
-    """The iterations more than this from the median of the half second they ran in; cold ones are another matter."""
+    """Return the warm iterations that lie farther than both limits from the median of the half second around them."""
     warm = ~cold(timings.at_ns, timings.took_s)
     at_ns, took_s = timings.at_ns[warm], timings.took_s[warm]
     if len(took_s) < 2:
@@ -74,9 +74,9 @@ def outlying(
 
 
 def _around(at_ns: Times, took_s: Values) -> Values:
-    """The median of the block each iteration is in."""
+    """Return the median of each iteration's block."""
     span_s = float(at_ns[-1] - at_ns[0]) / 1e9
-    # A clock that moves over half a second makes nobody an outlier, and a burst of a neighbour is far shorter.
+    # Half a second is short enough to follow the clock, and far longer than a burst of a neighbour.
     blocks = min(max(1, round(span_s / 0.5)), max(1, len(took_s) // 25))
     size = len(took_s) // blocks
     medians = row_medians(took_s[: blocks * size], size)
@@ -89,40 +89,40 @@ def _around(at_ns: Times, took_s: Values) -> Values:
 def time_slices(
     lying: Outlying,
     *,
-    shortest_s: Annotated[float, "a GPU's time slice is about 2 ms; hiccups of the host are shorter"] = _SHORTEST_SLICE_S,
-    longest_s: Annotated[float, "a processor's turn takes longer"] = 10e-3,
-    alike_ratio: Annotated[float, "robust spread over median; slices recorded on an H200 differed by 1 %"] = 0.1,
-    fewest_count: Annotated[int, "clean recordings hold none at all, so that two alike are no chance"] = 2,
+    shortest_s: Annotated[float, "a GPU's time slice is about 2 ms; delays of the host are shorter"] = _SHORTEST_SLICE_S,
+    longest_s: Annotated[float, "a wait for a CPU takes longer"] = 10e-3,
+    alike_ratio: Annotated[float, "robust spread over median; the time slices of a GPU are nearly equal"] = 0.1,
+    fewest_count: Annotated[int, "clean recordings hold none, so two equal ones are not chance"] = 2,
 ) -> Pattern | None:
-    """Single iterations that are longer by the same few milliseconds: another process had a turn."""
+    """Return the pattern of single iterations that are longer by the same few milliseconds: slices of another process."""
     entries_s = lying.excess_s * lying.calls_count
     found = (entries_s >= shortest_s) & (entries_s <= longest_s)
     excess_s = entries_s[found]
     if len(excess_s) < fewest_count:
         return None
     usual_s = centre(excess_s)
-    # What a wide range leaves beyond the shortest turn is alike by its edge: the shorter half must hold less.
+    # The lower limit makes the shortest of widely varying delays look alike: few delays may lie just below the limit.
     shorter_count = int(((entries_s >= shortest_s / 2) & (entries_s < shortest_s)).sum())
     alike = spread(excess_s) <= alike_ratio * usual_s and shorter_count <= len(excess_s) / 2
-    # A stretch of slow ones is another state of the GPU, not a turn.
+    # A run of slow iterations is another state of the GPU, not a time slice.
     if not (alike and _are_single(lying.indices[found])):
         return None
-    return Pattern("time-slice", f"{len(excess_s)} of them {readable(usual_s)} longer each, as by turns of another process")
+    return Pattern("time-slice", f"{len(excess_s)} of them {readable(usual_s)} longer each, like slices of another process")
 
 
 def _are_single(indices: npt.NDArray[np.intp]) -> bool:
-    """Return whether most of them have no direct neighbour among themselves."""
+    """Return True if more than half of the distances between these indices are longer than 1."""
     return len(indices) < 2 or float((np.diff(indices) == 1).mean()) < 0.5
 
 
 def beyond_rhythm(
     lying: Outlying,
     *,
-    beyond: Annotated[float, "as of gaps: so many times the usual excess of the rhythm stands out of it"] = 5.0,
+    beyond: Annotated[float, "multiple of the rhythm's usual excess beyond which an outlier is kept"] = 5.0,
 ) -> Outlying:
-    """Return those that lie apart without the ones at every Nth place, which are the loop's own; all where there is no rhythm.
+    """Return the outliers without those at every Nth place, which the loop causes; all outliers without such a rhythm.
 
-    Turns of another process may come in step with the loop: as long as those, none is the loop's own.
+    Time slices of another process may fall in step with the loop, so outliers as long as a time slice are kept.
     """
     nth = every_count(lying.indices)
     if nth is None:
@@ -139,12 +139,12 @@ def beyond_rhythm(
 def beyond_jitter(
     lying: Outlying,
     *,
-    jitter_s: Annotated[float, "hiccups of launches are shorter, and turns of another process longer"] = _SHORTEST_SLICE_S,
+    jitter_s: Annotated[float, "delays of launches are shorter, and time slices of another process longer"] = _SHORTEST_SLICE_S,
     uneven: Annotated[float, "chi-square of ten counts with 9 degrees of freedom, at 99 %"] = 21.7,
 ) -> Outlying:
-    """Return those that lie apart without the slightly late ones that come singly, as often in each tenth of the window.
+    """Return the outliers without slightly late, single ones that are spread evenly over the tenths of the window.
 
-    These are the same from first to last: any other window has them too.
+    Such jitter is the same from first to last: any other window has it too.
     """
     delays_s = lying.excess_s * lying.calls_count
     slight = (delays_s > 0.0) & (delays_s < jitter_s)
@@ -157,29 +157,29 @@ def beyond_jitter(
 
 
 def beyond_swing(lying: Outlying, swing_ratio: float) -> Outlying:
-    """Return those that lie apart without the late ones side by side that a controller's swing of the clock explains."""
+    """Return the outliers without adjacent late ones that a controller's swing of the clock explains."""
     at = lying.indices
-    beside = np.isin(at + 1, at) | np.isin(at - 1, at)
-    return lying.pick(~(beside & (lying.excess_s > 0.0) & (lying.excess_s <= swing_ratio * centre(lying.took_s))))
+    is_adjacent = np.isin(at + 1, at) | np.isin(at - 1, at)
+    return lying.pick(~(is_adjacent & (lying.excess_s > 0.0) & (lying.excess_s <= swing_ratio * centre(lying.took_s))))
 
 
 def regular(lying: Outlying) -> Pattern | None:
-    """Every Nth iteration: the harness does something there."""
+    """Return the pattern of outliers at every Nth iteration, which the harness causes."""
     nth = every_count(lying.indices)
-    return Pattern("regular", f"most at every {nth}th iteration, so by the harness's own doing") if nth else None
+    return Pattern("regular", f"most at every {nth}th iteration, so the harness causes them") if nth else None
 
 
 def late(
     lying: Outlying,
     waited: bool,  # noqa: FBT001 - a fact, not a mode
     *,
-    longest_s: Annotated[float, "what a launch loses when its thread does not get a processor"] = 10e-3,
+    longest_s: Annotated[float, "delay of a launch whose thread does not get a CPU"] = 10e-3,
 ) -> Pattern | None:
-    """Long delays of many lengths: launches that waited for a processor."""
+    """Return the pattern of long delays of many lengths: launches that waited for a CPU."""
     excess_s = lying.delays_s
     if not len(excess_s) or not (waited or float(excess_s[excess_s >= longest_s].sum()) > 0.5 * float(excess_s.sum())):
         return None
-    return Pattern("host", f"up to {readable(float(excess_s.max()))} late, as launches that waited for a processor")
+    return Pattern("host", f"up to {readable(float(excess_s.max()))} late, like launches that waited for a CPU")
 
 
 def periodic(
@@ -188,12 +188,12 @@ def periodic(
     alike_ratio: Annotated[float, "robust spread over median of the time between them"] = 0.1,
     fewest_count: Annotated[int, "groups of outliers; fewer show no rhythm"] = 5,
 ) -> Pattern | None:
-    """Groups of outliers at even distances of time: something comes back, such as a controller's cycle or a timer."""
+    """Return the pattern of outlier groups at even intervals, such as those of a controller's cycle or a timer."""
     at_ns = lying.at_ns[lying.indices]
     steps_s = np.diff(at_ns) / 1e9
     if not len(steps_s):
         return None
-    # What follows within a few iterations belongs to the same group.
+    # An outlier within 20 usual iterations of the one before belongs to the same group.
     begins = at_ns[np.concatenate([[True], steps_s > 20.0 * centre(lying.took_s) * lying.calls_count])]
     apart_s = np.diff(begins) / 1e9
     if len(begins) < fewest_count:
@@ -201,9 +201,9 @@ def periodic(
     usual_s = centre(apart_s)
     if spread(apart_s) > alike_ratio * usual_s:
         return None
-    return Pattern("periodic", f"in groups {readable(usual_s)} apart, as by a controller's cycle or a timer")
+    return Pattern("periodic", f"in groups {readable(usual_s)} apart, like a controller's cycle or a timer")
 
 
 def pattern(lying: Outlying, *, waited: bool) -> Pattern:
-    """The first that fits, from the most telling to none."""
+    """Return the first pattern that fits, from the most specific one to "scattered"."""
     return time_slices(lying) or late(lying, waited) or regular(lying) or periodic(lying) or Pattern("scattered", "scattered")

@@ -1,19 +1,19 @@
 #!/bin/sh
 # Epilog of slurmd (root, on every node, after a job): keeps one JSON file per job, with the job's windows and
-# the verdict on its GPUs' telemetry, and exports windows.  It never fails, or slurmd would drain the node.
+# the verdict on its GPUs' telemetry, and exports windows.  The epilog never fails: slurmd would drain the node.
 #
-# A job of many phases is no benchmark, so the verdict on it is a hint: power caps, heat, errors, neighbours.  Benchmarks wrap
-# their measured part themselves: gpuwatch run, gpuwatch.window.
+# A job of many phases is not a benchmark, so the job's verdict is a hint: power caps, heat, errors, neighbours.  Benchmarks
+# wrap the measured part with gpuwatch run or gpuwatch.window.
 #
 # The node is free after milliseconds: slow work runs in the background, at the lowest priority, one job at a time, and judges
 # the job's last hour at most.  /etc/gpuwatch/slurm.sh may set these variables:
 #
 #   GPUWATCH_SLURM_VERDICTS   folder of the files            (/var/lib/gpuwatch-slurm)
 #   GPUWATCH_SLURM_KEEP_DAYS  days a file is kept            (30)
-#   GPUWATCH_SLURM_JUDGED_S   seconds of a job that are judged, its last   (3600)
+#   GPUWATCH_SLURM_JUDGED_S   judged seconds at the end of a job   (3600)
 #   GPUWATCH_SLURM_LIMIT_S    seconds the judge may take     (120)
 #   GPUWATCH_SLURM_SHARED     folder to which windows are exported         (none)
-#   GPUWATCH_SLURM_JITTER     the longest wait before that   (10m)
+#   GPUWATCH_SLURM_JITTER     longest wait before the export (10m)
 #   GPUWATCH_SLURM_NOTES      folder of the prolog's notes   (/run/gpuwatch-slurm)
 
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -35,8 +35,8 @@ quoted() { # a text as a JSON string
     printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037\177' | sed 's/[\\"]/\\&/g')"
 }
 
-# The boards of the job's GPUs.  Slurm names instances of MIG by UUID in CUDA_VISIBLE_DEVICES, or counts each of them as a GPU;
-# they share power, clock and heat of their board, and the daemon watches the board.  `nvidia-smi -L` lists them under it.
+# Prints --gpu options for the boards of the job's GPUs.  Slurm names MIG instances by UUID in CUDA_VISIBLE_DEVICES, or counts
+# each instance as a GPU.  The daemon watches the board, which `nvidia-smi -L` lists above its instances.
 gpu_options() {
     nvidia-smi -L 2>/dev/null | awk -v indices="${SLURM_JOB_GPUS:-}" -v named="${CUDA_VISIBLE_DEVICES:-}" '
         function counted() { if (board != "" && !divided) place[count++] = board }
@@ -60,7 +60,7 @@ gpu_options() {
         }'
 }
 
-judge() { # $1: the begin of the job, $2: its end
+judge() { # $1: the start of the job, $2: the end of the job
     mkdir -p -m 755 "$verdicts" && cd "$verdicts" || exit 0
     name=$job
     [ "${SLURM_JOB_RESTART_COUNT:-0}" = 0 ] || name=$job-$SLURM_JOB_RESTART_COUNT
@@ -95,7 +95,7 @@ judge() { # $1: the begin of the job, $2: its end
 if [ "${1:-}" = --behind ]; then
     exec 9>"$notes/judging" && flock -w 3600 9 && judge "$2" "$3"
     exec 9>&-
-    # One export waits at a time: windows that end meanwhile belong to it, or to the next one.
+    # One export waits at a time: windows that end meanwhile belong to the waiting or the next export.
     if [ -n "$shared" ]; then
         exec 8>"$notes/exporting" && flock -n 8 &&
             timeout 3600 gpuwatch export --parquet "$shared" --since 7d --jitter "${GPUWATCH_SLURM_JITTER:-10m}"

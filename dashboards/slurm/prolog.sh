@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prolog of slurmd (root, on every node, before a job): notes the job's begin, so that the epilog can judge it.
-# It never fails: the job runs even if gpuwatch is broken.
+# Prolog of slurmd (root, on every node, before a job): notes the start of the job, so that the epilog can judge the job.
+# The prolog never fails: the job runs even if gpuwatch is broken.
 #
 #   slurm.conf:  Prolog=/etc/slurm/prolog.d/gpuwatch   Epilog=/etc/slurm/epilog.d/gpuwatch
 #
@@ -18,6 +18,6 @@ case $job in '' | *[!0-9]*) exit 0 ;; esac
 [ -n "${SLURM_JOB_GPUS:-}" ] || exit 0
 
 mkdir -p -m 700 "$notes" && date +%s >"$notes/$job"
-# Notes of jobs whose epilog never ran: no job is that long.
+# Delete notes of jobs whose epilog never ran: no job runs for 60 days.
 find "$notes" -maxdepth 1 -type f -name '[0-9]*' -mtime +60 -delete 2>/dev/null
 exit 0

@@ -1,4 +1,4 @@
-"""Sphinx's settings for the documentation site: ``make docs`` builds it from the Markdown where it lies."""
+"""Sphinx's settings for the documentation site, which ``make docs`` builds from the Markdown pages of the repository."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-# The source is the root of the repository; pages lie where code and tests link to them.
+# The source is the root of the repository, because code and tests link to the pages in their folders.
 include_patterns = [
     "*.md",
     "docs/**.md",
@@ -27,9 +27,9 @@ exclude_patterns = [".*", "build", "docs/site", "**/__pycache__"]
 myst_heading_anchors = 4
 smartquotes = False  # "--option" in a sentence stays an option
 suppress_warnings = [
-    "toc.not_included",  # decisions: a hundred entries beside every page help nobody; a test follows all links
-    "misc.highlighting_failure",  # Pygments knows no PromQL with recording rules; such a block has fewer colours
-    "myst.header",  # some generated pages begin a section below the next level
+    "toc.not_included",  # decisions: a hundred entries would fill the sidebar of every page; a test follows all links
+    "misc.highlighting_failure",  # Pygments cannot parse PromQL with recording rules; such a block has fewer colours
+    "myst.header",  # some generated pages skip a heading level
 ]
 
 html_theme = "furo"
@@ -48,11 +48,11 @@ pygments_dark_style = "monokai"
 
 
 def copy_pictures(app: Sphinx, error: Exception | None) -> None:
-    """Copy the pictures: Sphinx copies none that a page shows by HTML, as `<picture>` with a dark and a light source."""
+    """Copy the pictures, because Sphinx does not copy pictures in HTML such as `<picture>` with a dark and a light source."""
     for path in (ROOT / "docs").glob("*-*.[ps][nv]g") if error is None else ():
         shutil.copy(path, app.outdir / "docs" / path.name)
 
 
 def setup(app: Sphinx) -> None:
-    """Have the pictures copied once the pages are written."""
+    """Register the copying of pictures after the build."""
     app.connect("build-finished", copy_pictures)

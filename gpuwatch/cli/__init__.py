@@ -1,4 +1,4 @@
-"""The command line: one file per command, imported only when it is asked for."""
+"""The command line: one file per command, imported only when the command is used."""
 
 import importlib
 import sys
@@ -14,7 +14,7 @@ from gpuwatch.cli.options import settings_options
 TASKS: Mapping[str, tuple[str, ...]] = {
     "Measure": ("run", "mark", "compare", "diff", "selftest", "demo"),
     "Look": ("show", "top", "audit", "explain"),
-    "Hand on": ("report", "record", "judge", "ci", "verify", "export", "fleet"),
+    "Share": ("report", "record", "judge", "ci", "verify", "export", "fleet"),
     "Set up": ("doctor", "daemon", "config", "dashboards", "scenes", "db"),
 }
 COMMANDS: Mapping[str, str] = {name: f"gpuwatch.cli.{name}" for names in TASKS.values() for name in names}
@@ -42,7 +42,7 @@ class _Commands(CheckedGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         found = {name: self.get_command(ctx, name) for name in COMMANDS}
-        room = formatter.width - max(map(len, COMMANDS)) - 6  # as click leaves for its own two columns
+        room = formatter.width - max(map(len, COMMANDS)) - 6  # the indent and gap that click subtracts too
         for task, names in TASKS.items():
             with formatter.section(task):
                 formatter.write_dl([(name, each.get_short_help_str(room)) for name in names if (each := found[name])])
@@ -52,7 +52,7 @@ class _Commands(CheckedGroup):
     cls=_Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exits 0 if done, 1 on failure, 2 for wrong usage, 10 to 12 as --fail-on asks; docs/CLI.md lists every code.",
+    epilog="Exit codes: 0 success, 1 failure, 2 wrong usage, 10 to 12 for --fail-on; docs/CLI.md lists all.",
 )
 @click.version_option(__version__, message="gpuwatch %(version)s")
 @settings_options
@@ -73,6 +73,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     # `run --json` and `diff --json` name a file; the standard output of `run` belongs to its command.
-    return "--json" in ours and next((word for word in ours if word in COMMANDS), "") not in ("run", "diff")
+    return "--json" in own and next((word for word in own if word in COMMANDS), "") not in ("run", "diff")

@@ -1,4 +1,4 @@
-"""gpuwatch audit: the stored windows, worst first; an interval without a window; or a recording."""
+"""gpuwatch audit: a list of stored windows, worst first, and verdicts on intervals and recordings."""
 
 import sys
 from collections import Counter
@@ -22,7 +22,7 @@ from gpuwatch.interfaces import Run
 from gpuwatch.utf8 import clean_text
 
 _ROOMY = 110  # columns; a narrower table shortens dates and words to leave room for the findings
-LISTED_COUNT = 200  # a screen or four: a store may hold a million windows
+LISTED_COUNT = 200  # a few screens; a store may hold a million windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,13 @@ class _IntervalOptions:
     epilog="Example: gpuwatch audit --since 24h --status rejected,flagged",
 )
 @click.option("--since", metavar="TIME", help='List windows since this time: "24h" or "-5m" (ago), "14:02", "2026-11-20".')
-@click.option("--label", metavar="LABEL", shell_complete=options.completed_by("windows"), help="List windows of this label.")
-@click.option("--status", "status", metavar="STATUSES", help="List these: valid, flagged, rejected, unproven. Comma-separated.")
-@click.option("--tag", "tags", metavar="KEY[=VALUE]", multiple=True, help="List windows with this tag. Repeatable.")
+@click.option(
+    "--label", metavar="LABEL", shell_complete=options.completed_by("windows"), help="List only windows with this label."
+)
+@click.option(
+    "--status", "status", metavar="STATUSES", help="List only these: valid, flagged, rejected, unproven. Comma-separated."
+)
+@click.option("--tag", "tags", metavar="KEY[=VALUE]", multiple=True, help="List only windows with this tag. Repeatable.")
 @click.option(
     "--count",
     "-n",
@@ -88,13 +92,15 @@ class _IntervalOptions:
 @click.option(
     "--rejudge", "again", is_flag=True, help="Judge the stored evidence again by this version's rules; write nothing."
 )
-@click.option("--from", "begin", metavar="TIME", help="Judge an interval from this time on, in place of windows.")
+@click.option("--from", "begin", metavar="TIME", help="Judge an interval that starts at this time.")
 @click.option("--to", "end", metavar="TIME", help="End the interval at this time. Default: now.")
 @options.gpu_option("Judge only this GPU of an interval or recording. Repeatable.")
-@click.option("--pid", "pids", type=options.PID, multiple=True, help="Name a measured process of an interval. Repeatable.")
-@click.option("--trace", metavar="FILE", help="Judge a recording: a log of nvidia-smi, or a file of `gpuwatch record`.")
+@click.option(
+    "--pid", "pids", type=options.PID, multiple=True, help="Treat this process as measured in the interval. Repeatable."
+)
+@click.option("--trace", metavar="FILE", help="Judge a recording: an nvidia-smi log, or a file from `gpuwatch record`.")
 @click.option("--verbose", "-v", is_flag=True, help="Print every fact and every rule of an interval or recording.")
-@click.option("--query", metavar="COLUMNS", help="Name the columns of a log that was written with noheader.")
+@click.option("--query", metavar="COLUMNS", help="Give the columns of a log that was written with noheader.")
 @options.policy_options
 @options.fail_on_option
 @options.json_option
@@ -106,24 +112,24 @@ def command(
 ) -> Exit:
     """List the windows in the store, worst first.
 
-    With --claim, --accept, --limit or --rejudge, judge their stored evidence again.  --from and --to judge any interval by the
-    daemon's readings, without a window.  --trace judges a recording, or the seconds --from and --to of it.
+    With --claim, --accept, --limit or --rejudge, judge the stored evidence again.  --from and --to judge any interval on the
+    daemon's readings.  --trace judges a recording; --from and --to then are seconds into the recording.
     """
     failing = options.fail_on(fail_on)
     policy = policy_options.policy()
     if interval.begin is not None or interval.end is not None or interval.trace is not None:
         given = {"--since": listing.since, "--label": listing.label, "--status": listing.status, "--count": listing.count}
         more = {"--tag": listing.tags or None, "--rejudge": listing.again or None}
-        _refuse({**given, **more}, "is for a list of windows, not for an interval or recording")
+        _refuse({**given, **more}, "expected a list of windows, found an interval or recording")
         found = options.settings()
         thresholds = (found.tolerance_ratio, found.precision_ratio, found.card_spread_ratio)
         chosen = (policy or Policy()).or_thresholds(*thresholds)
         return _show(rejudge.judged(_evidence(interval), chosen), failing, verbose=interval.verbose, as_json=as_json)
     _refuse(
         {"--gpu": interval.gpus or None, "--pid": interval.pids or None, "--verbose": interval.verbose or None},
-        "needs --from, or --trace",
+        "expected --from or --trace with it, found neither",
     )
-    _refuse({"--query": interval.query}, "needs --trace")
+    _refuse({"--query": interval.query}, "expected --trace with it, found none")
     return _list(listing, policy, failing, as_json=as_json)
 
 
@@ -134,21 +140,24 @@ def _evidence(interval: _IntervalOptions) -> tuple[Evidence, ...]:
             raise UsageError("--to: expected --from with it, found none")
         with open_store.reader(options.settings()) as store:
             return rejudge.interval(store, interval.begin, interval.end, interval.gpus, interval.pids)
-    _refuse({"--pid": interval.pids or None}, "chooses processes of the store; a recording names none")
+    _refuse(
+        {"--pid": interval.pids or None},
+        "expected an interval of the store, found a recording; choose a GPU with --gpu instead",
+    )
     recorded = rejudge.recorded(Path(interval.trace), interval.begin, interval.end, interval.gpus, query=interval.query)
     _explain_limits(recorded)
     return recorded
 
 
 def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], *, as_json: bool) -> Exit:
-    label = None if listing.label is None else clean_text(listing.label)  # as labels are stored
+    label = None if listing.label is None else clean_text(listing.label)  # stored labels are cleaned the same way
     settings = options.settings()
     wanted = options.statuses("--status", listing.status)
     since_s = times.wall_s(listing.since, "--since", now_s=clock.wall_s()) if listing.since is not None else None
     is_rejudged = listing.again or policy is not None
     most = listing.count if listing.count is not None or is_rejudged else LISTED_COUNT
     with open_store.reader(settings) as store:
-        # Judging again may change a status, so only then every run is read and filtered here.
+        # Judging again may change statuses, so the store cannot filter by status then.
         names = () if is_rejudged else [each.value for each in wanted]
         tags = _wanted_tags(listing.tags)
         runs = store.runs(since_wall_s=since_s, label=label, status=names, tags=tags, limit=most, worst_first=not is_rejudged)
@@ -164,19 +173,19 @@ def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], 
         if is_rejudged:
             output.say(_changes(listed))
         if listing.count is None and len(listed) == most:
-            output.say(f"these are the worst {most}; --count N lists more, --since, --label, --tag and --status fewer")
+            output.say(f"these are the worst {most}; list more with --count N, fewer with --since, --label, --tag or --status")
     open_store.name_left_out(store)
     code = worst_code(list_statuses(verdict for each in listed for verdict in each.verdicts), failing)
     return code or (Exit.FAILED if store.left_out else Exit.OK)
 
 
 def _wanted_tags(texts: Sequence[str]) -> dict[str, str | None]:
-    """Read the values of --tag; a name alone stands for any value.  Raises UsageError: for a missing name, and for two values of one name."""
+    """Read the values of --tag; a name alone matches any value.  Raises UsageError: for a missing name, and for two values of one name."""
     wanted: dict[str, str | None] = {}
     for text in map(clean_text, texts):
         name, equals, value = text.partition("=")
         if not name or (equals and not value):
-            raise UsageError(f"--tag: expected KEY or KEY=VALUE, as team=vision, found {text!r}")
+            raise UsageError(f"--tag: expected KEY or KEY=VALUE, such as team=vision, found {text!r}")
         if wanted.setdefault(name, value or None) != (value or None):
             raise UsageError(f"--tag: expected one value of {name}, found {wanted[name] or 'any'!r} and {value or 'any'!r}")
     return wanted
@@ -186,16 +195,16 @@ def _refuse(given: dict[str, Any], why: str) -> None:
     """Refuse options that would be ignored.  Raises UsageError: for the first that was given."""
     for name, value in given.items():
         if value is not None:
-            raise UsageError(f"{name} {why}")
+            raise UsageError(f"{name}: {why}")
 
 
 def _explain_limits(pieces: Sequence[Evidence]) -> None:
-    """Print the limits of a recording, and the column that would help; a verdict names only the missing evidence."""
+    """Print the limits of a recording without process lists, and the missing column that would help."""
     if not pieces or any(piece.trace.process_lists for piece in pieces):
         return
     output.say(
-        "gpuwatch: a log holds no process list, so no verdict on it can be valid; what it flags or rejects by clocks, "
-        "power and temperature stands"
+        "gpuwatch: a log holds no process list, so no verdict on it can be valid; its findings about clocks, "
+        "power and temperature still count"
     )
     if not any(len(piece.trace.column("event_reasons_mask")) for piece in pieces):
         output.say(
@@ -234,14 +243,14 @@ def _plain(each: _Listed) -> dict[str, Any]:
 
 
 def _hazards(each: _Listed) -> list[str]:
-    """Return the rules that found a hazard, worst first, without notes."""
+    """Return the rules that found an unaccepted hazard, without notes."""
     findings = [finding for verdict in each.verdicts for finding in verdict.hazards if finding.severity != "note"]
     return list(dict.fromkeys(finding.rule for finding in findings if not finding.accepted))
 
 
 def _table(listed: Sequence[_Listed], flags: str) -> None:
     if not listed:
-        output.say(f"no window matches; gpuwatch run{flags} -- COMMAND makes one")
+        output.say(f"no window matches; create one with: gpuwatch run{flags} -- COMMAND")
         return
     columns = output.width(sys.stdout)
     narrow = columns is not None and columns < _ROOMY
@@ -249,23 +258,21 @@ def _table(listed: Sequence[_Listed], flags: str) -> None:
     rows = [_row(each, each.run.id[:size], narrow=narrow) for each in listed]
     output.emit(output.table(rows, header=("STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND"), width=columns))
     counts = ", ".join(f"{count} {name}" for name, count in _counts(listed).items() if count)
-    output.say(f"\n{counts}; gpuwatch show RUN{flags} says more")
+    output.say(f"\n{counts}; for details: gpuwatch show RUN{flags}")
 
 
 def _changes(listed: Sequence[_Listed]) -> str:
     """Return a line about windows whose new status differs from the stored one, by kind."""
     changed = [each for each in listed if each.recorded_status not in (None, each.status.value)]
     if not changed:
-        return "judged again: every status is as stored"
+        return "judged again: no status changed"
     kinds = Counter(f"{each.recorded_status} to {each.status.value}" for each in changed)
     words = ", ".join(f"{count} from {kind}" for kind, count in kinds.most_common())
-    return (
-        f"judged again: {len(changed)} of {len(listed)} have another status than the stored one: {words}; nothing was written"
-    )
+    return f"judged again: {len(changed)} of {len(listed)} statuses differ from the stored ones ({words}); nothing was written"
 
 
 def _distinct_length(ids: set[str]) -> int:
-    """Return how many characters distinguish these ids; `gpuwatch show` takes the beginning of one."""
+    """Return the least length, from 10 characters on, that distinguishes the ids.  `gpuwatch show` accepts the start of an id."""
     return next(size for size in range(10, 100) if len({each[:size] for each in ids}) == len(ids))
 
 

@@ -1,4 +1,4 @@
-"""The real half of the demo: three short benchmarks as users write them, and the one place here that imports torch."""
+"""The demo's three benchmarks for a real GPU; the only module of ``cli`` that imports torch."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ class Benchmark:
 
 
 def torch_with_gpu() -> Any | None:  # torch is not a dependency, so it has no type here
-    """Return torch, if it is installed and finds a GPU with room for the benchmarks."""
+    """Return torch if it is installed and finds a GPU with 4 GiB free; else None."""
     try:
         import torch
     except ImportError:
@@ -35,7 +35,7 @@ def torch_with_gpu() -> Any | None:  # torch is not a dependency, so it has no t
 
 
 def benchmarks(torch: Any) -> Iterator[Benchmark]:
-    """Yield the three benchmarks one by one, so that the memory of each is free before the next."""
+    """Yield the three benchmarks, and empty torch's memory cache between them."""
     yield _copy(torch)
     torch.cuda.empty_cache()
     yield _from_idle(torch)
@@ -48,7 +48,7 @@ def _plain(work: Callable[[], Any]) -> Callable[[Window], Any]:
 
 
 def _repeat(torch: Any, step: Callable[[], Any], seconds: float, *, at_once: int = 50) -> None:
-    """Fill a time with work, queued in batches, so that the GPU is never idle and the queue never long."""
+    """Repeat a step for some seconds, queued in batches: the GPU is never idle and the queue stays short."""
     until_ns = clock.now_ns() + round(seconds * 1e9)
     previous = None
     while clock.now_ns() < until_ns:

@@ -1,4 +1,4 @@
-"""Commands and groups as click's, which check every value in one place and refuse a wrong one in the words of ``refusals``."""
+"""Click commands and groups that check every value and refuse a wrong one with a message of ``refusals``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import click
 
 from gpuwatch.cli import refusals
 
-_WORDS = frozenset({"flags_a", "flags_b"})  # options of several words, of which there may be none
+_WORDS = frozenset({"flags_a", "flags_b"})  # options that hold several words, and may be empty
 
 
 class CheckedCommand(click.Command):
-    """A command that refuses values of a wrong kind, empty ones, and ``--`` or its own options where a value was forgotten."""
+    """A command that refuses values of a wrong type, empty values, and ``--`` or an option in place of a value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or ctx.resilient_parsing:
@@ -22,7 +22,7 @@ class CheckedCommand(click.Command):
         try:
             given, left, _ = self.make_parser(ctx).parse_args(args=list(args))
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # some come without the command that they are about
+            error.ctx = error.ctx or ctx  # click raises some without a context
             raise
         self._refuse_options_as_values(ctx, given)
         self._refuse_empty(ctx, given)
@@ -35,11 +35,11 @@ class CheckedCommand(click.Command):
                 raise
             raise refusals.of_value(error.param, found, ctx) from error
         except click.UsageError as error:
-            # Click checks for words that are left once it has shown a help that is asked for.
+            # Click reports leftover words only after it has handled --help.
             raise (refusals.of_more_words(self, left, ctx) if left and type(error) is click.UsageError else error) from error
         for parameter in self.get_params(ctx):
             value = ctx.params.get(parameter.name or "")
-            if isinstance(value, float) and not math.isfinite(value):  # which no bound of a range refuses
+            if isinstance(value, float) and not math.isfinite(value):  # click accepts nan, and inf without a range
                 raise refusals.of_value(parameter, str(value), ctx)
         return rest
 
@@ -50,14 +50,14 @@ class CheckedCommand(click.Command):
                 raise refusals.of_text(parameter, value, ctx)
 
     def _refuse_empty(self, ctx: click.Context, given: Mapping[str, Any]) -> None:
-        """Refuse empty text: as a name it would stand for nothing, and as a path for the folder of the shell."""
+        """Refuse empty text: an empty name matches nothing, and an empty path is the current folder."""
         for parameter, value in _values(self.get_params(ctx), given):
             if parameter.name not in _WORDS and isinstance(value, str) and not value.strip():
                 raise refusals.of_text(parameter, value, ctx)
 
 
 class CheckedGroup(CheckedCommand, click.Group):
-    """A group of such commands."""
+    """A group of checked commands."""
 
     command_class = CheckedCommand
 
@@ -69,7 +69,7 @@ class CheckedGroup(CheckedCommand, click.Group):
 
 
 def _values(parameters: Sequence[click.Parameter], given: Mapping[str, Any]) -> Iterator[tuple[click.Parameter, Any]]:
-    """Yield every value as typed, except flags; of a command to run only its name, because its arguments belong to it."""
+    """Yield every value as typed, except flags.  For a command to run, yield only its name."""
     for each in parameters:
         if isinstance(each, click.Option) and (each.is_flag or each.count):
             continue
@@ -78,7 +78,7 @@ def _values(parameters: Sequence[click.Parameter], given: Mapping[str, Any]) -> 
         yield from ((each, one) for one in (values[:1] if each.type is click.UNPROCESSED else values))
 
 
-_MEANT = {"check": "validate", "list": "audit", "ls": "audit"}  # too far apart for a suggestion by spelling
+_MEANT = {"check": "validate", "list": "audit", "ls": "audit"}  # spelled too differently for a suggestion
 
 
 def _meant(word: str, names: Sequence[str]) -> str:

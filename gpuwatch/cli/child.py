@@ -1,8 +1,8 @@
 """A command that runs as if started directly, with its own streams, signals and exit code.
 
-The child stays in our process group, so that a terminal's Ctrl-C, Ctrl-Z and window size reach it directly, and reads
-from the terminal as the foreground process.  What a process sends is forwarded, since nothing tells whether it was sent to
-us alone: a sender that signals the whole group from user space, as timeout(1) does, reaches the child twice.
+The child stays in gpuwatch's process group: it reads from the terminal, and Ctrl-C, Ctrl-Z and window size reach it directly.
+gpuwatch forwards the signals of other processes.  A process that signals the whole group, as timeout(1) does, therefore
+reaches the child twice.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a command: its exit code as a shell reports it (128 + signal), and its time."""
+    """A command's exit code as a shell reports it (128 + signal), its signal, and its elapsed and CPU times."""
 
     exit_code: int
     signal: str | None
@@ -36,9 +36,9 @@ class Outcome:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[set[signal.Signals]]:
-    """Hold back the signals to forward until a caller waits for them; yield the mask the child must have.
+    """Block the signals to forward, and yield the signal mask for the child.
 
-    Threads that start meanwhile inherit the mask, so a signal cannot get lost in one of them.
+    Threads that start meanwhile inherit the blocked signals, so none of them can take a signal.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
     mask = {number for number in before if isinstance(number, signal.Signals)}
@@ -51,7 +51,7 @@ def signals_held() -> Iterator[set[signal.Signals]]:
     finally:
         if is_ignored:
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        # Signals for a command that has ended are dropped: a Ctrl-C ended the command, not our report on it.
+        # Drop signals for a command that has ended: Ctrl-C ends the command, not gpuwatch's report.
         while signal.sigtimedwait(FORWARDED, 0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -61,7 +61,7 @@ def refuse_if_ended() -> None:
     """Raise Stop if a signal asked gpuwatch to end before the command started."""
     for number in _ENDING:
         if number in signal.sigpending():
-            raise Stop(Exit.INTERRUPTED, f"{number.name} before the command was started", "interrupted")
+            raise Stop(Exit.INTERRUPTED, f"received {number.name} before the command started; nothing was run", "interrupted")
 
 
 def refuse_if_missing(name: str) -> None:
@@ -71,7 +71,7 @@ def refuse_if_missing(name: str) -> None:
 
 
 def not_started(name: str, error: OSError) -> Stop:
-    """Return the end of a command that the kernel did not start, with the codes of env(1) and of shells."""
+    """Return the Stop for a command that the kernel did not start, with the exit codes of env(1)."""
     missing = error.errno == errno.ENOENT
     code, word = (Exit.NOT_FOUND, "not-found") if missing else (Exit.NOT_EXECUTABLE, "not-executable")
     return Stop(code, f"{name}: {error.strerror}", word)
@@ -85,7 +85,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[sign
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            # A script without its first line: execvp(3), and so env and nohup, hand it to the shell.
+            # A script without a #! line: execvp(3), and so env and nohup, run it with the shell.
             path = shutil.which(command[0]) or command[0]
             return _spawn("/bin/sh", ["/bin/sh", path, *command[1:]], environment, mask)
     except OSError as error:
@@ -95,7 +95,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[sign
 
 
 def _spawn(path: str, command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
-    # Python ignores two signals for itself; the command must find them as it would without gpuwatch.
+    # Python ignores these two signals; the command must start with their default actions.
     own = (signal.SIGPIPE, signal.SIGXFSZ)
     return os.posix_spawnp(path, list(command), dict(environment), setsigmask=mask, setsigdef=own)
 
@@ -104,18 +104,18 @@ _LOOK_S = 0.1
 
 
 def wait(pid: int) -> Outcome:
-    """Forward signals until the command ends.  Call it inside ``signals_held``."""
+    """Forward signals until the command ends, and return its outcome.  Call ``wait`` inside ``signals_held``."""
     begin_ns = clock.now_ns()
     while True:
         ended, status, used = os.wait4(pid, os.WNOHANG)
         if ended:
             break
-        # A child that ends between the two calls may be announced to another thread (numpy's libraries start some), which
-        # throws SIGCHLD away: so the wait is never without an end.
+        # The kernel may deliver SIGCHLD to another thread (numpy's libraries start some), which discards it: so the wait has
+        # a timeout.
         arrived = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, _LOOK_S)
         if arrived is None:
             continue
-        # A positive code is the kernel's: the terminal sent it to the whole group, so the child has it already.
+        # A positive code means the kernel: the terminal signalled the whole group, so the child has the signal already.
         if arrived.si_signo != signal.SIGCHLD and arrived.si_code <= 0:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, arrived.si_signo)

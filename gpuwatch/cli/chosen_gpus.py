@@ -1,4 +1,4 @@
-"""The GPUs that --gpu names: by the driver's index, a UUID or either end of one, or a PCI address."""
+"""The GPUs that --gpu names: by the driver's index, UUID, either end of a UUID, or PCI address."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _INDEX_LENGTH = 2  # digits: no machine has a hundred GPUs, and three digits may
 
 
 def choose(names: Sequence[str], devices: Iterable[Device], *, without: int = 0) -> tuple[str, ...]:
-    """Return the UUIDs of the GPUs of these names, each once, and print the choice on standard error.
+    """Return the UUIDs of the named GPUs, each once, and print the choice to standard error.
 
-    ``without`` counts GPUs of the driver that are not among them, which make an index uncertain.
+    ``without`` counts GPUs of the driver that ``devices`` lacks; they make an index uncertain.
     Raises UsageError: for a name of no GPU, or of several.
     """
     known = pci.in_order({device.uuid: device for device in devices}.values())
@@ -39,7 +39,7 @@ def choose(names: Sequence[str], devices: Iterable[Device], *, without: int = 0)
             wrong = f"{name!r}, which names {len(matching)} of them" if matching else repr(name)
             here = "; ".join(_words(device, places) for device in known) or "none"
             raise UsageError(
-                f"--gpu: expected one GPU by index, UUID, either end of a UUID, or PCI address, found {wrong}; here: {here}"
+                f"--gpu: expected one GPU by index, UUID, either end of a UUID, or PCI address, found {wrong}; GPUs here: {here}"
             )
         chosen[matching[0].uuid] = matching[0]
     for device in chosen.values():
@@ -48,21 +48,21 @@ def choose(names: Sequence[str], devices: Iterable[Device], *, without: int = 0)
 
 
 def choose_of_daemon(names: Sequence[str], settings: Settings) -> tuple[str, ...]:
-    """Return the UUIDs as ``choose``, of the GPUs that the daemon watches; the given names where none answers."""
+    """Call ``choose`` with the GPUs that the daemon watches; return the names if no daemon answers or it watches no GPU."""
     from gpuwatch.view.live import Looker
 
     try:
         with closing(Looker(settings)) as looker:
             live = looker.look()
     except DaemonError:
-        return tuple(names)  # the window says why there is no telemetry
+        return tuple(names)  # the window's verdict gives the reason
     if not live.gpus:
         return tuple(names)
     return choose(names, (gpu.device for gpu in live.gpus), without=len(live.unanswered) + live.gpus_left_out_count)
 
 
 def is_named(name: str, device: Device, index: int) -> bool:
-    """Return True if a name is this GPU's index, its UUID or an end or both ends of it, or its PCI address."""
+    """Return True if a name is this GPU's index, UUID, one or both ends of the UUID, or PCI address."""
     if _is_index(name):
         return int(name) == index
     uuid, word = device.uuid.lower(), name.lower()
@@ -79,13 +79,13 @@ def _is_index(name: str) -> bool:
 
 
 def _address(text: str) -> tuple[int, ...] | None:
-    """Read a PCI address, whose domain may be left out, as domain, bus and device; None for other text."""
+    """Return domain (0 if absent), bus and device of a PCI address; None for other text."""
     found = _PCI.match(text)
     return None if found is None else tuple(int(part or "0", 16) for part in found.groups())
 
 
 def _place(device: Device) -> str:
-    """Return a GPU's place in the driver's list, in the order of PCI; instances of MIG share their board's."""
+    """Return the GPU's PCI address, which all MIG instances of a board share; without one, the UUID."""
     return device.pci_bus_id or device.uuid
 
 

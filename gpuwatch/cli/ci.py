@@ -1,4 +1,4 @@
-"""gpuwatch ci: the windows of a job against a baseline, as pass, fail or neutral, in the forms CI systems read."""
+"""gpuwatch ci: pass, fail or neutral for each window of a job, in the formats of CI systems."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COMMITTED_S, _LOOKS_COUNT = 1.0, 3
 
 @dataclass(frozen=True, slots=True)
 class _JobOptions:
-    """The windows of the job: those of a command or since a time, and the number of runs."""
+    """The options that choose the job's windows, and the number of retries."""
 
     since: str | None
     label: str | None
@@ -41,7 +41,7 @@ class _JobOptions:
 
 @dataclass(frozen=True, slots=True)
 class _GateOptions:
-    """The baseline, and the statuses that fail."""
+    """The baseline, its clock, the statuses that fail, and the exit code for neutral."""
 
     baseline: str | None
     clock_mhz: float | None
@@ -56,11 +56,11 @@ class _GateOptions:
     short_help="Gate a CI run: pass, fail or neutral.",
     epilog="Example: gpuwatch ci --baseline main --retry 2 -- python bench.py",
 )
+@click.option("--since", metavar="TIME", help='Without COMMAND: judge the windows since this time: "30m" (ago), "@1790000000".')
+@click.option("--label", metavar="LABEL", help="Judge only windows with this label.")
 @click.option(
-    "--since", metavar="TIME", help='Without COMMAND: judge the windows since this time, as "30m" (ago) or "@1790000000".'
+    "--baseline", metavar="FILE|REV", help="Compare with a file from --save, a report, or COMMAND run at a git revision."
 )
-@click.option("--label", metavar="LABEL", help="Judge windows of this label.")
-@click.option("--baseline", metavar="FILE|REV", help="Compare with a file of --save, a report, or COMMAND at a git revision.")
 @click.option(
     "--clock",
     "clock_mhz",
@@ -69,17 +69,27 @@ class _GateOptions:
     help="Compare with another machine's windows at this SM clock.",
 )
 @click.option(
-    "--retry", "retry_count", type=click.IntRange(0, 10), default=0, help="Run COMMAND again up to N times if neutral."
+    "--retry",
+    "retry_count",
+    type=click.IntRange(0, 10),
+    default=0,
+    help="Repeat COMMAND up to N times while the outcome is neutral.",
 )
 @click.option(
-    "--neutral-exit", "neutral_code", type=click.IntRange(0, 124), default=0, help="Exit with this code if neutral. Default: 0."
+    "--neutral-exit",
+    "neutral_code",
+    type=click.IntRange(0, 124),
+    default=0,
+    help="Exit with this code if the outcome is neutral. Default: 0.",
 )
 @click.option("--save", metavar="FILE", help="Write the evidence of unspoiled windows, for a later --baseline.")
 @click.option("--summary", metavar="FILE", help="Append Markdown to FILE. Default: $GITHUB_STEP_SUMMARY.")
 @click.option("--outputs", metavar="FILE", help="Append NAME=VALUE lines to FILE. Default: $GITHUB_OUTPUT.")
-@click.option("--benchmark-action", metavar="FILE", help="Write github-action-benchmark's customSmallerIsBetter.")
+@click.option("--benchmark-action", metavar="FILE", help="Write customSmallerIsBetter JSON for github-action-benchmark.")
 @click.option("--bencher", metavar="FILE", help="Write the Bencher Metric Format.")
-@click.option("--fail-on", metavar="STATUSES", help="Fail for these, unless the machine is the cause. Default: rejected.")
+@click.option(
+    "--fail-on", metavar="STATUSES", help="Fail for these statuses, unless the machine is the cause. Default: rejected."
+)
 @options.policy_options
 @options.settings_options
 @options.gathered(_JobOptions, "job")
@@ -89,11 +99,11 @@ class _GateOptions:
 def command(
     job: _JobOptions, gated: _GateOptions, files: FileOptions, policy_options: options.PolicyOptions, command: tuple[str, ...]
 ) -> int:
-    """Run COMMAND, or take the windows --since a time, and compare each with its baseline at one clock.
+    """Run COMMAND, or read the windows --since a time, and compare each window with the baseline at one clock.
 
-    A window fails if it is slower, or rejected for a fault of the benchmark.  A window is neutral if a neighbour, heat or
-    missing evidence spoiled it; --retry then runs COMMAND again.  Exits with COMMAND's code if COMMAND failed, else 1 for fail,
-    --neutral-exit for neutral, 0 for pass.
+    A window fails if it is slower than the baseline, or rejected for a fault of the benchmark.  A window is neutral if a
+    neighbour, heat or missing evidence spoiled it; --retry then runs COMMAND again.  Exits with COMMAND's code if COMMAND
+    failed, else 1 for fail, --neutral-exit for neutral, 0 for pass.
     """
     from annotate.compare.two_machines import MachineTerms
 
@@ -102,7 +112,7 @@ def command(
     if job.retry_count and not command:
         raise UsageError("--retry: expected COMMAND to run again, found none")
     if gated.clock_mhz is not None and gated.baseline is None:
-        raise UsageError("--clock: expected --baseline beside it, to compare with at this clock, found none")
+        raise UsageError("--clock: expected --baseline with it, found none")
     if command:
         child.refuse_if_missing(command[0])
     settings = options.settings()
@@ -118,7 +128,7 @@ def command(
             found = _merged(found, windows)
             if code or overall(found) is not GateOutcome.NEUTRAL or attempt == job.retry_count:
                 break
-            output.say(f"gpuwatch: {gate_formats.counts_line(found)}; run again ({attempt + 1} of {job.retry_count})")
+            output.say(f"gpuwatch: {gate_formats.counts_line(found)}; running again ({attempt + 1} of {job.retry_count})")
     gate_files.show(found)
     files.write(found)
     outcome = overall(found)
@@ -126,16 +136,16 @@ def command(
         output.say(f"gpuwatch: {command[0]} ended with exit code {code}")
         return code
     if not found:
-        raise Stop(Exit.FAILED, "expected a window in the job, found none: wrap the benchmark, or widen --since", "no-window")
+        raise Stop(Exit.FAILED, "expected a window in the job, found none; wrap the benchmark, or widen --since", "no-window")
     return {GateOutcome.FAIL: int(Exit.FAILED), GateOutcome.NEUTRAL: gated.neutral_code}.get(outcome, 0)
 
 
 def _baseline(
     text: str | None, command: Sequence[str], job: _JobOptions, policy: Policy | None, stack: ExitStack
 ) -> Callable[[], dict[str, ReportedWindow]]:
-    """Return the source of the windows to compare with: a file, or the command at a revision.
+    """Return a function that returns the baseline's windows, from a file or by running the command at a revision.
 
-    Raises UsageError: for another value.
+    Raises UsageError: when the text is neither a file nor a revision.
     """
     if text is None:
         return dict
@@ -147,12 +157,12 @@ def _baseline(
     from gpuwatch.comparing import checkouts
 
     stack.enter_context(checkouts.cleaned_up())
-    said = f"--baseline: no file {text!r} is here, and as a git revision"
+    said = f"--baseline: no file {text!r} exists, and as a git revision"
     tree = checkouts.check_out_tree(Path.cwd(), text, said)
 
     def measured() -> dict[str, ReportedWindow]:
         since_s = clock.wall_s()
-        output.say(f"gpuwatch: the baseline, {plain(text)}:")
+        output.say(f"gpuwatch: running the baseline, {plain(text)}")
         if code := _run(command, tree):
             raise Stop(Exit.FAILED, f"{command[0]} at {text} ended with exit code {code}", "baseline")
         return _by_name(_windows_of(since_s, job, policy))
@@ -174,7 +184,7 @@ def _attempt(
 
 
 def _run(command: Sequence[str], folder: Path | None) -> int:
-    """Run the command with these settings and return its exit code.  Raises Stop: when it cannot be started."""
+    """Run the command with the current settings and return its exit code.  Raises Stop: when the command cannot be started."""
     try:
         environment = {**os.environ, **options.settings_environment(options.settings())}
         code = subprocess.run(list(command), cwd=folder, env=environment, check=False).returncode
@@ -186,7 +196,7 @@ def _run(command: Sequence[str], folder: Path | None) -> int:
 
 
 def _windows_of(since_s: float, job: _JobOptions, policy: Policy | None) -> list[ReportedWindow]:
-    """Return the windows of a command that has just ended, once the daemon has committed them, which it does twice a second."""
+    """Wait up to 3 s for the daemon to commit the windows of a command that has just ended, and return them."""
     pause = threading.Event()
     for _ in range(_LOOKS_COUNT):
         pause.wait(_COMMITTED_S)
@@ -220,19 +230,19 @@ def _reported_file(path: Path) -> list[ReportedWindow]:
 
 
 def _by_name(windows: Sequence[ReportedWindow]) -> dict[str, ReportedWindow]:
-    """Return the last window of each label; a window's further GPUs are told apart by number."""
+    """Return the last window of each label; a number marks the further GPUs of a window."""
     found: dict[str, ReportedWindow] = {}
     seen: dict[tuple[str, str | None], int] = {}
     for window in windows:
         label = window.verdict.label or "unnamed window"
         place = seen[label, window.run_id] = seen.get((label, window.run_id), 0) + 1
-        # Windows of a file have no run: each counts by itself.
+        # Windows of a file have no run, so they get no number.
         found[label if place == 1 or window.run_id is None else f"{label} (GPU {place})"] = window
     return found
 
 
 def _merged(before: Sequence[GatedWindow], now: Sequence[GatedWindow]) -> list[GatedWindow]:
-    """Keep each window's first outcome that is not neutral: a retry replaces spoiled windows, and never picks better times."""
+    """Keep each window's first outcome that is not neutral, so that a retry cannot pick better times."""
     found = {each.name: each for each in before}
     for each in now:
         if each.name not in found or found[each.name].outcome is GateOutcome.NEUTRAL:

@@ -1,4 +1,4 @@
-"""The number that untrusted code claims, and the work that its operator states, as facts for the judge."""
+"""Facts for the judge: the number that untrusted code claims, and the work that its operator states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from gpuwatch.wire.messages import FactValue
 CLAIM_BYTES = 1 << 20
 _F = TypeVar("_F", bound=Callable[..., Any])
 _WORK = {"flops": "call_flops_count", "bytes": "call_bytes", "dtype": "dtype"}
-_UNREADABLE: dict[str, FactValue] = {"claimed_calls_count": 0, "claimed_call_s": 0.0}  # for the judge no number
+_UNREADABLE: dict[str, FactValue] = {
+    "claimed_calls_count": 0,
+    "claimed_call_s": 0.0,
+}  # the judge treats zeros as an unreadable claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class ClaimOptions:
     work: str | None
 
     def check(self, *, is_untrusted: bool) -> None:
-        """Raise UsageError for options that only untrusted code has."""
+        """Raise UsageError for --claimed or --work without --untrusted."""
         for name, value in (("--claimed", self.claimed), ("--work", self.work)):
             if value is not None and not is_untrusted:
                 raise UsageError(f"{name}: expected --untrusted with it, found none")
@@ -43,7 +46,7 @@ def claim_options(command: _F) -> _F:
     for option in (
         work_option,
         click.option(
-            "--claimed", metavar="FILE", help="With --untrusted: read calls and call_s from this JSON file of COMMAND."
+            "--claimed", metavar="FILE", help="With --untrusted: read calls and call_s from this JSON file, written by COMMAND."
         ),
     ):
         command = option(command)
@@ -51,8 +54,8 @@ def claim_options(command: _F) -> _F:
 
 
 def work_option(command: _F) -> _F:
-    """Add --work, what the operator states of one call."""
-    text = "With --untrusted: give the work of a call, as flops=1.4e11,dtype=bf16,bytes=1e8."
+    """Add --work, the work of one call as the operator states it."""
+    text = "With --untrusted: give the work of one call, such as flops=1.4e11,dtype=bf16,bytes=1e8."
     return click.option("--work", metavar="NAME=N,…", help=text)(command)
 
 
@@ -63,7 +66,7 @@ def claimed_facts(calls: int | None, call_time: str | None) -> dict[str, FactVal
     except QuantityError as error:
         raise UsageError(f"--call-time: {error}") from error
     if call_s is not None and calls is None:
-        raise UsageError("--call-time: expected --calls with it, the number of calls")
+        raise UsageError("--call-time: expected --calls with it, found none")
     if call_s == 0.0:
         raise UsageError("--call-time: expected more than 0 s, found 0 s")
     facts: dict[str, FactValue] = {"claimed_calls_count": calls, "claimed_call_s": call_s}
@@ -71,7 +74,7 @@ def claimed_facts(calls: int | None, call_time: str | None) -> dict[str, FactVal
 
 
 def work_facts(text: str | None) -> dict[str, FactValue]:
-    """Return the facts that --work states of one call, as ``flops=1.4e11,dtype=bf16,bytes=1e8``.  Raises UsageError."""
+    """Return the facts of --work, such as ``flops=1.4e11,dtype=bf16,bytes=1e8``.  Raises UsageError."""
     facts: dict[str, FactValue] = {}
     for part in text.split(",") if text else []:
         name, _, value = part.partition("=")
@@ -83,7 +86,7 @@ def work_facts(text: str | None) -> dict[str, FactValue]:
 
 
 def read_claim(path: str) -> tuple[dict[str, FactValue], str]:
-    """Return the claim in a program's file, and the fault of the file: neither may cost the verdict."""
+    """Return the claim in a program's file, and the fault of the file, or an empty text."""
     try:
         return _claim(json.loads(read_bytes(Path(path), CLAIM_BYTES))), ""
     except UsageError as error:  # for example a pipe, whose read could block forever
@@ -91,7 +94,7 @@ def read_claim(path: str) -> tuple[dict[str, FactValue], str]:
     except (ValueError, TypeError, KeyError, RecursionError, AnnotateError):
         return (
             _UNREADABLE,
-            f'{path}: expected JSON as {{"calls": 1000, "call_s": 0.000203}} of at most 1 MiB, found something else',
+            f'{path}: expected JSON such as {{"calls": 1000, "call_s": 0.000203}}, at most 1 MiB, found other content',
         )
 
 

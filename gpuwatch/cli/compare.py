@@ -1,4 +1,4 @@
-"""gpuwatch compare: two stored runs, or functions, of which one may be an earlier revision of another."""
+"""gpuwatch compare: two stored runs, reports or result files, or functions, also at an earlier git revision."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CLOCK_HELP = "Compare windows of two machines at this SM clock. Default: the mo
 
 @dataclass(frozen=True, slots=True)
 class _FunctionOptions:
-    """The options of comparing functions; ``revision`` is the git revision of the first of two."""
+    """The options for functions; ``revision`` is the git revision of the first function."""
 
     revision: str | None
     seconds: float
@@ -45,7 +45,7 @@ class _FunctionOptions:
 
 @dataclass(frozen=True, slots=True)
 class _RecordOptions:
-    """The options of comparing records: the clock in MHz, and True to compare two models as a ratio."""
+    """The options for runs and files: the clock in MHz, and True to compare two GPU models as a ratio."""
 
     clock_mhz: float | None
     is_ratio: bool
@@ -53,28 +53,28 @@ class _RecordOptions:
 
 @click.command("compare", cls=CheckedCommand, short_help="Compare two runs or functions.")
 @click.argument("variants", nargs=-1, metavar="A [B...]", required=True)
-@click.option("--at", "revision", metavar="REV", help="Compare a working file's function with this git revision of it.")
+@click.option("--at", "revision", metavar="REV", help="Compare a function with itself at this git revision.")
 @click.option(
     "--seconds",
     type=click.FloatRange(0.05, 3600),
     default=3.0,
     show_default=True,
-    help="Measure functions for this much GPU time.",
+    help="Measure functions for this GPU time, in seconds.",
 )
 @click.option(
     "--own-steady", is_flag=True, help="Also measure each function alone, at the clock its own power allows (48 s more)."
 )
 @click.option("--no-check", is_flag=True, help="Do not compare the functions' results.")
-@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: their data type's.")
+@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: by data type.")
 @click.option(
     "--cache", type=click.Choice(["cold", "warm"]), help="Give each call a cold or a warm L2 cache. Default on a GPU: cold."
 )
-@options.tag_option("Keep this tag with the window of functions, as team=vision. Repeatable.")
+@options.tag_option("Store this tag with the functions' window, such as team=vision. Repeatable.")
 @click.option("--clock", "clock_mhz", type=options.CLOCK_MHZ, metavar="MHZ", help=_CLOCK_HELP)
-@click.option("--ratio", "is_ratio", is_flag=True, help="Give the ratio of two models of GPU, each at its reference clock.")
+@click.option("--ratio", "is_ratio", is_flag=True, help="Compare two GPU models as a ratio, each at its reference clock.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request or an issue.")
 @click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if the decision is among these. Comma-separated.")
-@options.policy_options_with("Call smaller differences SAME. Default: 0.5% for functions; for runs the windows' tolerance.")
+@options.policy_options_with("Call smaller differences SAME. Default: 0.5% for functions, the windows' tolerance for runs.")
 @options.json_option
 @options.settings_options
 @options.gathered(_FunctionOptions, "how")
@@ -92,21 +92,20 @@ def command(
 
     \b
     gpuwatch compare RUN RUN             two stored windows: conditions first, then their times
-    gpuwatch compare A.html B.html       reports or capsules of any machines, by windows of the same label; RUN B.html too
-    gpuwatch compare r1.json r2.json     results of NVBench, hyperfine and others, by series of the same name
+    gpuwatch compare A.html B.html       reports or capsules of any machines, label by label; also RUN B.html
+    gpuwatch compare r1.json r2.json     results of NVBench, hyperfine and others, series by series
     gpuwatch compare a.py:f b.py:g       two functions, interleaved on one GPU in one process
     gpuwatch compare a.py:f a.py:g b.py:h  each other function as a percentage of the first, under Holm's correction
-    gpuwatch compare a.py:f --at HEAD    a function as committed (A) and as it stands (B)
+    gpuwatch compare a.py:f --at HEAD    a function as committed (A) and in the working tree (B)
 
-    A function does one call.  If it takes arguments, a function `inputs()` in the first file returns them.  It is called three
-    times (with `seed=` 0, 1, 2 if it takes one), so that each variant runs on several buffers.  Results must agree on all
-    these inputs, and on those that a function `check_inputs()` returns.  A function named make_… returns a function of one
-    call with its own buffers.  With --at, the first function runs in a git worktree of that revision, with the modules and
-    files of the revision.
+    A function makes one call.  If functions take arguments, a function `inputs()` in one of the files returns them.  gpuwatch
+    calls `inputs()` three times (with `seed=` 0, 1, 2 if it takes a seed), so that each variant runs on several buffers.
+    Results must agree on all these inputs, and on those of a function `check_inputs()`.  A function named make_… returns a
+    function of one call with its own buffers.  With --at, A runs in a git worktree of the revision.
 
     Windows of two machines, cards or boots are compared at one clock: the model's reference clock or --clock.  The interval
-    includes the spread between cards of the model.  Without that, other hardware, other software or another boot makes two
-    windows incomparable, unless --accept names the rule.
+    includes the spread between cards of the model.  Without a common clock, other hardware, other software or another boot
+    makes two windows incomparable, unless --accept names the rule.
     """
     failing = read_decisions(fail_on)
     are_functions = [names_function(variant) for variant in variants]
@@ -120,7 +119,7 @@ def command(
         verdict = found.verdict
     else:
         if how.tags:
-            raise UsageError("--tag: expected functions, found two runs, which keep the tags they were opened with")
+            raise UsageError("--tag: expected functions, found runs, whose tags are already stored; leave --tag out")
         if len(variants) != 2:
             found_words = f"{len(variants)}: {' '.join(variants)}"
             raise UsageError(f"expected two runs or files, or two functions FILE.py:FUNCTION, found {found_words}")
@@ -130,7 +129,7 @@ def command(
     if as_markdown and not as_json:
         output.emit(_markdown(comparisons, verdict))
     else:
-        # Any program may have declared the labels and conditions of a run: they must not steer this terminal.
+        # Labels and conditions come from untrusted programs: escape their control characters for the terminal.
         harmless = "\n".join(plain(line) for line in text.split("\n"))
         output.emit_either(data, output.coloured(harmless, sys.stdout), as_json=as_json)
     return Exit.FAILED if failing & {each["decision"] for each in data["comparisons"]} else Exit.OK
@@ -148,7 +147,7 @@ def _compare_records(
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:
-    """Return each answer in full, or one per line where they are many."""
+    """Return each comparison in full, or one per line if there are more than 8."""
     if len(comparisons) <= _IN_FULL_COUNT:
         return "\n".join(map(str, comparisons))
     rows = [
@@ -179,7 +178,7 @@ def read_decisions(text: str | None) -> set[str]:
 def _check_functions(variants: tuple[str, ...], are_functions: list[bool], revision: str | None, policy: Policy | None) -> None:
     if policy is not None:
         raise UsageError(
-            "--claim, --accept, --limit, --precision: expected two runs, found functions, which are compared as they are"
+            "--claim, --accept, --limit, --precision: expected two runs, found functions, which no policy applies to"
         )
     if not all(are_functions):
         expected = "a function FILE.py:FUNCTION" if revision is not None or len(variants) == 1 else "two runs or two functions"
@@ -228,14 +227,14 @@ def _run_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_r
             rtol=how.rtol,
             check_inputs=next((each.check_inputs for each in loaded if each.check_inputs is not None), ()),
         )
-    except SystemExit as error:  # it would end this command silently, with any code
+    except SystemExit as error:  # uncaught, sys.exit would end this command silently, with any code
         raise UsageError(
             f"{' and '.join(calls)}: expected functions that return, found one that calls sys.exit({error.code!r})"
         ) from error
 
 
 def _inputs(loaded: Sequence[Loaded]) -> Any:  # arguments of any kind
-    """Return the function that makes inputs; nothing where no function takes any."""
+    """Return the function that makes inputs; an empty tuple if no function takes arguments."""
     wanting = [each for each in loaded if wants_inputs(each.call)]
     if not wanting:
         return ()
@@ -254,7 +253,7 @@ def _inputs(loaded: Sequence[Loaded]) -> Any:  # arguments of any kind
 
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
-    """Return the part of a traceback from the variants' own code on."""
+    """Return the part of a traceback that starts in a variant's code; None if no frame does."""
     while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(MODULE_PREFIX):
         trace = trace.tb_next
     return trace

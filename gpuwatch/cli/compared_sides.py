@@ -1,4 +1,4 @@
-"""The two sides that `gpuwatch compare` takes: stored runs, reports, capsules and result files of other tools."""
+"""The two sides of `gpuwatch compare`: stored runs, reports, capsules, and result files of other tools."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LISTED_COUNT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedWindow:
-    """One window with its evidence, and the policy it was judged under; ``stated_s`` is a mean that a file only states."""
+    """A window with its evidence and policy; ``stated_s`` is the mean that a result file states."""
 
     name: str
     evidence: Evidence
@@ -37,10 +37,10 @@ class ComparedWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedSide:
-    """The windows of one argument: a run's one, or those of a file.
+    """The windows of one argument: one for a run, one or more for a file.
 
-    ``is_identified`` is false where a report's serial numbers or host names were redacted: other files have equal stand-ins.
-    A result file of another tool names a model at most, and no card.
+    ``is_identified`` is false for a report with redacted serial numbers or host names: other reports have equal placeholders.
+    It is also false for a result file of another tool, which names no card.
     """
 
     text: str
@@ -51,12 +51,12 @@ class ComparedSide:
 
 
 def is_file(text: str) -> bool:
-    """Return True if an argument names a file: ids of runs hold neither a dot nor a slash."""
+    """Return True if an argument names a file: run ids contain neither a dot nor a slash."""
     return "." in text or "/" in text
 
 
 def compare_sides(texts: tuple[str, str], policy: Policy | None, terms: MachineTerms) -> tuple[list[Comparison], list[str]]:
-    """Compare two runs or files, and return the ids of the runs.
+    """Return the comparisons of two runs or files, and the ids of the runs.
 
     Files of several windows are compared label by label.  Raises UsageError, StoreError.
     """
@@ -66,7 +66,7 @@ def compare_sides(texts: tuple[str, str], policy: Policy | None, terms: MachineT
         terms = replace(terms, unidentified=f"no card is named in {' and '.join(dict.fromkeys(results))}")
     found = [_compare(a, b, policy, terms) for a, b in _paired(*sides)]
     if results:
-        unseen = f"no telemetry in {' and '.join(dict.fromkeys(results))}: the bounds leave out what disturbed these times"
+        unseen = f"no telemetry in {' and '.join(dict.fromkeys(results))}: the bounds exclude disturbances of these times"
         found = [replace(each, reasons=(*each.reasons, unseen)) for each in found]
     return found, [side.run_id for side in sides if side.run_id is not None]
 
@@ -78,7 +78,7 @@ def _read_sides(texts: tuple[str, str]) -> tuple[ComparedSide, ComparedSide]:
         return a, b
     with open_store.reader(options.settings()) as store:
         runs = [open_store.run(store, text) if file is None else None for text, file in zip(texts, files, strict=True)]
-        # Two runs are read on the GPU that both ran on.
+        # Compare two runs on the first GPU that both used.
         uuids = [run.uuids for run in runs if run is not None]
         shared = next((uuid for uuid in uuids[0] if uuid in uuids[-1]), None)
         found = [file or _of_run(store, run, shared) for file, run in zip(files, runs, strict=True) if file or run]
@@ -89,7 +89,7 @@ def _of_run(store: Reader, run: Run | None, uuid: str | None) -> ComparedSide:
     if run is None:
         raise UsageError("expected a run or a file, found neither")
     if not run.uuids:
-        raise UsageError(f"run {run.id}: expected a window on a GPU, found one without: {run.why or run.status}")
+        raise UsageError(f"run {run.id}: expected a window on a GPU, found one without a GPU: {run.why or run.status}")
     window = ComparedWindow(
         name=run.label or f"run {run.id}", evidence=store.evidence(run, uuid or run.uuids[0]), policy=rejudge.policy_of(run)
     )
@@ -97,7 +97,7 @@ def _of_run(store: Reader, run: Run | None, uuid: str | None) -> ComparedSide:
 
 
 def _from_file(text: str) -> ComparedSide:
-    """Read a report or a recording.  Raises UsageError: when it is neither, or holds no evidence."""
+    """Read a report, result file or recording.  Raises UsageError: when the file is none of these, or holds no evidence."""
     path, is_of_tool = Path(text), False
     if _is_page(path):
         from gpuwatch.report import read_page
@@ -126,12 +126,12 @@ def _from_file(text: str) -> ComparedSide:
 
 
 def file_windows(text: str) -> tuple[ComparedWindow, ...]:
-    """Return the windows of a report or recording.  Raises UsageError."""
+    """Return the windows of a report, result file or recording.  Raises UsageError."""
     return _from_file(text).windows
 
 
 def _is_page(path: Path) -> bool:
-    """Return True if a file begins as a page; the reader of recordings reports files that cannot be read."""
+    """Return True if a file starts as an HTML page; False for an unreadable file, which the recording reader reports."""
     try:
         if not path.is_file():
             return False
@@ -144,7 +144,7 @@ def _is_page(path: Path) -> bool:
 def _policy(data: object) -> Policy:
     try:
         return Policy.from_dict(data)  # type: ignore[arg-type]
-    except AnnotateError:  # of a version with rules or limits that no longer exist
+    except AnnotateError:  # a policy of a version with other rules or limits
         return Policy()
 
 
@@ -153,27 +153,29 @@ def _named(evidence: Evidence) -> str:
 
 
 def _paired(a: ComparedSide, b: ComparedSide) -> list[tuple[ComparedWindow, ComparedWindow]]:
-    """Pair single windows of any names, else those of one label.  Raises UsageError: when there is no pair."""
+    """Pair two single windows whatever their names, else windows of the same label.  Raises UsageError: when there is no pair."""
     if len(a.windows) == len(b.windows) == 1:
-        return [_told_apart(a, b, a.windows[0], b.windows[0])]
+        return [_with_distinct_names(a, b, a.windows[0], b.windows[0])]
     counts = [Counter(window.name for window in side.windows) for side in (a, b)]
     names = [name for name in counts[0] if name in counts[1]]
     if not names:
         labels = [", ".join(list(count)[:_LISTED_COUNT]) for count in counts]
-        raise UsageError(f"expected windows of one label in both, found {labels[0]} in {a.text} and {labels[1]} in {b.text}")
+        raise UsageError(
+            f"expected windows of the same label in both, found {labels[0]} in {a.text} and {labels[1]} in {b.text}"
+        )
     for name in names:
         for side, count in zip((a, b), counts, strict=True):
             if count[name] > 1:
-                expected = f"expected one window {name!r}, found {count[name]}; report on one run of each label"
+                expected = f"expected one window {name!r}, found {count[name]}; write a report with one run of each label"
                 raise UsageError(f"{side.text}: {expected}")
     of_name = [{window.name: window for window in side.windows} for side in (a, b)]
-    return [_told_apart(a, b, of_name[0][name], of_name[1][name]) for name in names]
+    return [_with_distinct_names(a, b, of_name[0][name], of_name[1][name]) for name in names]
 
 
-def _told_apart(
+def _with_distinct_names(
     a: ComparedSide, b: ComparedSide, first: ComparedWindow, second: ComparedWindow
 ) -> tuple[ComparedWindow, ComparedWindow]:
-    """Return the two with their labels where these distinguish them, else with file or run beside it."""
+    """Return both windows; equal labels get the file or run appended."""
     if first.name != second.name:
         return first, second
     return replace(first, name=f"{first.name} {a.text}"), replace(second, name=f"{second.name} {b.text}")
@@ -185,7 +187,7 @@ def _compare(a: ComparedWindow, b: ComparedWindow, policy: Policy | None, terms:
     found = of_runs(a.evidence, b.evidence, b.policy if policy is None else policy, names=(a.name, b.name), terms=terms)
     if found.ratio is not None or a.stated_s is None or b.stated_s is None or not a.stated_s > 0.0:
         return found
-    # A mean without its samples has no interval that respects their correlation.
+    # Without single times, the correlation that widens a mean's interval is unknown.
     change = 100 * (b.stated_s / a.stated_s - 1.0)
     reason = f"the stated means differ by {change:+.2f} %; without single times the noise between means is unknown"
     return replace(found, a_s=a.stated_s, b_s=b.stated_s, reasons=(reason, *found.reasons))

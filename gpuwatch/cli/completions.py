@@ -13,14 +13,14 @@ _RECENT_COUNT = 200  # windows whose labels are offered
 
 
 def rules(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Offer rules; after a comma the next one."""
+    """Offer rules, also after a comma."""
     from annotate.rules import RULES
 
     return _last_of_list((rule.name for rule in RULES), incomplete)
 
 
 def limits(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Offer every limit of every rule, up to its value."""
+    """Offer ``RULE.LIMIT=`` for every limit of every rule."""
     from annotate.rules import RULES
 
     names = (f"{rule.name}.{limit}=" for rule in RULES for limit in rule.limits)
@@ -37,7 +37,7 @@ def explained(context: click.Context, parameter: click.Parameter, incomplete: st
 
 
 def windows(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Offer labels of recent windows, and ids where a beginning of one stands; none from a store that cannot be read."""
+    """Offer labels of recent windows, and run ids once a character is typed; nothing if the store cannot be read."""
     found: list[str] = []
     with contextlib.suppress(GpuwatchError, AnnotateError, OSError), context, open_store.reader(options.settings()) as store:
         for run in store.runs(limit=_RECENT_COUNT):
@@ -53,14 +53,14 @@ def fleet_questions(_context: click.Context, _parameter: click.Parameter, incomp
 
 
 def scenes(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Offer simulated scenes; after a comma the next one."""
+    """Offer simulated scenes and fleets, also after a comma."""
     from gpuwatch.sources.simulated import FLEETS, SCENES
 
     return _last_of_list((*SCENES, *FLEETS), incomplete)
 
 
 def sources(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Offer sources, and behind ``simulated:`` the scenes."""
+    """Offer sources, and after ``simulated:`` the scenes."""
     kind, colon, begun = incomplete.partition(":")
     if colon and kind == "simulated":
         return [f"simulated:{name}" for name in scenes(context, parameter, begun)]

@@ -14,7 +14,7 @@ from gpuwatch.config.keys import KEYS, Key
 @click.group("config", cls=CheckedGroup, short_help="Show and check the settings.")
 @options.settings_options
 def command() -> None:
-    """Show and check settings.  Options win over GPUWATCH_* variables, the user's file, the system's file, and defaults."""
+    """Show and check settings.  Precedence: options, GPUWATCH_* variables, the user's file, the system's file, defaults."""
 
 
 @command.command("show", short_help="Print the settings in force.", epilog="Example: gpuwatch config show --origin")
@@ -39,7 +39,7 @@ def show(origin: bool, as_json: bool) -> None:
 
 
 def _entry(settings: config.Settings, key: Key) -> dict[str, Any]:
-    """Return a value under its name with the unit, and in the form of a settings file."""
+    """Return a setting's value, its text as in a settings file, its origin and its meaning."""
     value = getattr(settings, key.field)
     plain = value if isinstance(value, int | float) else str(value)
     return {key.field: plain, "text": key.write(value), "origin": settings.origin(key.field), "meaning": key.meaning}
@@ -74,4 +74,4 @@ def path(as_json: bool) -> None:
 
 def _warn() -> None:
     for name in config.unknown_variables(os.environ):
-        output.say(f"gpuwatch: {name} is set, but is no setting of gpuwatch")
+        output.say(f"gpuwatch: {name} is set, but is not a setting; list them with: gpuwatch config show")

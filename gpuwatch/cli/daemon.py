@@ -1,4 +1,4 @@
-"""gpuwatch daemon: the witness in the foreground; its status and end; its service, installed and removed."""
+"""gpuwatch daemon: the daemon in the foreground, with commands for its status, its end and its service."""
 
 from functools import partial
 
@@ -15,12 +15,12 @@ from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 @click.group(
     "daemon",
     cls=CheckedGroup,
-    short_help="Watch the GPUs, in the foreground.",
+    short_help="Watch the GPUs in the foreground.",
     epilog="Example: gpuwatch daemon --listen 9836",
     invoke_without_command=True,
 )
 @click.option(
-    "--on-demand", is_flag=True, help="Exit a while after the last client (setting daemon.idle_exit), and log to daemon.log."
+    "--on-demand", is_flag=True, help="Exit after a time without clients (setting daemon.idle_exit), and log to daemon.log."
 )
 @click.option("--system", is_flag=True, help=f"Serve every user of this machine. Default: {SYSTEM_SOCKET} from {SYSTEM_STATE}.")
 @click.option(
@@ -28,7 +28,7 @@ from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
     metavar="HOST:PORT",
     expose_value=False,
     callback=options.keep_flag,
-    help=f"Serve Prometheus metrics at this address; a port alone is on loopback, usually {LISTEN_PORT}.",
+    help=f"Serve Prometheus metrics at this address; a port alone means loopback. Usual port: {LISTEN_PORT}.",
 )
 @click.option(
     "--listen-insecure",
@@ -44,21 +44,21 @@ from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 def command(context: click.Context, on_demand: bool, system: bool) -> None:
     """Watch every GPU, store its readings, and judge the windows of this user's programs.
 
-    The daemon takes over from one that a window started, once the windows of that one have ended.  SIGTERM or
-    `gpuwatch daemon stop` ends it cleanly; SIGHUP makes it read the settings again.  It never changes a GPU's settings.
+    The daemon replaces one that a window started, once the windows of the old daemon have ended.  SIGTERM or
+    `gpuwatch daemon stop` ends the daemon cleanly; SIGHUP reloads the settings.  The daemon never changes a GPU's settings.
     """
     if context.invoked_subcommand is not None:
         return
     if on_demand and system:
-        raise click.UsageError("--system stays; --on-demand leaves: choose one")
+        raise click.UsageError("--on-demand: expected no --system with it, found both; a system daemon does not exit when idle")
     from gpuwatch.daemon import process
 
-    # The window that started it learns of a wrong scene from the running daemon, as of an absent driver.
+    # On demand, a wrong scene must not end the daemon: the running daemon reports the error to the window that started it.
     settings = _of_the_system() if system else options.settings(scenes=not on_demand)
     if settings.listen and not on_demand:
         from gpuwatch.exporter.access import address
 
-        address(settings.listen)  # before another daemon is asked to make room
+        address(settings.listen)  # check the address before another daemon is replaced
     shared = system or settings.socket == SYSTEM_SOCKET
     process.main(settings, code_of=partial(failures.code_of, as_json=False), on_demand=on_demand, shared=shared)
 
@@ -68,7 +68,7 @@ for each in (status, stop, install, uninstall):
 
 
 def _of_the_system() -> Settings:
-    """Return the settings in force, with the system's places for those not named."""
+    """Return the settings in force; the system's paths replace default ones."""
     settings = options.settings()
     places = {"state": str(SYSTEM_STATE), "socket": str(SYSTEM_SOCKET)}
     return options.settings({name: place for name, place in places.items() if settings.origin(name) == "default"})

@@ -35,7 +35,7 @@ def command(folder: Path | None, overwrite: bool, as_json: bool) -> None:
     shipped = read_shipped()
     if folder is None:
         if overwrite:
-            raise UsageError("--overwrite belongs to --to DIR")
+            raise UsageError("--overwrite: expected --to DIR with it, found none")
         output.emit_either({"files": [{"path": name} for name in shipped]}, "\n".join(shipped), as_json=as_json)
         return
     output.check_folder(folder, "--to")
@@ -43,7 +43,7 @@ def command(folder: Path | None, overwrite: bool, as_json: bool) -> None:
     differing = [name for name, state in states.items() if state == "replaced"]
     if differing and not overwrite:
         raise UsageError(
-            f"--to: expected to find in {folder} no file that differs from gpuwatch's, found {', '.join(differing)}; "
+            f"--to: expected no file in {folder} that differs from gpuwatch's, found {', '.join(differing)}; "
             "name another folder, or replace them with --overwrite"
         )
     for name, state in states.items():
@@ -57,14 +57,14 @@ def command(folder: Path | None, overwrite: bool, as_json: bool) -> None:
 
 
 def _state(path: Path, text: bytes) -> str:
-    """Return the state of a file.  Raises OSError: when it cannot be read."""
+    """Return the state of a file: written, unchanged or replaced.  Raises OSError: when the file cannot be read."""
     if not path.exists():
         return "written"
     return "unchanged" if path.is_file() and path.read_bytes() == text else "replaced"
 
 
 def read_shipped() -> dict[str, bytes]:
-    """Return the files by their paths below the folder.  Raises UsageError: for an installation without them."""
+    """Return the contents of the shipped files by relative path.  Raises UsageError: for an installation without the files."""
     root = shipped_folder("dashboards", ("fleet.json", "alerts.yml"))
     return {str(path.relative_to(root)): path.read_bytes() for path in _files(root)}
 

@@ -27,7 +27,7 @@ _BANNER = """\
 └──────────────────────────────────────────────────────────────────────┘"""
 
 _NEXT = """
-What to type next, as each line ends:
+Commands to try next:
   one window with its evidence     {name} show {label}{options}
   why it matters, what to do       {name} explain {rule}
   the window as a file to attach   {name} report {label} -o {file}{options}
@@ -53,7 +53,7 @@ What to type next, as each line ends:
 def command(scenes: str | None, as_json: bool) -> None:
     """Measure three benchmarks, each in a window, and judge them.
 
-    With a GPU and torch the benchmarks are real.  Otherwise they are simulated, and the output says so.
+    With a GPU and torch the benchmarks are real.  Otherwise the benchmarks are simulated and marked SIMULATED.
     """
     from gpuwatch.sources.simulated.simulated_source import scenes_named
 
@@ -61,7 +61,7 @@ def command(scenes: str | None, as_json: bool) -> None:
     kind, _, argument = settings.source.partition(":")
     if kind == "replay":
         raise UsageError("--source: expected auto, nvml or simulated for the demo, found a recording; try: gpuwatch judge FILE")
-    why = "as asked for" if scenes is not None or kind == "simulated" else _why_simulated(settings)
+    why = "as requested" if scenes is not None or kind == "simulated" else _why_simulated(settings)
     names = scenes or argument or SCENES
     if why is not None:
         scenes_named(names)
@@ -79,15 +79,15 @@ def command(scenes: str | None, as_json: bool) -> None:
 
 
 def _why_simulated(settings: Settings) -> str | None:
-    """Return the reason why the demo simulates; None with a GPU and torch.  Raises SourceError: when a driver is there and fails."""
+    """Return the reason why the demo simulates; None with a GPU and torch.  Raises SourceError: when a driver exists but fails."""
     from gpuwatch.clock import MonotonicClock
     from gpuwatch.sources import has_driver, open_source
 
     if settings.source == "auto" and not has_driver():
-        return "No NVIDIA driver found: simulated GPUs (`gpuwatch doctor`: why)."
+        return "No NVIDIA driver found: `gpuwatch doctor` shows the reason."
     open_source("nvml", MonotonicClock()).close()
     if torch_with_gpu() is None:
-        return "A driver was found, but no torch with a free GPU: pip install torch"
+        return "No torch with 4 GiB free on a GPU: pip install torch, or free memory"
     return None
 
 
@@ -95,7 +95,7 @@ def _simulated(names: str, settings: Settings) -> list[Window]:
     from gpuwatch.cli.scene_player import play
     from gpuwatch.sources.simulated.simulated_source import scenes_named
 
-    output.say(f"playing {', '.join(scene.name for scene in scenes_named(names))} in real time, some 10 s …")
+    output.say(f"playing {', '.join(scene.name for scene in scenes_named(names))} in real time, about 10 s …")
     with tempfile.TemporaryDirectory(prefix="gpuwatch-demo-") as folder:
         return [measured for _, measured in play(names, settings, Path(folder))]
 
@@ -114,7 +114,7 @@ def _real(settings: Settings) -> list[Window]:
 
 
 def _typed() -> str:
-    """Return the word that calls this command: its name, or its file where PATH lacks it, as after `make demo`."""
+    """Return the command to type: ``gpuwatch`` if PATH has it, else the path of the file, as after `make demo`."""
     path = Path(sys.argv[0])
     if shutil.which("gpuwatch") is not None or path.name != "gpuwatch":
         return "gpuwatch"

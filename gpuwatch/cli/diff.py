@@ -33,11 +33,11 @@ from gpuwatch.diff.sides import Side, is_side, read_sides
 from gpuwatch.diff.timing_job import TimingTerms
 from gpuwatch.errors import UsageError
 
-_COUNTERS_HELP = "Read hardware counters: by ncu where permitted, else GPM; require fails without any."
+_COUNTERS_HELP = "Read hardware counters: with ncu if permitted, else GPM; require fails without counters."
 
 
 class _WithCompilerFlags(CheckedCommand):
-    """A command whose words after ``--`` are flags for the compiler, and never sides."""
+    """A command that passes the words after ``--`` to the compiler; they are never sides."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         place = args.index("--") if "--" in args else len(args)
@@ -50,13 +50,13 @@ class _WithCompilerFlags(CheckedCommand):
         except click.MissingParameter as error:
             if place == len(args):
                 raise
-            found = f"only words after it, which are flags for the compiler: {' '.join(args[place + 1 :])}"
+            found = f"only compiler flags after it: {' '.join(args[place + 1 :])}"
             raise UsageError(f"diff: expected A [B] before --, found {found}; see: gpuwatch diff --help") from error
 
 
 @dataclass(frozen=True, slots=True)
 class _DiffOptions:
-    """The options of the comparison itself, as click hands them over."""
+    """The options of the comparison, as click parses them."""
 
     fn: str | None
     takes_all: bool
@@ -72,7 +72,7 @@ class _DiffOptions:
 
 @dataclass(frozen=True, slots=True)
 class _RunOptions:
-    """The options of running both kernels that are no terms of timing, and of exit code and repetition."""
+    """The options for running both kernels, other than the timing terms, and for exit code and repetition."""
 
     no_time: bool
     call: str | None
@@ -84,30 +84,38 @@ class _RunOptions:
 
 @click.command("diff", cls=_WithCompilerFlags, short_help="Compare two kernels: registers, occupancy, PTX and SASS.")
 @click.argument("sides", nargs=-1, metavar="A [B] [-- FLAGS]", required=True)
-@option("--fn", metavar="NAME[=NAME2]", help="Compare this kernel, and NAME2 of the other side.")
+@option("--fn", metavar="NAME[=NAME2]", help="Compare this kernel, or kernel NAME of A with NAME2 of B.")
 @option("--all", "takes_all", is_flag=True, help="Compare every kernel that both sides have.")
 @option("--at", "revision", metavar="REV", help="Compare one file with this git revision of it. Default: HEAD.")
-@option("--arch", metavar="SM", help="Compile for this architecture, as sm_90. Default: a cubin's, else sm_90.")
-@option("--flags-a", metavar="FLAGS", help="Give A's compiler these flags, beside those after --.")
+@option("--arch", metavar="SM", help="Compile for this architecture. Default: a cubin's, else the GPU's, else sm_90.")
+@option("--flags-a", metavar="FLAGS", help="Give A's compiler these flags, in addition to those after --.")
 @option("--flags-b", metavar="FLAGS", help="Give B's compiler these flags.")
-@option("--launch", metavar="TEXT", help="Launch so: 'grid=64 block=256 smem=4096'; each part may be left out.")
-@option("--shape", "shapes", metavar="NAME=N", multiple=True, help="Set an integer parameter, as n=1M; n=1k,1M,64M is a sweep.")
+@option("--launch", metavar="TEXT", help="Launch with this geometry, such as 'grid=64 block=256 smem=4096'.")
+@option(
+    "--shape", "shapes", metavar="NAME=N", multiple=True, help="Set an integer parameter, such as n=1M; n=1k,1M,64M sweeps."
+)
 @option("--dtype", "types", metavar="NAME=TYPE", multiple=True, help="Set the type of a Triton parameter, or of T in --fn.")
 @option("--no-check", is_flag=True, help="Accept differing arguments, and time without comparing results.")
 @option("--no-time", is_flag=True, help="Compare the code alone, even with a GPU.")
-@option("--call", metavar="TEXT", help="Call so: 'k(x, x, 2.5, n)', with numbers for scalars and names for buffers.")
+@option("--call", metavar="TEXT", help="Call like 'k(x, x, 2.5, n)': numbers for scalars, names for buffers.")
 @option(
     "--inputs",
     default="",
     metavar="FILE.py:FUNCTION",
-    help="Take the arguments that this function returns, in order or by name.",
+    help="Use the arguments that this function returns, in order or by name.",
 )
 @option("--fill", default="randn", show_default=True, metavar="NAME", help="Fill buffers with randn, zeros, iota, or FILE.npy.")
 @option("--seed", type=click.IntRange(0, (1 << 53) - 1), default=0, show_default=True, help="Seed the data with this number.")
-@option("--out", "outs", metavar="NAME", multiple=True, help="Compare this buffer. Default: each one that may be written.")
-@option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: their type's.")
-@option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="Give each call this L2.")
-@option("--seconds", type=click.FloatRange(0.05, 3600), default=5.0, show_default=True, help="Measure the pair for this time.")
+@option("--out", "outs", metavar="NAME", multiple=True, help="Compare this buffer. Default: every buffer that may be written.")
+@option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: by data type.")
+@option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="Give each call this L2 cache.")
+@option(
+    "--seconds",
+    type=click.FloatRange(0.05, 3600),
+    default=5.0,
+    show_default=True,
+    help="Measure each pair for this time, in seconds.",
+)
 @option("--tolerance", metavar="SHARE", help="Call smaller differences SAME.  [default: 0.5%]")
 @option("--own-clock", "has_own_clock", is_flag=True, help="Also time each side alone, at the clock its power allows (48 s).")
 @option("--pipeline", "is_pipeline", is_flag=True, help="Capture each Python function's launches into a graph.")
@@ -117,7 +125,7 @@ class _RunOptions:
 @option(
     "--counters", type=click.Choice(["auto", "off", "ncu", "require"]), default="auto", show_default=True, help=_COUNTERS_HELP
 )
-@option("--fail-on", metavar="DECISIONS", help="Exit 1 if a decision is among these, as slower,incomparable.")
+@option("--fail-on", metavar="DECISIONS", help="Exit 1 if a decision is among these, such as slower,incomparable.")
 @option("--output", "-o", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write an HTML report.")
 @option("--watch", is_flag=True, help="Compare again whenever a file of a side changes.")
 @option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request.")
@@ -134,15 +142,15 @@ def command(
 
     \b
     gpuwatch diff naive.cu tiled.cu                two files with a kernel of the same name each
-    gpuwatch diff scan.cu --fn inclusive=exclusive two kernels: A of the committed file, B of the file as it stands
+    gpuwatch diff scan.cu --fn inclusive=exclusive two kernels: A of the committed file, B of the working file
     gpuwatch diff kernel.cu                        a file against its last commit; --at REV against another revision
-    gpuwatch diff a.cu b.py:softmax                CUDA against Triton; x.cubin and x.ptx are sides, too
+    gpuwatch diff a.cu b.py:softmax                CUDA against Triton; a side can also be x.cubin or x.ptx
     gpuwatch diff lib@v1.0:src/k.cu src/k.cu       a revision of a local repository, or of one at an https:// address
     gpuwatch diff a.cu b.cu -- -O3 -I include      flags for the compiler
-    gpuwatch diff a.cu b.cu --source simulated     the whole screen, with invented times
+    gpuwatch diff a.cu b.cu --source simulated     the whole output, with simulated times
 
-    Results are compared before any time: on three seeds and sizes, with zeros, NaN and large numbers, between guard zones.
-    Needs no GPU: pip install 'gpuwatch-validity[diff]' brings compiler and disassembler.  A file with host code needs nvcc.
+    gpuwatch compares results before times: on three seeds and sizes, with zeros, NaN and large numbers, between guard zones.
+    No GPU is needed: pip install 'gpuwatch-validity[diff]' installs compiler and disassembler.  Host code needs nvcc.
     """
     check_files(screen)
     failing = read_decisions(run.fail_on)
@@ -156,20 +164,20 @@ def command(
         show(found, screen)
         if not run.watch:
             return Exit.FAILED if any(each.timed.decision.lower() in failing for each in found.explained) else Exit.OK
-        output.say("waiting for a change of these files; Ctrl-C ends it")
+        output.say("waiting for a file to change; Ctrl-C stops")
         wait_for_change([side.path for side in named], threading.Event())
 
 
 def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingRequest, gpu: tuple[str, str], asked: Asked) -> Diff:
     settings = options.settings(scenes=False)
     kind, _, scene = settings.source.partition(":")
-    if kind == "simulated" and scene != "h200":  # the architecture of every simulated GPU
+    if kind == "simulated" and scene != "h200":  # h200, the model of all simulated GPUs, is accepted too
         options.settings()
     state = settings.state
     ensure_state_folder(state)
     arch, why_not = ("", "") if kind == "simulated" else gpu
     if arch:
-        has_cubin = any(side.language == "cubin" for side in sides)  # which decides for itself
+        has_cubin = any(side.language == "cubin" for side in sides)  # a cubin fixes the architecture
         request = replace(request, arch=request.arch or (None if has_cubin else arch), takes_functions=True)
     sizes, types = timing.points[0]
     request = replace(request, checks_sizes=timing.call is None)
@@ -181,13 +189,13 @@ def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingReque
         permission.choose(asked, has_gpm=False)
         return found
     if found.arch.rstrip("af") != arch:
-        return replace(found, why_not_timed=f"compiled for {found.arch}, and this GPU is {arch}")
+        return replace(found, why_not_timed=f"compiled for {found.arch}, but this GPU is {arch}")
     explain = partial(explain_timed, permission=permission, asked=asked, state=state, say=output.say)
     return time_diff(sides, found, request, timing, state, _be_quiet, explain)
 
 
 def _be_quiet(_words: str) -> None:
-    """Print no steps: they take seconds."""
+    """Ignore progress messages: each step takes only seconds."""
 
 
 def _timing_request(how: _DiffOptions, run: _RunOptions, terms: Mapping[str, Any]) -> TimingRequest:
@@ -230,7 +238,7 @@ def _words(option: str, text: str | None) -> list[str]:
     try:
         return shlex.split(text or "")
     except ValueError as error:
-        raise UsageError(f"{option}: expected words as a shell reads them, found {text!r}: {error}") from error
+        raise UsageError(f"{option}: expected words in shell syntax, found {text!r}: {error}") from error
 
 
 def _several(option: str, text: str) -> tuple[str, list[str]]:

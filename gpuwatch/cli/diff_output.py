@@ -17,7 +17,7 @@ from gpuwatch.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class ScreenOptions:
-    """The options of the output's content and place."""
+    """The options for the content and the files of the output."""
 
     shows_sass: bool
     shows_ptx: bool
@@ -34,7 +34,7 @@ def show(found: Diff, screen: ScreenOptions) -> None:
     if screen.json_file == "-":
         output.emit_json(found.to_dict(), sys.stdout)
     else:
-        # Names in a source are untrusted: they must not steer this terminal.
+        # Names in a source are untrusted: escape their control characters for the terminal.
         text = as_text(found, shown, is_whole=screen.verbose)
         output.emit(as_markdown(found, shown) if screen.as_markdown else "\n".join(plain(line) for line in text.split("\n")))
         if screen.json_file is not None:
@@ -47,7 +47,7 @@ def show(found: Diff, screen: ScreenOptions) -> None:
 
 
 def check_files(screen: ScreenOptions) -> None:
-    """Raises UsageError: when a file for JSON looks like a source, and when a file cannot be written."""
+    """Check the output files.  Raises UsageError: for a JSON file not named .json, and for a file that cannot be written."""
     if screen.html_file is not None:
         output.check_file(screen.html_file)
     if screen.json_file not in (None, "-"):

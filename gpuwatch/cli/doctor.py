@@ -1,4 +1,4 @@
-"""gpuwatch doctor: checks of this machine for what its windows can prove."""
+"""gpuwatch doctor: checks of driver, GPUs, host, store and daemon, with remedies."""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _COLOURS = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
 def command(as_json: bool) -> Exit:
     """Check driver, GPUs, host, store and daemon: PASS, WARN or FAIL, with the fix.  Exits 1 if anything fails.
 
-    The check reads each GPU for half a second, to measure the cost of each call and how often values change.
+    The check reads each GPU for half a second, to measure the cost of each driver call and the refresh periods of values.
     """
     settings = options.settings()
     found: list[Check] = []
@@ -52,7 +52,7 @@ def _checks(settings: Settings) -> Iterator[Check]:
     from gpuwatch.clock import MonotonicClock
     from gpuwatch.sources import open_source
 
-    # Where `auto` finds no driver, other commands simulate; the doctor reports that there is none.
+    # If `auto` finds no driver, other commands simulate GPUs, but doctor reports the missing driver.
     spec = "nvml" if settings.source == "auto" else settings.source
     try:
         source = open_source(spec, MonotonicClock())

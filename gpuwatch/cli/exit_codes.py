@@ -1,4 +1,4 @@
-"""The only place that decides exit codes: a contract with scripts."""
+"""The exit codes of gpuwatch: a contract with scripts."""
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -24,21 +24,21 @@ class Exit(IntEnum):
 
 MEANINGS: Mapping[Exit, str] = {
     Exit.OK: "The command did its work.",
-    Exit.FAILED: "The command failed; standard error says why.  Also the answer no: `doctor`, `verify`, `judge`, `compare --fail-on`, `ci`.",
+    Exit.FAILED: "The command failed; standard error gives the reason.  Also a negative answer of `doctor`, `verify`, `judge`, `compare --fail-on`, `ci`.",
     Exit.USAGE: "An option, argument, setting or file is wrong.",
-    Exit.FLAGGED: "`--fail-on` names flagged, and a window is.  `selftest --qualify`: only some numbers are comparable.",
-    Exit.REJECTED: "`--fail-on` names rejected, and a window is.  `selftest --qualify`: no numbers are comparable.",
-    Exit.UNPROVEN: "`--fail-on` names unproven, and a window is, or lacks required evidence.  `selftest --qualify`: it cannot tell.",
-    Exit.WRAPPER_FAILED: "`run` did not start its command, as for a wrong option.",
+    Exit.FLAGGED: "`--fail-on` names flagged, and a window is flagged.  `selftest --qualify`: only some numbers are comparable.",
+    Exit.REJECTED: "`--fail-on` names rejected, and a window is rejected.  `selftest --qualify`: no numbers are comparable.",
+    Exit.UNPROVEN: "`--fail-on` names unproven, and a window is unproven or lacks required evidence.  `selftest --qualify`: comparability is unknown.",
+    Exit.WRAPPER_FAILED: "`run` did not start its command, for example because of a wrong option.",
     Exit.NOT_EXECUTABLE: "`run` cannot execute its command.",
     Exit.NOT_FOUND: "`run` did not find its command.",
     Exit.INTERRUPTED: "Ctrl-C ended gpuwatch.",
-    Exit.BROKEN_PIPE: "The reader of standard output went away, as `| head` does.",
+    Exit.BROKEN_PIPE: "The reader of standard output closed it, as `| head` does.",
 }
 
 _OF_STATUS = {Status.FLAGGED: Exit.FLAGGED, Status.REJECTED: Exit.REJECTED, Status.UNPROVEN: Exit.UNPROVEN}
 
-# The answers of `selftest --qualify`, for provisioning: the comparability of this instance's windows with the reference's.
+# The exit codes of `selftest --qualify`, by the comparability of this instance's windows with the reference's.
 OF_COMPARABLE: Mapping[str, Exit] = {
     "comparable": Exit.OK,
     "partly": Exit.FLAGGED,
@@ -48,23 +48,23 @@ OF_COMPARABLE: Mapping[str, Exit] = {
 
 
 def worst_code(found: set[Status], fail_on: frozenset[Status]) -> Exit:
-    """Return the code of the worst status that --fail-on names; OK if there is none."""
+    """Return the code of the worst found status that --fail-on names; OK without one."""
     named = found & fail_on
     return _OF_STATUS[max(named, key=lambda status: status.badness)] if named else Exit.OK
 
 
 def list_statuses(verdicts: Iterable[Verdict]) -> set[Status]:
-    """Return the statuses that --fail-on looks at: each one, and unproven for a hazard beside missing required evidence."""
+    """Return the statuses for --fail-on: each verdict's, and unproven for a verdict that lacks required evidence."""
     found = list(verdicts)
     return {verdict.status for verdict in found} | {Status.UNPROVEN for verdict in found if verdict.why}
 
 
-class ReaderLeft(Exception):  # noqa: N818 - no error: `| head` has what it wanted
-    """The reader of our output went away.  It is no BrokenPipeError, for which click has an exit code of its own."""
+class ReaderLeft(Exception):  # noqa: N818 - not an error: `| head` closes its input early
+    """The reader of standard output closed it.  A BrokenPipeError would get click's exit code."""
 
 
-class Stop(Exception):  # noqa: N818 - not every stop is an error: a command may end with a code of its own
-    """The end of a command with a code and one line on stderr; ``name`` is for programs that read --json."""
+class Stop(Exception):  # noqa: N818 - not every stop is an error: Ctrl-C ends a command too
+    """The end of a command with a code and one line on stderr; ``name`` is the error code in --json output."""
 
     def __init__(self, code: Exit, message: str, name: str) -> None:
         super().__init__(message)

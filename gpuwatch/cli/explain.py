@@ -1,4 +1,4 @@
-"""gpuwatch explain: the page of a rule, or the meaning of a clock event reason."""
+"""gpuwatch explain: the page of a rule, or the meaning of a clock event reason or status."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 
 _STATUSES = {
-    Status.VALID.value: "Every rule that the claim requires had its evidence, and none found a hazard that was not accepted.",
+    Status.VALID.value: "Every rule that the claim requires had its evidence, and no rule found an unaccepted hazard.",
     Status.UNPROVEN.value: "No hazard was found, but evidence that the claim requires is missing: `why` names it. The number "
     "may be fine; this window cannot prove it.",
-    Status.FLAGGED.value: "A hazard was found that may move the number: quote it with the number, fix it, or accept it with "
-    "--accept RULE if it is what you meant to measure.",
-    Status.REJECTED.value: "A hazard was found that is too large to quote the number with it: remove its cause and measure again.",
+    Status.FLAGGED.value: "A rule found a hazard that may change the number. Quote the hazard with the number, remove its cause, or accept "
+    "it with --accept RULE if you meant to measure it.",
+    Status.REJECTED.value: "A rule found a hazard that is too large to quote the number. Remove the cause and measure again.",
 }
 
 _WIDEST = 100  # columns; longer lines are hard to read
-# Only what ``output`` lets through to a terminal: bold, italic and cyan.
+# Only styles that ``output`` lets through to a terminal: bold, italic and cyan.
 _STYLES = (
     {"markdown.h2": "bold cyan", "markdown.strong": "bold", "markdown.em": "italic", "markdown.code": "cyan"}
     | dict.fromkeys(("markdown.table.header",), "bold")
     | dict.fromkeys(("markdown.table.border", "markdown.paragraph", "markdown.text"), "none")
 )
 
-_RETIRED = "A rule of earlier versions, which policies may still name: without effect. In its place: {}."
+_RETIRED = "A rule of earlier versions, without effect; policies may still name it. Replaced by: {}."
 
 
 @click.command(
@@ -54,7 +54,7 @@ _RETIRED = "A rule of earlier versions, which policies may still name: without e
 @options.json_option
 @options.settings_options
 def command(name: str | None, as_json: bool) -> None:
-    """Print the page of RULE: its importance, its blind spots, the remedy.  Without a name, list the rules.
+    """Print the page of RULE: importance, blind spots, remedy.  Without a name, list the rules.
 
     REASON is a clock event reason as nvidia-smi names it, or a mask: sw_power_cap, 0x4, 68.  STATUS is valid, unproven, flagged
     or rejected.
@@ -81,7 +81,9 @@ def command(name: str | None, as_json: bool) -> None:
         raise UsageError(f"unknown rule or reason {name!r}; {hint}`gpuwatch explain` lists them")
     output.emit_either(data, text, as_json=as_json)
     if name is None and not as_json:
-        output.say("\ngpuwatch explain RULE prints its page; clock event reasons (sw_power_cap, 0x4) are explained too")
+        output.say(
+            "\ngpuwatch explain RULE prints a rule's page, gpuwatch explain REASON (sw_power_cap, 0x4) a clock event reason"
+        )
 
 
 def _list(rules: Sequence[Rule]) -> tuple[dict[str, Any], str]:
@@ -97,7 +99,7 @@ def _page(rule: Rule) -> str:
 
 
 def _laid_out(markdown: str) -> str:
-    """Lay a page out for a terminal, as `gpuwatch top` shows it; empty for a pipe, which gets text or Markdown."""
+    """Return a page laid out for a terminal, as in `gpuwatch top`; empty for a pipe, which gets text or Markdown."""
     columns = output.width(sys.stdout)
     if columns is None:
         return ""
@@ -129,7 +131,7 @@ def _explain_mask(mask: int) -> tuple[dict[str, Any], str]:
         judged = f"judged by: {', '.join(explained.rules)}" if explained.rules else "judged by no rule"
         lines += [f"{explained.name} ({bit:#x})", _filled(explained.meaning), f"  {judged}"]
     if unknown:
-        lines.append(f"{unknown:#x}\n  unknown to this version: newer than driver 580, or no mask of clock event reasons")
+        lines.append(f"{unknown:#x}\n  unknown to this version: newer than driver 580, or not a mask of clock event reasons")
     from annotate.output.rule_pages import reason_page
 
     pages = "" if unknown else _laid_out("\n\n".join(map(reason_page, bits)))

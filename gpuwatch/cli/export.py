@@ -1,4 +1,4 @@
-"""gpuwatch export: windows and their verdicts, exported for a fleet."""
+"""gpuwatch export: windows and verdicts as Parquet or JSON lines, for a fleet."""
 
 import hashlib
 import platform
@@ -27,20 +27,22 @@ from gpuwatch.utf8 import clean_text
 )
 @click.option("--ndjson", is_flag=True, help="Write all rows to standard output, one JSON object per line.")
 @click.option("--since", metavar="TIME", help='Export windows since this time: "7d" (ago), "14:02", "2026-11-20".')
-@click.option("--host", metavar="NAME", help="Name the machine in the rows. Default: the name that each window saw.")
-@click.option("--jitter", metavar="DURATION", help="Wait first, for up to this time by the machine's name, as 30m.")
+@click.option("--host", metavar="NAME", help="Write this machine name in the rows. Default: the host name of each window.")
+@click.option(
+    "--jitter", metavar="DURATION", help="Wait before the export for up to this time, such as 30m; the host name sets the wait."
+)
 @options.json_option
 @options.settings_options
 def command(folder: str | None, ndjson: bool, since: str | None, host: str | None, jitter: str | None, as_json: bool) -> None:
     """Export windows, one row per window and GPU.
 
-    Run it as often as you like: it writes only windows that DIR lacks, and completes an interrupted export.  Windows that are
-    still open, or not judged yet, go with the next export.
+    Each run writes only windows that DIR lacks, and completes an interrupted export.  Windows that are still open or not judged
+    yet follow with a later export.
     """
     if (folder is None) == (not ndjson):
         raise UsageError("expected --parquet DIR or --ndjson, found " + ("neither" if folder is None else "both"))
     if ndjson and as_json:
-        raise UsageError("--json: expected it with --parquet; --ndjson writes JSON already")
+        raise UsageError("--json: expected --parquet with it, found --ndjson, which writes JSON already")
     if folder is not None:
         output.check_folder(Path(folder), "--parquet")
     host = None if host is None else clean_text(host)
@@ -63,30 +65,30 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
     else:
         output.say(
             f"{folder}: {output.counted(done.windows_count, 'window')} added as {output.counted(done.rows_count, 'row')}"
-            f" in {output.counted(len(done.parts), 'part')}; {done.there_count} were there"
+            f" in {output.counted(len(done.parts), 'part')}; {done.there_count} were there already"
         )
 
 
 def turn_s(name: str, jitter_s: float) -> float:
-    """Return this machine's turn within the jitter; it follows from the name, so that it is the same every night."""
+    """Return this machine's wait within the jitter in seconds; the name sets the wait, which is the same every night."""
     share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) / 2**64
     return share * jitter_s
 
 
 def _wait_turn(jitter: str | None, host: str | None) -> None:
-    """Wait for this machine's turn.  Raises UsageError: when the jitter is no duration."""
+    """Wait for this machine's turn.  Raises UsageError: when the jitter is not a duration."""
     try:
         jitter_s = 0.0 if jitter is None else lapse_ns(jitter) / 1e9
     except QuantityError as error:
         raise UsageError(f"--jitter: {error}") from error
     wait_s = turn_s(host or platform.node(), jitter_s)
     if wait_s >= 1.0:
-        output.say(f"gpuwatch: this machine's turn to export is in {wait_s:.0f} s")
+        output.say(f"gpuwatch: the export starts in {wait_s:.0f} s (--jitter)")
     threading.Event().wait(wait_s)
 
 
 def _mark(state: Path) -> None:
-    """Record the export for the daemon's metric, where this user may."""
+    """Record the time of the export for the daemon's metric; print an error if that fails."""
     try:
         write_mark(state, clock.wall_s())
     except OSError as error:

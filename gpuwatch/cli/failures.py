@@ -1,4 +1,4 @@
-"""The end of a command: a code, and one line on standard error for every failure that was raised on purpose."""
+"""The exit code of a command, and one line on standard error for each expected failure."""
 
 import errno
 import sys
@@ -14,10 +14,10 @@ from gpuwatch.cli.exit_codes import Exit, ReaderLeft, Stop
 from gpuwatch.cli.refusals import refusal_words
 from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
 
-_MOST_CHARACTERS = 2000  # of one line: a typed value may be a megabyte
+_MOST_CHARACTERS = 2000  # per line; a typed value may be a megabyte
 
 
-def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's commands give a code or nothing
+def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's commands return a code or None
     """Run the command and return its exit code."""
     try:
         code = work()
@@ -33,18 +33,18 @@ def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's comman
     except RecursionError:
         return _report(GpuwatchError("expected data nested at most 100 levels deep, found deeper"), as_json=as_json)
     except OSError as error:
-        if error.errno == errno.ENOSPC and error.filename is None:  # click's own words, as --help, on a full disk
+        if error.errno == errno.ENOSPC and error.filename is None:  # click's own output, such as --help, on a full disk
             output.silence(sys.stdout)
             return _report(GpuwatchError(f"standard output: {error.strerror}"), as_json=False)
         if error.filename is None:
             raise  # not about a named file: a defect of gpuwatch, shown with its traceback
-        kind = UsageError if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else GpuwatchError  # a path that can never be
+        kind = UsageError if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else GpuwatchError  # a path that cannot exist
         return _report(kind(f"{error.filename}: {error.strerror}"), as_json=as_json)
     return int(code or 0)
 
 
 def _quiet(error: BaseException) -> Exit:
-    """Return the code for a reader that went away and for Ctrl-C, which need no message."""
+    """Return the code for a closed output or for Ctrl-C, without a message."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return Exit.INTERRUPTED
     output.silence(sys.stdout)

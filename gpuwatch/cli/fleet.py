@@ -1,4 +1,4 @@
-"""gpuwatch fleet: named questions about the windows that many machines exported."""
+"""gpuwatch fleet: predefined questions about windows exported from many machines."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class _FleetOptions:
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=options.completed_by("fleet_questions"))
 @click.argument("files", metavar="[FILES…]", nargs=-1, type=click.Path())
 @click.option(
-    "--since", metavar="TIME", help='Take windows since this time: "24h" (ago), "18:00", "2026-11-20". Default: by question.'
+    "--since", metavar="TIME", help='Read windows since this time: "24h" (ago), "18:00", "2026-11-20". Default: by question.'
 )
-@click.option("--until", metavar="TIME", help="Take windows until this time. Default: now.")
+@click.option("--until", metavar="TIME", help="Read windows until this time. Default: now.")
 @click.option(
     "--count", "-n", type=click.IntRange(1, 2**31), default=_LISTED_COUNT, show_default=True, help="Show at most N rows."
 )
 @click.option("--simulated", "with_simulated", is_flag=True, help="Include windows of simulated GPUs.")
-@click.option("--sql", "as_sql", is_flag=True, help="Print the question as SQL instead of asking it.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL of the question; read no files.")
 @options.json_option
 @options.settings_options
 @options.gathered(_FleetOptions, "asking")
 def command(name: str | None, files: tuple[str, ...], asking: _FleetOptions, as_json: bool) -> None:
-    """Ask the question NAME about FILES: folders of `gpuwatch export --parquet`, or Parquet files.
+    """Answer the question NAME from FILES: folders of `gpuwatch export --parquet`, or Parquet files.
 
     Without NAME, list the questions.  The command needs the extra `fleet`.
     """
@@ -70,7 +70,7 @@ def command(name: str | None, files: tuple[str, ...], asking: _FleetOptions, as_
         raise UsageError(f"fleet {name}: expected folders or files of `gpuwatch export --parquet`, found none")
     now_s = clock.wall_s()
     until_s = now_s if asking.until is None else times.wall_s(asking.until, "--until", now_s=now_s)
-    # Relative to the end, so that a question about last month covers as much time as one about today.
+    # A default --since is relative to the end: a question about last month covers as much time as one about today.
     since_s = times.wall_s(asking.since or asked.since, "--since", now_s=until_s if asking.since is None else now_s)
     if not since_s < until_s:
         raise UsageError(f"--since, --until: expected a time before {times.text(until_s)}, found {times.text(since_s)}")
@@ -96,13 +96,13 @@ def _list(known: tuple[FleetQuestion, ...], *, as_json: bool) -> None:
         output.emit_json({"questions": listed})
         return
     output.emit(output.table([(each.name, each.since, each.asks) for each in known], header=("NAME", "SINCE", "ASKS")))
-    output.say("\ngpuwatch fleet NAME DIR asks one, --sql prints it, --since and --until choose the time")
+    output.say("\ngpuwatch fleet NAME DIR answers a question, --sql prints its SQL, --since and --until choose the time")
 
 
 def _table(asked: FleetQuestion, answer: FleetAnswer, since_s: float, until_s: float) -> None:
     output.say(f"{asked.asks}  {times.text(since_s)} to {times.text(until_s)}")
     if not answer.rows:
-        output.say("none")
+        output.say("no rows")
         return
     rows = [tuple(_cell(name, value) for name, value in zip(answer.columns, row, strict=True)) for row in answer.rows]
     output.emit(output.table(rows, header=tuple(map(_heading, answer.columns)), width=output.width(sys.stdout)))
@@ -114,7 +114,7 @@ def _heading(column: str) -> str:
     return column.removesuffix("_ratio").removesuffix("_count").removesuffix("_utc").replace("_", " ").upper()
 
 
-def _cell(column: str, value: Any) -> str:  # of any type that DuckDB gives
+def _cell(column: str, value: Any) -> str:  # any type that DuckDB returns
     if value is None:
         return "-"
     if isinstance(value, dt.datetime):

@@ -1,4 +1,4 @@
-"""The answer of `gpuwatch ci` on the screen, and in the files that CI systems and later runs read."""
+"""The output of `gpuwatch ci`: on the screen, and in files for CI systems and later runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VARIABLES = {"--summary": "GITHUB_STEP_SUMMARY", "--outputs": "GITHUB_OUTPUT"}
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """The files that are written."""
+    """The files that `gpuwatch ci` writes."""
 
     save: str | None
     summary: str | None
@@ -29,7 +29,7 @@ class FileOptions:
     bencher: str | None
 
     def check(self) -> None:
-        """Raise UsageError for a file that cannot be written: a wrong path should not show after the whole run."""
+        """Raise UsageError for a file that cannot be written, before the benchmark runs."""
         for option, path in (("--save", self.save), ("--benchmark-action", self.benchmark_action), ("--bencher", self.bencher)):
             if path is not None:
                 output.check_file(Path(path), option)
@@ -39,14 +39,14 @@ class FileOptions:
                 output.check_appended(Path(found), option if path is not None else f"${name}")
 
     def _appended(self) -> Iterator[tuple[Path, Callable[[Sequence[GatedWindow]], str]]]:
-        """Yield the files to append to, and the form of each."""
+        """Yield each file to append to, with its formatter."""
         forms = ((self.summary, "--summary", gate_formats.summary), (self.outputs, "--outputs", gate_formats.outputs))
         for given, option, form in forms:
             if name := given or os.environ.get(_VARIABLES[option]):
                 yield Path(name), form
 
     def write(self, found: Sequence[GatedWindow]) -> None:
-        """Write all files that were asked for.  Raises Stop, UsageError: for one that takes nothing."""
+        """Write all requested files.  Raises Stop, UsageError: for a file that cannot be written."""
         for path, form in self._appended():
             _append(path, form, found)
         for named, export in ((self.benchmark_action, gate_formats.benchmark_action), (self.bencher, gate_formats.bencher)):
@@ -73,16 +73,16 @@ def show(found: Sequence[GatedWindow]) -> None:
 
 
 def _save(path: Path, found: Sequence[GatedWindow]) -> None:
-    """Write the evidence of windows that nothing spoiled; nothing where there is none, so that an older baseline stays."""
+    """Write the evidence of unspoiled windows; without any, write nothing, so that an older baseline stays."""
     kept = [each.window.evidence for each in found if each.window.evidence is not None and not spoiled(each.window.verdict)]
-    left = f"; {len(found) - len(kept)} spoiled left out" if len(kept) < len(found) else ""
+    left = f"; {len(found) - len(kept)} spoiled or without evidence left out" if len(kept) < len(found) else ""
     if kept:
         output.write_file(path, pack(kept), "--save")
     output.say(f"{plain(str(path))}: {output.counted(len(kept), 'window') if kept else 'not written, no window'}{left}")
 
 
 def _append(path: Path, form: Callable[[Sequence[GatedWindow]], str], found: Sequence[GatedWindow]) -> None:
-    """Append as runners want it: other steps have written to the file.  Raises Stop: when it takes nothing."""
+    """Append to a file that other CI steps also write to.  Raises Stop: when the file cannot be written."""
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(form(found))

@@ -24,7 +24,7 @@ _scope = click.option(
 _yes = click.option("--yes", is_flag=True, help="Write without asking.")
 _root = click.option(
     "--root", type=click.Path(path_type=Path), default=Path("/"), metavar="DIR",
-    help="Change files below this folder, start and stop nothing; for packages and images.",
+    help="Change only files below this folder, for packages and images; do not start or stop the service.",
 )  # fmt: skip
 
 
@@ -49,32 +49,32 @@ _root = click.option(
 def install(system: bool | None, with_: tuple[str, ...], list_: bool, yes: bool, root: Path) -> None:
     """Install the daemon as a systemd service: show the difference in each file, ask, and write.
 
-    Run it again after an upgrade; it shows the changes.  It leaves your own drop-ins alone.
+    Run the command again after an upgrade to see and apply the changes.  Your own drop-ins stay unchanged.
     """
     if list_:
-        output.emit(output.table(list(units.drop_ins().items()), header=("DROP-IN", "WHAT FOR")))
+        output.emit(output.table(list(units.drop_ins().items()), header=("DROP-IN", "PURPOSE")))
         return
     settings, root = options.settings(), root.absolute()
     if _is_system(system, root):
         if given := [name for name in ("source", "state", "socket", "config") if settings.given.get(name)]:
-            raise UsageError(f"--{given[0]}: the system's daemon is configured in {SYSTEM_CONFIG}")
+            raise UsageError(f"--{given[0]}: expected it only with --user, found --system; set it in {SYSTEM_CONFIG}")
         plan = units.system(with_, root=root)
     else:
         if with_:
-            raise UsageError("--with: drop-ins are for the system's daemon; use --system")
+            raise UsageError("--with: expected --system with it, found the user's daemon")
         if root != Path("/"):
-            raise UsageError("--root: it is for the system's daemon; use --system")
+            raise UsageError("--root: expected --system with it, found --user; use --system")
         plan = units.user(units.user_units(os.environ), _flags(settings), listen=_listen(settings))
     if not plan.changed:
-        output.emit(f"nothing to do: {len(plan.files)} files are as they should be")
+        output.emit(f"nothing to do: all {len(plan.files)} files are up to date")
         return
     for file in plan.files:
         output.emit(_difference(file))
     _carry_out(plan, root, yes=yes)
     if _is_system(system, root):
-        output.say(f"\nwhat it keeps, members of its group may read in {SYSTEM_STATE}: usermod -aG gpuwatch NAME")
+        output.say(f"\nmembers of the group gpuwatch may read the store in {SYSTEM_STATE}: usermod -aG gpuwatch NAME")
     else:
-        output.say("\nit runs while you are logged in; to keep it running: loginctl enable-linger")
+        output.say("\nthe service runs while you are logged in; to keep it running: loginctl enable-linger")
 
 
 @click.command(
@@ -91,7 +91,7 @@ def uninstall(system: bool | None, yes: bool, root: Path) -> None:
     root = root.absolute()
     for_system = _is_system(system, root)
     if not for_system and root != Path("/"):
-        raise UsageError("--root: it is for the system's daemon; use --system")
+        raise UsageError("--root: expected --system with it, found --user; use --system")
     folder = units.system_units(root) if for_system else units.user_units(os.environ)
     plan = units.removal(folder, scope="system" if for_system else "user", root=root)
     if not plan.files:
@@ -101,7 +101,7 @@ def uninstall(system: bool | None, yes: bool, root: Path) -> None:
         output.emit(f"remove {file.path}")
     _carry_out(plan, root, yes=yes)
     if for_system:
-        output.say(f"\nleft as they are: {SYSTEM_STATE}, {SYSTEM_CONFIG.parent}, user and group gpuwatch (userdel gpuwatch)")
+        output.say(f"\nkept: {SYSTEM_STATE}, {SYSTEM_CONFIG.parent}, user and group gpuwatch (userdel gpuwatch)")
 
 
 def _is_system(named: bool | None, root: Path) -> bool:
@@ -111,7 +111,7 @@ def _is_system(named: bool | None, root: Path) -> bool:
 
 
 def _flags(settings: Settings) -> list[str]:
-    """Return the options that give the service this user's settings: it starts without a shell's variables."""
+    """Return options with this user's settings for the service, which starts without the shell's variables."""
     named = {name: str(getattr(settings, name)) for name in ("source", "state", "socket") if settings.origin(name) != "default"}
     if settings.origin("state") == "default" and settings.state != default_state(
         settings.source, {"HOME": os.environ.get("HOME", "")}
@@ -137,21 +137,23 @@ def _difference(file: File) -> str:
 
 
 def _carry_out(plan: InstallPlan, root: Path, *, yes: bool) -> None:
-    """Ask, then carry out the plan.  Raises Stop: when it was declined or failed."""
+    """Ask, then carry out the plan.  Raises Stop: when the user declines or a step fails."""
     runs = root == Path("/") and units.MANAGER_RUNS.is_dir()
     for command in (*plan.before, *plan.after) if runs else ():
         output.emit(f"run {' '.join(command)}")
     if not yes:
         if not sys.stdin or not sys.stdin.isatty():
-            raise Stop(Exit.FAILED, "nothing was changed; repeat it with --yes", "declined")
-        if not click.confirm("Do it?", err=True):
+            raise Stop(
+                Exit.FAILED, "expected a terminal to confirm, found none; nothing was changed: repeat with --yes", "declined"
+            )
+        if not click.confirm("Apply these changes?", err=True):
             raise Stop(Exit.FAILED, "nothing was changed", "declined")
     _run(plan.before if runs else ())
     for file in plan.changed:
         try:
             units.write(file, root=root)
         except PermissionError as error:
-            raise Stop(Exit.FAILED, f"{file.path}: {error.strerror}; repeat it as root: sudo", "permission") from error
+            raise Stop(Exit.FAILED, f"{file.path}: {error.strerror}; repeat as root, with sudo", "permission") from error
     _run(plan.after if runs else ())
     if not runs and root == Path("/"):
         output.say("systemd is not running: nothing was started")

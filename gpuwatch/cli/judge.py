@@ -1,4 +1,4 @@
-"""gpuwatch judge: a log, recording, report or another tool's results, judged by the rules of this version."""
+"""gpuwatch judge: verdicts of this version on a log, recording, report or another tool's results."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ class _PartOptions:
 
 @dataclass(frozen=True, slots=True)
 class _AnswerOptions:
-    """The options of the answer's form."""
+    """The values of --fail-on and --json."""
 
     fail_on: str | None
     as_json: bool
@@ -42,26 +42,33 @@ class _AnswerOptions:
 )
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.option(
-    "--from", "begin", metavar="TIME", help="Judge from this time: 2.5s into a recording; for results a time as `audit` takes."
+    "--from", "begin", metavar="TIME", help="Judge from this time: 2.5s into a recording; for results a time as in `audit`."
 )
 @click.option("--to", "end", metavar="TIME", help="Judge up to this time. Default: the end of the file.")
 @options.gpu_option("Judge only this GPU of a log, recording or results. Repeatable.")
 @click.option(
-    "--times", metavar="COLUMN[:UNIT]", help="Take durations of any CSV or JSON from here, as latency_ms, took:us or a.0.times."
+    "--times",
+    metavar="COLUMN[:UNIT]",
+    help="Read durations of any CSV or JSON from this column: latency_ms, took:us, a.0.times.",
 )
-@click.option("--clock", metavar="COLUMN[:UNIT]", help="With --times: take true SM clocks from here. Default unit: MHz.")
+@click.option("--clock", metavar="COLUMN[:UNIT]", help="With --times: read true SM clocks from this column. Default unit: MHz.")
 @click.option(
     "--begin",
     "begins",
     metavar="COLUMN[:UNIT]",
-    help="With --times: take beginnings (CLOCK_MONOTONIC) from here. Default unit: s.",
+    help="With --times: read start times (CLOCK_MONOTONIC) from this column. Default unit: s.",
 )
-@click.option("--series", metavar="NAME", help="Judge only the series of results whose name holds this.")
-@click.option("--pid", "pids", type=options.PID, multiple=True, help="Name a process that did the work of results. Repeatable.")
-@click.option("--query", metavar="COLUMNS", help="Name the columns of a log that was written with noheader.")
+@click.option("--series", metavar="NAME", help="Judge only the series of results whose name contains this.")
+@click.option(
+    "--pid", "pids", type=options.PID, multiple=True, help="Give a process that did the work of the results. Repeatable."
+)
+@click.option("--query", metavar="COLUMNS", help="Give the columns of a log that was written with noheader.")
 @click.option("--verbose", "-v", is_flag=True, help="Print every fact and every rule of a log or recording.")
 @click.option(
-    "--trust", metavar="KEY.pub", multiple=True, help="Demand that this key signed the report. Repeatable: one of these."
+    "--trust",
+    metavar="KEY.pub",
+    multiple=True,
+    help="Require a signature of this key on the report. Repeatable: any of the keys.",
 )
 @options.policy_options
 @options.fail_on_option
@@ -79,19 +86,19 @@ def command(
     trust: tuple[str, ...],
     policy_options: options.PolicyOptions,
     answer: _AnswerOptions,
-) -> Any:  # shares the code of the other command
+) -> Any:  # the exit code of the command that does the work
     """Judge FILE: a CSV log of nvidia-smi, a recording of `gpuwatch record` (.capsule, .npz), a report (.html), or results.
 
-    A log or recording gets a verdict.  A report already has one: gpuwatch judges the evidence inside again, compares the page
-    with it, and checks the signature.  Exits 1 where they disagree.
+    A log or recording gets a verdict.  A report already has a verdict: gpuwatch judges the evidence inside again, compares the
+    page with the evidence, and checks the signature.  Exits 1 if these disagree.
 
-    Results are those of vLLM, SGLang, NVBench, nccl-tests, hyperfine, Google Benchmark, KernelBench and kernelbot, or any CSV
-    or JSON whose --times you name.  The answer names what the file cannot show.  If the file, or --from and --to, give the time
-    of the measurement, gpuwatch also judges the stored telemetry of the GPUs on which a process held a context.
+    Results come from vLLM, SGLang, NVBench, nccl-tests, hyperfine, Google Benchmark, KernelBench and kernelbot, or any CSV or
+    JSON with --times.  The output lists the evidence that the file lacks.  If the file, or --from and --to, give the time of
+    the measurement, gpuwatch also judges the stored telemetry of the GPUs on which a process held a context.
     """
     policy, fail_on, as_json = asdict(policy_options), answer.fail_on, answer.as_json
     if results.times is not None or is_result(Path(file)):
-        _refuse({"--trust": trust, "--query": part.query}, "is not of a result file")
+        _refuse({"--trust": trust, "--query": part.query}, "expected a log, recording or report, found a result file")
         place = judged_results.ResultPlace(part.begin, part.end, part.gpus)
         shown = (part.verbose, as_json)
         return judged_results.judge_results(Path(file), results, place, policy_options.policy(), shown=shown, fail_on=fail_on)
@@ -101,12 +108,15 @@ def command(
         "--series": results.series,
         "--pid": results.pids,
     }
-    _refuse(given, "is of a result file")
+    _refuse(given, "expected a result file, found another file")
     if not _is_report(Path(file)):
-        _refuse({"--trust": trust}, "checks who signed a report")
+        _refuse({"--trust": trust}, "expected a report, found another file")
         return context.invoke(audit.command, trace=file, fail_on=fail_on, as_json=as_json, **asdict(part), **policy)
     given = {"--from": part.begin, "--to": part.end, "--gpu": part.gpus, "--query": part.query, "--fail-on": fail_on}
-    _refuse(given | {f"--{name.removesuffix('s')}": value for name, value in policy.items()}, "is of a log or recording")
+    _refuse(
+        given | {f"--{name.removesuffix('s')}": value for name, value in policy.items()},
+        "expected a log or recording, found a report",
+    )
     return context.invoke(verify.command, file=file, trust=trust, as_json=as_json)
 
 
@@ -114,15 +124,15 @@ def _is_report(path: Path) -> bool:
     if path.suffix.lower() in (".html", ".htm"):
         return True
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # opening a pipe would block
             return False
         with path.open("rb") as file:
             return file.read(_HEAD_BYTES).lstrip().lower().startswith((b"<!doctype html", b"<html"))
     except OSError:
-        return False  # its reader reports the fault
+        return False  # the recording reader reports the fault
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:
     for name, value in given.items():
         if value:
-            raise UsageError(f"{name} {why}")
+            raise UsageError(f"{name}: {why}")

@@ -1,4 +1,4 @@
-"""Judgement of other tools' result files: their times, and the telemetry of their interval."""
+"""Judgement of other tools' result files: the times, and the telemetry of the interval."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from gpuwatch.results.table_results import ColumnNames
 if TYPE_CHECKING:
     from gpuwatch.store import Reader
 
-_SLACK_S = 2.0  # clocks of the file's writer and of the store
-_WRITTEN_WITHIN_S = 600.0  # after its last request
+_SLACK_S = 2.0  # allowed difference of the clocks of the file's writer and of the store
+_WRITTEN_WITHIN_S = 600.0  # from the last request to the writing of the file
 _LISTED_COUNT = 5
 
 
@@ -45,7 +45,7 @@ class ResultOptions:
 
     @property
     def columns(self) -> ColumnNames | None:
-        """Return the named columns.  Raises UsageError: for a clock or begins without times."""
+        """Return the named columns.  Raises UsageError: for --clock or --begin without --times."""
         if self.times is None and (self.clock is not None or self.begins is not None):
             raise UsageError("--clock, --begin: expected --times with them, found none")
         return None if self.times is None else ColumnNames(self.times, self.clock, self.begins)
@@ -53,7 +53,7 @@ class ResultOptions:
 
 @dataclass(frozen=True, slots=True)
 class ResultPlace:
-    """The interval and GPUs that the user names for a file that holds none."""
+    """The interval and GPUs that the user names for a file."""
 
     begin: str | None = None
     end: str | None = None
@@ -62,12 +62,12 @@ class ResultPlace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Answer:
-    """A result file with the stored evidence of its interval, the verdicts on that, and those on each series alone."""
+    """A result file, the stored evidence of its interval with verdicts, and the verdicts on each series alone."""
 
     name: str
     found: ResultFile
     pieces: Sequence[Evidence]
-    unplaced: str  # why there is no evidence
+    unplaced: str  # the reason for missing evidence
     verdicts: Sequence[Verdict]
     alone: Sequence[tuple[ResultSeries, Verdict]]
 
@@ -91,7 +91,7 @@ def judge_results(
     shown: tuple[bool, bool],
     fail_on: str | None,
 ) -> Exit:
-    """Judge a result file, and print it.  ``shown`` is whether every rule is listed, and whether JSON is written."""
+    """Judge a result file, and print the answer.  ``shown`` holds two booleans: list every rule, write JSON."""
     failing, (verbose, as_json) = options.fail_on(fail_on), shown
     settings = options.settings()
     thresholds = (settings.tolerance_ratio, settings.precision_ratio, settings.card_spread_ratio)
@@ -117,12 +117,10 @@ def judge_results(
 
 
 def _place(found: ResultFile, path: Path, wanted: ResultOptions, place: ResultPlace) -> tuple[Evidence, ...]:
-    """Return the stored evidence of the file's interval on the GPUs that did its work.  Raises StoreError, UsageError."""
+    """Return the stored evidence of the file's interval on the GPUs that did the work.  Raises StoreError, UsageError."""
     only, span_ns = found.series[0] if len(found.series) == 1 else None, found.span_ns
     if place.begin is None and place.end is None and found.wall_s is None and span_ns is None:
-        raise StoreError(
-            "the file does not say when it was measured: wrap it in `gpuwatch run --times`, or name --from and --to"
-        )
+        raise StoreError("the file has no time of measurement; measure with `gpuwatch run --times`, or give --from and --to")
     with open_store.reader(options.settings()) as store:
         begin, end = place.begin, place.end
         if begin is None and end is None:
@@ -139,20 +137,20 @@ def _place(found: ResultFile, path: Path, wanted: ResultOptions, place: ResultPl
 
 
 def _held_context(piece: Evidence, pids: frozenset[int]) -> bool:
-    """Return True if a measured process, or any where none is named, was on the GPU within the interval."""
+    """Return True if a measured process, or any process if none is named, was on the GPU within the interval."""
     lists = [each for each in piece.trace.process_lists if each.at_ns <= piece.window.end_ns]
     inside = [each for each in lists if each.at_ns >= piece.window.begin_ns]
-    # Without an open window lists come seconds apart: the one before the interval stands until the next.
+    # Without an open window, lists are seconds apart: the list before the interval is valid until the next.
     standing = lists[: len(lists) - len(inside)][-1:]
     found = (process for each in (*standing, *inside) for process in each.processes if process.listed)
     return any(not pids or process.pid in pids for process in found)
 
 
 def _wall_of_span(store: Reader, span_ns: tuple[int, int], written: Sequence[float | None]) -> tuple[float, float]:
-    """Return wall times of a span of the monotonic clock, which starts anew with each boot.
+    """Convert a span of the monotonic clock, which restarts with each boot, to wall times.
 
-    ``written`` is when the file was written, by itself and by the file system.
-    Raises StoreError: when neither follows the span soon, which is then of another boot or machine.
+    ``written`` holds the time of writing in seconds, by the file's content and by the file system.
+    Raises StoreError: when neither is soon after the span: then the span is from another boot or machine.
     """
     for written_s in (each for each in written if each is not None):
         _, written_ns = store.to_monotonic(written_s)
@@ -160,13 +158,13 @@ def _wall_of_span(store: Reader, span_ns: tuple[int, int], written: Sequence[flo
             offset_s = written_s - written_ns / 1e9
             return span_ns[0] / 1e9 + offset_s, span_ns[1] / 1e9 + offset_s
     raise StoreError(
-        f"expected begins of this boot of this machine, within {_WRITTEN_WITHIN_S:.0f} s of the time the file was written, "
-        "found others; name the interval with --from and --to"
+        f"expected start times of this machine since its boot, at most {_WRITTEN_WITHIN_S:.0f} s before the file was written, "
+        "found others; give the interval with --from and --to"
     )
 
 
 def number_words(number: NumberBudget | None) -> str:
-    """Return a number of times with its repeatability, and the clock if it stands at one."""
+    """Write a duration with its repeatability, and its clock if it was converted to one."""
     if number is None or number.value is None:
         return "-"
     at = f" at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else ""
@@ -179,7 +177,7 @@ def _number(verdict: Verdict, name: Number) -> NumberBudget | None:
 
 
 def series_table(alone: Sequence[tuple[ResultSeries, Verdict]], width: int | None) -> str:
-    """Lay series out, one per line: counts, times, and the findings in the times."""
+    """Return a table with one series per line: count, times, and the findings in the times."""
     rows = []
     for series, verdict in alone:
         count = len(series.took_s)
@@ -224,7 +222,7 @@ def _request_lines(answer: _Answer) -> list[str]:
 
 
 def _clocks(answer: _Answer) -> dict[str, Values]:
-    """Return the clock under each request, by GPU."""
+    """Return the SM clock during each request, by GPU."""
     requests = answer.found.requests
     placed = ((each.device.uuid, each.trace) for each in answer.pieces if each.device is not None)
     return {} if requests is None else {uuid: request_phases.clocks_of_requests(requests, trace) for uuid, trace in placed}

@@ -1,4 +1,4 @@
-"""gpuwatch mark: a window that one process begins and another ends; for scripts, Make, hyperfine and batch systems."""
+"""gpuwatch mark: a window that one process begins and another ends, for scripts, Make, hyperfine and batch systems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpuwatch.wire.mark_bounds import LONGEST_S, ROOTS_COUNT, SHORTEST_S
 from gpuwatch.wire.messages import NAME_LENGTH, OpenMark
 
 _F = TypeVar("_F", bound=Any)
-_LOOKED_COUNT = 20  # of the newest windows of a name, one may be of a mark that ended with its daemon
+_LOOKED_COUNT = 20  # newest windows of the name to search for a mark that ended with its daemon
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _TermOptions:
     uid: int | None
 
     def terms(self) -> dict[str, Any]:
-        """Return a mark's terms, as its request has them.  Raises UsageError."""
+        """Return the fields of the mark's request.  Raises UsageError."""
         try:
             expires_s = duration_ns(self.expires) / 1e9
         except QuantityError as error:
@@ -48,7 +48,7 @@ class _TermOptions:
         if not SHORTEST_S <= expires_s <= LONGEST_S:
             raise UsageError(f"--expires: expected {SHORTEST_S:g} s to {LONGEST_S / 86_400:g} d, found {self.expires}")
         if self.pids and self.own not in (None, "pids"):
-            raise UsageError(f"--pid: expected it without --own {self.own}: it names the processes")
+            raise UsageError(f"--pid: expected no --own with it, found --own {self.own}; leave one out")
         if len(self.pids) > ROOTS_COUNT:
             raise UsageError(f"--pid: expected at most {ROOTS_COUNT} processes, found {len(self.pids)}")
         own = "pids" if self.pids else self.own or "session"
@@ -58,15 +58,15 @@ class _TermOptions:
 @click.group("mark", cls=CheckedGroup, short_help="Begin and end a window from two commands.")
 @options.settings_options
 def command() -> None:
-    """Begin and end a window by its name, each in a process of its own.
+    """Begin and end a window by name, from two processes.
 
-    The daemon holds the window between the two, even when the process that began it ends.  A window that expires ends as
-    unproven.
+    The daemon holds the window between the two commands, even when the process that began the window ends.  A window that
+    expires ends as unproven.
     """
 
 
 def _uid_option(command: _F) -> _F:
-    return click.option("--uid", type=options.UID, help="Name the owner of the mark; for root only.")(command)
+    return click.option("--uid", type=options.UID, help="Act for this owner of the mark; for root only.")(command)
 
 
 @command.command(
@@ -100,7 +100,7 @@ def begin(
     """Begin the window NAME; `gpuwatch mark end NAME` ends it and prints its verdict.
 
     By default the window measures the work of the session: the terminal, script or service that runs this command, and all
-    that it starts.  Other sessions count as neighbours, those of the same user too.
+    processes started there.  Other sessions count as neighbours, even those of the same user.
     """
     settings, name, terms = options.settings(), _checked(name), term_options.terms()
     ClaimOptions(None, work).check(is_untrusted=stated_options.untrusted)
@@ -125,9 +125,9 @@ def begin(
     if opened.warning:
         output.say(f"gpuwatch: {opened.warning}")
     # A command that entered its container, as by `docker exec`, has no session there.
-    session = "this session's" if os.getsid(0) else "that of all your commands that entered this container"
-    own = {"session": session, "user": "all the user's", "pids": "the named processes'"}[terms["own"]]
-    output.say(f"gpuwatch: mark {plain(name)} is open for {term_options.expires}, own work is {own} (run {opened.run})")
+    session = "this session" if os.getsid(0) else "all your commands that entered this container"
+    own = {"session": session, "user": "all processes of the user", "pids": "the given processes"}[terms["own"]]
+    output.say(f"gpuwatch: mark {plain(name)} is open for {term_options.expires}, measuring {own} (run {opened.run})")
 
 
 @command.command(
@@ -138,7 +138,7 @@ def begin(
 )
 @click.argument("name")
 @click.option("--calls", type=options.COUNT, help="Give the number of calls that untrusted code claims.")
-@click.option("--call-time", metavar="DURATION", help="Give the time of a call that untrusted code claims, as 203us.")
+@click.option("--call-time", metavar="DURATION", help="Give the time of a call that untrusted code claims, such as 203us.")
 @_uid_option
 @options.fail_on_option
 @options.json_option
@@ -157,12 +157,12 @@ def end(name: str, calls: int | None, call_time: str | None, uid: int | None, fa
         if error.code == TrustedMarkError.code:
             raise UsageError(str(error)) from error
         run_id, verdicts = _lost(name, os.getuid() if uid is None else uid, settings, error)
-        declared = {}  # the window ended before it could be told
+        declared = {}  # the window ended before these facts reached the daemon
     if as_json:
         output.emit_json({"run": run_id, "label": name, "verdicts": [verdict.to_dict() for verdict in verdicts]})
     else:
         show = f"gpuwatch show {run_id}{options.repeated(settings)}"
-        output.emit(output.lay_out(verdicts, sys.stdout, more=f"`{show}` says more"))
+        output.emit(output.lay_out(verdicts, sys.stdout, more=f"`{show}` shows details"))
         if stated := describe(declared):
             output.say(f"  stated: {stated}")
     return worst_code(list_statuses(verdicts), failing)
@@ -179,7 +179,7 @@ def _unproven(name: str, why: str) -> Verdict:
 
 
 def _lost(name: str, uid: int, settings: Settings, error: DaemonError) -> tuple[str, tuple[Verdict, ...]]:
-    """Return the stored window of a mark that its daemon, or an earlier one, ended by itself.  Raises the error: without one."""
+    """Return the stored window of a mark that a daemon ended without `mark end`.  Raises the error: without such a window."""
     from gpuwatch.cli import open_store
 
     try:

@@ -1,4 +1,4 @@
-"""The notebook's ``%%gpuwatch``: a cell in a window, with the options of `gpuwatch run`, and its verdict below."""
+"""The notebook magic ``%%gpuwatch``: run a cell in a window, with options of `gpuwatch run`, and show the verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.errors import UsageError
 
 
 class CellResult(Protocol):
-    """The end of a cell."""
+    """The result of a cell."""
 
     def raise_error(self) -> None:
         """Raise the error that ended the cell, if one did."""
@@ -30,20 +30,20 @@ class Shell(Protocol):
 
 
 def load_ipython_extension(shell: Shell) -> None:
-    """Add ``%%gpuwatch``; `%load_ext gpuwatch` calls it."""
+    """Add the magic ``%%gpuwatch``; `%load_ext gpuwatch` calls this function."""
 
     def watch_cell(line: str, cell: str) -> Window | None:
-        """Run the cell in a window and show its verdict: %%gpuwatch [LABEL] [OPTIONS], those of `gpuwatch run`."""
+        """Run the cell in a window and show the verdict: %%gpuwatch [LABEL] [OPTIONS]."""
         try:
             watched = _open.main(shlex.split(line), prog_name="%%gpuwatch", standalone_mode=False)
         except click.ClickException as error:
             raise UsageError(f"%%gpuwatch: {error.format_message()}") from None
-        if not isinstance(watched, Window):  # --help was asked for
+        if not isinstance(watched, Window):  # --help was given
             return None
-        # IPython has shown the cell's error already; the judge must learn that the cell failed.
+        # IPython has shown the cell's error already; the window must record that the cell failed.
         with contextlib.suppress(Exception, KeyboardInterrupt), watched:
             shell.run_cell(cell).raise_error()
-        return watched  # IPython shows it, as HTML where it can
+        return watched  # IPython displays the window, as HTML if possible
 
     shell.register_magic_function(watch_cell, "cell", "gpuwatch")
 
@@ -57,7 +57,7 @@ def load_ipython_extension(shell: Shell) -> None:
 def _open(
     label: str | None, gpus: tuple[str, ...], policy_options: options.PolicyOptions, stated_options: options.StatedOptions
 ) -> Window:
-    """Run the cell in a window called LABEL, and show its verdict."""
+    """Run the cell in a window named LABEL, and show the verdict."""
     settings = options.settings()
     chosen = chosen_gpus.choose_of_daemon(gpus, settings) if gpus else ()
     return window(

@@ -1,4 +1,4 @@
-"""NVTX ranges of a program under ``gpuwatch run``: the environment of the C library, and its answers."""
+"""NVTX ranges of a program under ``gpuwatch run``: the environment of the C library, and the library's reports."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from gpuwatch.wire.peer import dial, list_sockets
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _META = "gpuwatch.nvtx"
-_PATTERNS_COUNT = 16  # as nvtx.c
-_SHOWN_COUNT = 20  # windows of ranges: more are counted
-_NESTED_COUNT = 8  # runs inside of runs
+_PATTERNS_COUNT = 16  # the limit of nvtx.c
+_SHOWN_COUNT = 20  # windows of ranges; further windows are only counted
+_NESTED_COUNT = 8  # levels of runs inside runs
 _REPORT_BYTES = 16 << 20
-_TIMERS = ("host", "stamps")  # as windows.c
+_TIMERS = ("host", "stamps")  # the names in windows.c
 _INJECTION = "NVTX_INJECTION64_PATH"
 
 
 @dataclass(frozen=True, slots=True)
 class NvtxRanges:
-    """The requested ranges, and the folder in which the library reports."""
+    """The requested ranges, and the folder for the library's reports."""
 
     patterns: tuple[str, ...] = ()
     is_listed: bool = False
@@ -54,13 +54,13 @@ class NvtxRanges:
 
     @contextmanager
     def reporting(self) -> Iterator[NvtxRanges]:
-        """Give the library a folder to report in.  Raises UsageError: where the library was not built."""
+        """Create the folder for the library's reports.  Raises UsageError: when the library was not built."""
         if not self.is_asked:
             yield self
             return
         if not libgpuwatch.LIBRARY.exists():
             raise click.UsageError(
-                f"--nvtx: expected {libgpuwatch.LIBRARY}, found none: install gpuwatch again where a C compiler is"
+                f"--nvtx: expected {libgpuwatch.LIBRARY}, found none; install a C compiler, then gpuwatch again"
             )
         folder = Path(tempfile.mkdtemp(prefix="gpuwatch-nvtx-"))
         try:
@@ -71,7 +71,7 @@ class NvtxRanges:
             shutil.rmtree(folder, ignore_errors=True)
 
     def environment(self, settings: Settings, watched: Window, gpus: Iterable[str]) -> dict[str, str]:
-        """Return the variables that load and configure the library; none where no ranges are requested."""
+        """Return the variables that load and configure the library; empty if no ranges are requested."""
         if self.folder is None:
             return {}
         policy = watched.policy
@@ -95,12 +95,12 @@ class NvtxRanges:
         return found
 
     def outer_timer(self) -> str | None:
-        """Return the timer of ranges that became iterations of the program's own window; None where there are none."""
+        """Return the timer of ranges that became iterations of the program's own window; None without such ranges."""
         outer = (each.get("timer") for each in self._rows("report") if each.get("is_outer"))
         return next((timer for timer in outer if timer in _TIMERS), None)
 
-    def tell(self, settings: Settings, parent: str | None) -> set[Status]:
-        """Write the list of ranges, or the verdicts of those that became windows of this run; return the statuses."""
+    def print_verdicts(self, settings: Settings, parent: str | None) -> set[Status]:
+        """Print the list of ranges, and the verdicts of ranges that became windows of this run; return the statuses."""
         if self.is_listed and self.folder is not None:
             output.say(listed(self._rows("list")))
         rows = list(self._rows("report"))
@@ -117,28 +117,28 @@ class NvtxRanges:
             statuses.add(Status.UNPROVEN)
         for run, verdict in judged.verdicts:
             show = f"gpuwatch show {run}{options.repeated(settings)}"
-            output.say(output.lay_out([verdict], None, more=f"`{show}` says more"))
+            output.say(output.lay_out([verdict], None, more=f"`{show}` shows details"))
         if judged.strange_count:
             strange = output.counted(judged.strange_count, "window")
-            output.say(f"gpuwatch: --nvtx: the report names {strange} that this run did not open; left out")
+            output.say(f"gpuwatch: --nvtx: the report lists {strange} that this run did not open; ignored")
             statuses.add(Status.UNPROVEN)
         for line in _inside_others(rows):
             output.say(f"  {line}")
         if len(windows) > _SHOWN_COUNT:
             output.say(f"  {len(windows) - _SHOWN_COUNT} more windows of ranges: gpuwatch show")
         if lone:
-            output.say(f"  {output.counted(len(lone), 'range')} shorter than 50 ms made no window that can be judged")
+            output.say(f"  {output.counted(len(lone), 'range')} shorter than 50 ms cannot be judged")
         if self.patterns and not self.is_listed and not rows:
             output.say(f"gpuwatch: --nvtx: no range matched {', '.join(self.patterns)}; --nvtx-list shows the program's ranges")
         return statuses | {verdict.status for _, verdict in judged.verdicts}
 
     def _rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the records that the program's processes wrote; any of them may be nonsense."""
+        """Yield the JSON objects that the program's processes wrote; their fields are untrusted."""
         if self.folder is None:
             return
         try:
             text = read_bytes(self.folder / name, _REPORT_BYTES).decode(errors="replace")
-        except UsageError:  # the program took it away, or made it something else
+        except UsageError:  # the program removed or replaced the file
             return
         for line in text.splitlines():
             try:
@@ -150,7 +150,7 @@ class NvtxRanges:
 
 
 def listed(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the table of a program's ranges, the longest in all first."""
+    """Return the table of a program's ranges, the longest total first."""
     ranges: dict[tuple[str, str], _Ranges] = {}
     for row in rows:
         try:
@@ -163,7 +163,7 @@ def listed(rows: Iterable[Mapping[str, Any]]) -> str:
     ordered = sorted(ranges.items(), key=lambda item: -item[1].total_ns)
     names = [f"{domain}:{message}" if domain else message for (domain, message), _ in ordered]
     cells = [(name, *found.cells()) for name, (_, found) in zip(names, ordered, strict=True)]
-    return output.table(cells, header=("range", "count", "mean", "least", "most", "in all"))
+    return output.table(cells, header=("range", "count", "mean", "least", "most", "total"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def _length(length_ns: float) -> str:
 
 
 def _answering_socket(settings: Settings) -> Path | None:
-    """Return the socket of the daemon that serves these settings, the only place where the library looks."""
+    """Return the socket of the daemon that serves these settings: the library connects to no other."""
     for path in list_sockets(settings):
         try:
             connection = dial(path)
@@ -206,33 +206,33 @@ def _answering_socket(settings: Settings) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """The windows of ranges with their verdicts, worst first, and the number of those that another program opened."""
+    """The windows of ranges with their verdicts, worst first, and the number of windows that another program opened."""
 
     verdicts: tuple[tuple[str, Verdict], ...] = ()
     strange_count: int = 0
 
 
 def _inside_others(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each name whose ranges lay inside of another's, which has the iterations."""
+    """Yield a line for each range name inside another range, whose window has the iterations."""
     counts: Counter[tuple[str, str]] = Counter()
     for row in rows:
         name, count = row.get("other"), row.get("other_count")
         if isinstance(name, str) and isinstance(count, int) and 0 < count < 1 << 53:
             counts[name, str(row.get("label") or "the program")] += count
     for (name, around), count in counts.most_common(_SHOWN_COUNT):
-        inside, pattern = f"{plain(name)} inside of {plain(around)}", shlex.quote(plain(name))
-        yield f"{output.counted(count, 'range')} {inside} became no iterations: judge them alone with --nvtx {pattern}"
+        inside, pattern = f"{plain(name)} inside {plain(around)}", shlex.quote(plain(name))
+        yield f"{output.counted(count, 'range')} {inside} are not iterations; judge only these with --nvtx {pattern}"
 
 
 def _ask(runs: list[str], settings: Settings, parent: str | None) -> _Judged:
-    """Ask for the verdicts of these windows; the program may have named any, and only those inside its own belong to it."""
+    """Request the verdicts of these windows, and keep only windows inside this run's: the report is untrusted."""
     if not runs:
         return _Judged()
     client = connect_running(settings)
     if client is None:
-        raise DaemonError("no daemon answers", "unreachable")
+        raise DaemonError("no daemon answers; see: gpuwatch daemon status", "unreachable")
     with closing(client):
-        # From the last one on, which is judged after the others.
+        # Start with the last window, which is judged after the others.
         judged = [client.verdicts(run) for run in reversed(runs)]
         own = [each for each in reversed(judged) if _is_inside(each, parent, client)]
     verdicts = [(each.run, Verdict.from_dict(each.verdicts[0])) for each in own if each.verdicts]
@@ -241,20 +241,20 @@ def _ask(runs: list[str], settings: Settings, parent: str | None) -> _Judged:
 
 
 def _is_inside(window: JudgedReply, parent: str | None, client: Client) -> bool:
-    """Return whether a window was opened inside this run's, or inside that of a run inside it."""
+    """Return True if a window was opened inside this run's window, directly or through nested runs."""
     around = window.parent
     for _ in range(_NESTED_COUNT):
         if around is None or around == parent:
             break
         try:
             around = client.verdicts(around, wait_s=0.0).parent
-        except GpuwatchError:  # of another user, or of none
+        except GpuwatchError:  # the window of another user, or an unknown one
             return False
     return around is not None and around == parent
 
 
 def nvtx_options(command: _F) -> _F:
-    """Add --nvtx, --nvtx-list and --nvtx-sync, which ``asked`` returns."""
+    """Add --nvtx, --nvtx-list and --nvtx-sync; ``asked`` returns the values."""
     for option in (
         click.option(
             "--nvtx-sync", is_flag=True, expose_value=False, callback=_keep, help="Wait for the GPU at both ends of a range."
@@ -266,7 +266,7 @@ def nvtx_options(command: _F) -> _F:
             multiple=True,
             expose_value=False,
             callback=_keep,
-            help="Judge COMMAND's NVTX ranges of this name, as step or NCCL:*. Repeatable.",
+            help="Judge COMMAND's NVTX ranges of this name, such as step or NCCL:*. Repeatable.",
         ),
     ):
         command = option(command)
@@ -278,9 +278,9 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def asked(*, is_untrusted: bool) -> NvtxRanges:
-    """Return the ranges requested of the running command.
+    """Return the ranges that the options of the running command request.
 
-    Raises UsageError: for patterns that can match nothing, and for untrusted code, which would report its own windows.
+    Raises UsageError: for wrong patterns, and for untrusted code, which would report its own windows.
     """
     given = click.get_current_context().meta.get(_META, {})
     patterns = tuple(given.get("nvtx") or ())
@@ -288,8 +288,8 @@ def asked(*, is_untrusted: bool) -> NvtxRanges:
         raise click.UsageError("--nvtx: expected no --untrusted with it, found both; the program itself reports its ranges")
     if any(not each or "\n" in each for each in patterns) or len(patterns) > _PATTERNS_COUNT:
         raise click.UsageError(
-            f"--nvtx: expected at most {_PATTERNS_COUNT} names of ranges, found {len(patterns)}, or an empty one"
+            f"--nvtx: expected at most {_PATTERNS_COUNT} names, each one line of text, found {len(patterns)}: {list(patterns)}"
         )
     if given.get("nvtx_sync") and not patterns:
-        raise click.UsageError("--nvtx-sync: expected --nvtx PATTERN beside it")
+        raise click.UsageError("--nvtx-sync: expected --nvtx PATTERN with it, found none")
     return NvtxRanges(patterns, bool(given.get("nvtx_list")), bool(given.get("nvtx_sync")))

@@ -1,4 +1,4 @@
-"""The store a reading command reads: the running daemon's, else the one of the settings."""
+"""The store for commands that read: the running daemon's, else the one of the settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DECLARED_COUNT = 5
 
 
 def folder(settings: Settings) -> Path:
-    """Return the state folder; the system daemon's replaces a default one."""
+    """Return the state folder; a running or system daemon's folder replaces the default one."""
     if settings.origin("state") != "default" or settings.simulated:
         return settings.state
     from gpuwatch.client.connection import connect
@@ -34,7 +34,7 @@ def folder(settings: Settings) -> Path:
 
 
 def closed(where: Path) -> str | None:
-    """Return why this user may not read a store, and the remedy: the system daemon's store belongs to its group."""
+    """Return the reason and remedy if this user may not read a store, else None."""
     if not where.is_dir() or os.access(where, os.R_OK | os.X_OK):
         return None
     try:
@@ -57,29 +57,29 @@ def reader(settings: Settings) -> Reader:
     from gpuwatch.store import Reader
 
     where = readable_folder(settings)
-    if not (where / DATABASE).is_file():  # opening a pipe in its place would block
+    if not (where / DATABASE).is_file():  # opening a pipe of this name would block
         raise StoreError(f"{where}: expected a store, found none; the first window creates one, or name another with --state")
     return Reader(where)
 
 
 def name_left_out(store: Reader) -> None:
-    """Name on standard error the windows that a list had to leave out."""
+    """Print to standard error the windows that are missing in a list, with the reasons."""
     lines = list(store.left_out.values())
     for line in lines[:_DECLARED_COUNT]:
-        output.say(f"gpuwatch: {plain(line)}; it is left out")
+        output.say(f"gpuwatch: {plain(line)}; left out")
     if len(lines) > _DECLARED_COUNT:
         output.say(f"gpuwatch: {len(lines) - _DECLARED_COUNT} more windows cannot be read and are left out")
 
 
 def _instead() -> str:
-    """Return the other places of a window that this store lacks."""
+    """Return a hint if another store of simulated GPUs may hold the window; else an empty text."""
     settings = options.settings()
     others = () if settings.simulated else settings.state.parent.glob(f"{settings.state.name}-simulated-*")
-    return "; windows of simulated GPUs are kept apart: name their --source" if any(others) else ""
+    return "; for windows of simulated GPUs, give --source simulated:…" if any(others) else ""
 
 
 def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
-    """Find a run by its id or a unique beginning of it, or the latest of a label; without a name the ``back``-th from the last.
+    """Return the run with this id, unique start of an id, or label (the latest); without a name the ``back``-th from the end.
 
     Raises StoreError.
     """
@@ -97,5 +97,5 @@ def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
             raise StoreError(next(iter(store.left_out.values())))
         if latest:
             raise StoreError(f"expected at least {back} windows in the store, found {len(latest)}")
-        raise StoreError("expected a window in the store, found none yet; try: gpuwatch run -- COMMAND")
+        raise StoreError("expected a window in the store, found none; create one with: gpuwatch run -- COMMAND")
     return latest[-1]

@@ -23,27 +23,27 @@ from gpuwatch.config.quantities import QuantityError, duration_ns, share_ratio
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
 
-# Types of amounts that several commands take: what lies outside could only be a mistake.
+# Types of numbers that several commands accept; a value out of range is a mistake.
 PID = click.IntRange(1, 1 << 22)  # PID_MAX_LIMIT of Linux
-UID = click.IntRange(0, (1 << 32) - 2)  # the highest number means none
+UID = click.IntRange(0, (1 << 32) - 2)  # Linux reserves 2^32 - 1 for "no user"
 CLOCK_MHZ = click.FloatRange(LEAST_MHZ, MOST_MHZ)
-COUNT = click.IntRange(1, (1 << 53) - 1)  # what JSON's readers hold
+COUNT = click.IntRange(1, (1 << 53) - 1)  # the largest integer that every JSON reader keeps exact
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FLAGS = "gpuwatch.flags"
-LIBRARY_SOCKET = "GPUWATCH_NVTX_SOCKET"  # which the C library asks for before the setting
+LIBRARY_SOCKET = "GPUWATCH_NVTX_SOCKET"  # the C library prefers it to the setting
 
 _SETTINGS = (
     ("source", "SOURCE", "Read GPUs from auto, nvml, simulated[:SCENE,…] or replay:PATH."),
     ("state", "DIR", "Keep the store in this folder."),
-    ("socket", "PATH", "Reach the daemon at this socket."),
-    ("config", "FILE", "Read these settings in place of the user's and the system's."),
+    ("socket", "PATH", "Connect to the daemon at this socket."),
+    ("config", "FILE", "Read this settings file instead of the user's and the system's."),
     ("log_level", "LEVEL", "Log at debug, info, warning or error."),
 )
 
 
 def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a completion of ``gpuwatch.cli.completions``, which is imported when a shell asks."""
+    """Return a completion function that imports ``gpuwatch.cli.completions`` on its first call."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         completions = importlib.import_module("gpuwatch.cli.completions")
@@ -54,7 +54,7 @@ def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], l
 
 
 def keep_flag(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    """Store the value of an option that is a setting; click calls it back."""
+    """Store the value of an option that is a setting, as a callback of click."""
     # ``meta`` is one dictionary for a command and its group: the option nearer to the command wins.
     if value is not None and parameter.name is not None:
         context.meta.setdefault(_FLAGS, {})[parameter.name] = value
@@ -72,22 +72,22 @@ def settings_options(command: _F) -> _F:
 
 
 def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True) -> Settings:
-    """Load the settings of the running command.  Raises UsageError: for wrong ones and, with ``scenes``, unknown scenes."""
+    """Load the settings of the running command.  Raises UsageError: for wrong settings and, with ``scenes``, unknown scenes."""
     flags = click.get_current_context().meta.get(_FLAGS, {})
     found = load({**flags, **(overrides or {})})
     kind, _, argument = found.source.partition(":")
     if scenes and kind == "simulated" and argument:
         from gpuwatch.sources.simulated.simulated_source import scenes_named
 
-        scenes_named(argument)  # a daemon started first would only report that it watches no GPU
+        scenes_named(argument)  # a daemon would only report that it watches no GPU
     return found
 
 
 def settings_environment(settings: Settings) -> dict[str, str]:
-    """Return the environment in which a command that is started finds the settings given here, and the daemon.
+    """Return the variables that pass these settings and the daemon's socket to a command.
 
-    The C library reads no configuration and derives no socket from a source.  Its variable is not the setting, which would
-    lead a gpuwatch inside, of another source, to this daemon.
+    The C library reads no settings file and derives no socket from a source, so it has its own variable.  The variable of the
+    setting would lead a gpuwatch in the command, with another source, to this daemon.
     """
     found = {BY_NAME[name].variable: str(value) for name, value in settings.given.items() if name in BY_NAME}
     if "config" in settings.given:
@@ -98,7 +98,7 @@ def settings_environment(settings: Settings) -> dict[str, str]:
 
 
 def repeated(settings: Settings) -> str:
-    """Return the options with which a command in another shell finds the same store; empty under the defaults."""
+    """Return the options with which a command in another shell finds the same store; empty for default settings."""
     found = [
         f"--{name}={getattr(settings, name)}"
         for name in ("source", "state", "socket")
@@ -115,10 +115,10 @@ def gpu_option(help_text: str) -> Callable[[_F], _F]:
 
 
 def back_option(command: _F) -> _F:
-    """Add -1 to -9 and --last as ``back``: a window counted from the last one; None without."""
+    """Add -1 to -9 and --last as ``back``: the number of a window from the last one on; None without the option."""
     for count in range(9, 0, -1):
         names = ("-1", "--last") if count == 1 else (f"-{count}",)
-        text = "Take the latest window; -2 is the one before it, down to -9."
+        text = "Use the latest window; -2 is the one before, down to -9."
         command = click.option(*names, "back", flag_value=count, type=int, default=None, hidden=count > 1, help=text)(command)
     return command
 
@@ -172,7 +172,7 @@ class PolicyOptions:
 
 
 def read_share(option: str, text: str | None) -> float | None:
-    """Read an option's share, as 0.5% or 0.005; None without one.  Raises UsageError."""
+    """Read an option's share, such as 0.5% or 0.005; None for None.  Raises UsageError."""
     try:
         return None if text is None else share_ratio(text)
     except QuantityError as error:
@@ -193,17 +193,19 @@ def _read_limit(text: str) -> tuple[str, str, float]:
 
 def policy_options(command: _F) -> _F:
     """Add --claim, --accept, --limit, --tolerance and --precision as one argument ``policy_options``."""
-    return policy_options_with("Flag numbers that disturbances can have moved by more than this. Default: 1%.")(command)
+    return policy_options_with("Flag numbers that disturbances can have changed by more than this. Default: 1%.")(command)
 
 
 def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
-    """Return ``policy_options`` with this help of --tolerance."""
+    """Return ``policy_options`` with this help text for --tolerance."""
 
     def decorate(command: _F) -> _F:
         command = gathered(PolicyOptions, "policy_options")(command)
         for option in (
             click.option(
-                "--precision", metavar="SHARE", help="Flag numbers that repeat from window to window less well, as 2%."
+                "--precision",
+                metavar="SHARE",
+                help="Flag numbers that vary from window to window by more than this, such as 2%.",
             ),
             click.option("--tolerance", metavar="SHARE", help=tolerance_help),
             click.option(
@@ -240,7 +242,7 @@ class StatedOptions:
     tags: tuple[str, ...]
 
     def arguments(self) -> dict[str, Any]:
-        """Return them as ``window()`` takes them.  Raises UsageError: for wrong amounts."""
+        """Return the values as arguments of ``window()``.  Raises UsageError: for wrong amounts."""
         try:
             every_s = None if self.every is None else duration_ns(self.every) / 1e9
         except QuantityError as error:
@@ -255,14 +257,14 @@ class StatedOptions:
 
 def stated_options(command: _F) -> _F:
     """Add --locked-mhz, --every, --varies, --untrusted and --tag as one argument ``stated_options``."""
-    command = tag_option("Keep this tag with the window, as team=vision. Repeatable.")(
+    command = tag_option("Store this tag with the window, such as team=vision. Repeatable.")(
         gathered(StatedOptions, "stated_options")(command)
     )
     for option in (
         click.option("--untrusted", is_flag=True, help="State that the code may cheat: only the daemon's evidence counts."),
         click.option("--varies", is_flag=True, help="State that times vary by design."),
-        click.option("--every", metavar="DURATION", help="State the time from one call's beginning to the next, as 20ms."),
-        click.option("--locked-mhz", type=float, metavar="MHZ", help="State the SM clock that you locked, as 1500."),
+        click.option("--every", metavar="DURATION", help="State the time between the starts of two calls, such as 20ms."),
+        click.option("--locked-mhz", type=float, metavar="MHZ", help="State the SM clock that you locked, such as 1500."),
     ):
         command = option(command)
     return command
@@ -285,13 +287,13 @@ def fail_on(text: str | None) -> frozenset[Status]:
     """Read the statuses of --fail-on.  Raises UsageError: for an unknown one, and for valid."""
     named = statuses("--fail-on", text)
     if Status.VALID in named:
-        raise UsageError("--fail-on: expected some of flagged, rejected, unproven, found 'valid', which is no failure")
+        raise UsageError("--fail-on: expected some of flagged, rejected, unproven, found 'valid', which is not a failure")
     return named
 
 
 def fail_on_option(command: _F) -> _F:
     text = (
-        "Exit 10, 11 or 12 for the worst of flagged, rejected, unproven that is named here. Comma-separated. unproven also "
-        "names a flagged or rejected window that lacks required evidence."
+        "Exit 10, 11 or 12 for the worst of these: flagged, rejected, unproven. Comma-separated. unproven includes flagged or "
+        "rejected windows that lack required evidence."
     )
     return click.option("--fail-on", metavar="STATUSES", help=text)(command)

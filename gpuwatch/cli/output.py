@@ -25,7 +25,7 @@ SCHEMA = 1
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _OURS = re.compile(
     r"\x1b\[(?:0|1|3|36|1;36|31|32|33|35|31;1)m|[\n\t\u200b]"
-)  # colours, and what keeps Markdown of labels from being links
+)  # colours, and the characters that prevent links in Markdown
 _STEERING = re.compile(rf"{_OURS.pattern}|[^\x20-\x7e]")
 _COLOURS = {Status.VALID: "32", Status.UNPROVEN: "35", Status.FLAGGED: "33", Status.REJECTED: "31;1"}
 
@@ -36,7 +36,7 @@ def emit_json(data: Mapping[str, Any], stream: IO[str] | None = None) -> None:
 
 
 def json_text(data: Mapping[str, Any], *, indent: int | None = None) -> str:
-    """Return JSON that controls no terminal, although json leaves C1 and bidirectional control characters unescaped."""
+    """Return JSON that escapes all terminal control characters; json leaves C1 and bidirectional ones unescaped."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
     return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1] if plain(found[0]) != found[0] else found[0], text).replace(
@@ -66,7 +66,7 @@ def say(text: str = "") -> None:
 
 
 def silence(stream: IO[str] | None) -> None:
-    """Discard the rest: at its end Python writes its buffers, and would fail again with its own exit code."""
+    """Discard the rest of a stream: at exit Python flushes the buffers, and would fail with another exit code."""
     if stream is not None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -74,8 +74,9 @@ def silence(stream: IO[str] | None) -> None:
 
 
 def keep_closed_streams_free() -> None:
-    """Put nothing (/dev/null) where a standard stream was closed (``>&-``): else the next file that is opened takes its
-    number, and words meant for a terminal land in it.  Programs we start do not inherit it: for them it stays closed.
+    """Open /dev/null for each closed standard stream (``>&-``): else the next open file gets the stream's number and output.
+
+    Child programs do not inherit /dev/null: the stream stays closed for them.
     """
     for number in range(3):
         try:
@@ -83,11 +84,11 @@ def keep_closed_streams_free() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as long as the process
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
 
 
 def width(stream: IO[str] | None) -> int | None:
-    """Return the columns to wrap at, of the terminal or COLUMNS; None for a pipe or file, which keep one line a hazard."""
+    """Return the columns of COLUMNS or the terminal; None for a pipe or file, which get one line per hazard."""
     named = os.environ.get("COLUMNS", "")
     if named.isdecimal() and int(named) > 0:
         return int(named)
@@ -114,31 +115,31 @@ def _write(text: str, stream: IO[str] | None) -> None:
 
 
 def _clean(text: str, stream: IO[str] | None) -> str:
-    """Clean text for a terminal: no label, path or process name may steer it.  A pipe gets the text unchanged."""
+    """Escape control characters of labels, paths and process names for a terminal.  A pipe gets the text unchanged."""
     if stream is None or not stream.isatty():
         return text
     return _STEERING.sub(lambda found: found[0] if _OURS.fullmatch(found[0]) else plain(found[0]), text)
 
 
 def is_coloured(stream: IO[str] | None) -> bool:
-    """Return True if a stream is a terminal that shows colours, and no setting refuses them."""
+    """Return True if a stream is a terminal with colours, and NO_COLOR is not set."""
     return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(text: str, stream: IO[str] | None) -> str:
-    """Colour a report's status words where a terminal shows them and NO_COLOR is not set."""
+    """Return a report with coloured status words if ``is_coloured``, else unchanged."""
     if not is_coloured(stream):
         return text
     return "\n".join(_with_status_coloured(line) for line in text.split("\n"))
 
 
 def lay_out(verdicts: Sequence[Verdict], stream: IO[str] | None, *, more: str, verbose: bool = False) -> str:
-    """Lay verdicts out for a stream, at its width and with colours where it shows them."""
+    """Return verdicts as text for a stream, at the stream's width and with colours if ``is_coloured``."""
     return coloured(_for_runner(report.texts(verdicts, verbose=verbose, more=more, width=width(stream))), stream)
 
 
 def _for_runner(text: str) -> str:
-    """Return text for people so that GitHub's runner, which reads every log, finds no command in a label."""
+    """Return text in which GitHub's runner, which reads every log, finds no command."""
     return logged(text) if os.environ.get("GITHUB_ACTIONS") == "true" else text
 
 
@@ -149,7 +150,7 @@ def _with_status_coloured(line: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], width: int | None = None) -> str:
-    """Align columns by width; the last one keeps its length, or is cut at ``width`` columns."""
+    """Return rows with aligned columns; ``width`` cuts the last column."""
     lines = [header, *rows]
     widths = [max(len(line[index]) for line in lines) for index in range(len(header) - 1)]
     room = None if width is None else max(width - sum(widths) - 2 * len(widths), 8)
@@ -188,16 +189,16 @@ def _finite(value: Any) -> Any:  # any JSON value
 
 
 def check_folder(folder: Path, option: str) -> None:
-    """Check before the work that the folder is there or can be made.  Raises UsageError."""
+    """Check before the work that the folder exists or can be created.  Raises UsageError."""
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if not there.is_dir():
-        raise UsageError(f"{option}: expected a folder, found {there}, which is none")
+        raise UsageError(f"{option}: expected a folder, found {there}, which is not a folder")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"{option}: expected a folder that can be written, found {there}")
+        raise UsageError(f"{option}: expected a writable folder, found {there}")
 
 
 def check_appended(target: Path, option: str) -> None:
-    """Check before the work that the file can be appended to.  Raises UsageError: also for a pipe, which waits for a reader."""
+    """Check before the work that the file can be appended to.  Raises UsageError: also for a pipe, whose opening would block."""
     is_writable = os.access(target, os.W_OK) if target.exists() else os.access(target.parent, os.W_OK | os.X_OK)
     if target.is_dir() or target.is_fifo() or not is_writable:
         raise UsageError(f"{option}: expected a file that can be appended to, found {target}")
@@ -206,17 +207,17 @@ def check_appended(target: Path, option: str) -> None:
 def check_file(target: Path, option: str = "--output") -> None:
     """Check before the work that the file can be written.
 
-    Raises UsageError: when it cannot, and for a device, a pipe or /dev/stdout, which root could replace by a file.
+    Raises UsageError: for an unwritable file, and for a device, a pipe or /dev/stdout, which root could replace by a file.
     """
     special = target.exists() and not target.is_file() and not target.is_dir()
     if special or target.parent.resolve() == Path("/dev"):
         raise UsageError(f"{option}: expected a file, found {target}, which is a device or a pipe")
     if target.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"{option}: expected a file in a folder that can be written, found {target}")
+        raise UsageError(f"{option}: expected a file in a writable folder, found {target}")
 
 
 def write_file(target: Path, blob: bytes, option: str = "--output") -> None:
-    """Replace the file as a whole: readers see the old or the new one.  Raises UsageError: when it cannot be written."""
+    """Replace the file atomically.  Raises UsageError: when the file cannot be written."""
     try:
         atomic_write.replace(target, blob)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The part of gpuwatch selftest that qualifies a machine: it runs the probes, compares, and grades the numbers."""
+"""The command `gpuwatch selftest --qualify`: run the probes, compare with reference cards, and print the answer."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 
 _ANSWERS = {
-    Comparable.YES: "COMPARABLE: numbers of this instance can be compared with those of the reference cards",
+    Comparable.YES: "COMPARABLE: numbers of this instance can be compared with numbers of the reference cards",
     Comparable.PARTLY: "PARTLY COMPARABLE: only numbers without the differences below can be compared",
-    Comparable.NO: "NOT COMPARABLE: numbers of this instance differ from those of the reference cards",
-    Comparable.UNKNOWN: "UNKNOWN: no difference was found, but a probe was disturbed, unclear or not measured",
+    Comparable.NO: "NOT COMPARABLE: numbers of this instance differ from numbers of the reference cards",
+    Comparable.UNKNOWN: "UNKNOWN: found no difference, but a probe was disturbed, unclear or not measured",
 }
 
 
-_ALONE = _ANSWERS | {  # of an instance without a reference
-    Comparable.NO: "NOT COMPARABLE: what was found here makes this instance's numbers others than its card's",
-    Comparable.UNKNOWN: "UNKNOWN: this instance was measured, and there is no reference card to compare it with",
+_ALONE = _ANSWERS | {  # without reference cards
+    Comparable.NO: "NOT COMPARABLE: the findings below change the numbers of this instance",
+    Comparable.UNKNOWN: "UNKNOWN: no reference card of this model is available to compare with",
 }
 
 
@@ -42,13 +42,13 @@ class QualifyOptions:
     save_reference: str | None
 
     def check(self, *, is_otherwise: bool) -> None:
-        """Check the options.  Raises UsageError: for options that exclude each other, and for a file that cannot be written."""
+        """Check the options.  Raises UsageError: for contradicting options, an unreadable reference or a missing folder."""
         given = {"--reference": self.reference, "--save-reference": self.save_reference}
         for name, value in given.items():
             if value and not self.qualify:
-                raise UsageError(f"{name} belongs to --qualify")
+                raise UsageError(f"{name}: expected --qualify with it, found none")
         if self.qualify and is_otherwise:
-            raise UsageError("--qualify: expected without --seconds and --show, which belong to the noise floor")
+            raise UsageError("--qualify: expected no --seconds or --show with it, found one; they are for the noise floor")
         if self.save_reference is not None:
             path = Path(self.save_reference)
             if path.exists():
@@ -58,7 +58,7 @@ class QualifyOptions:
 
 
 def run(settings: Settings, options: QualifyOptions, *, as_json: bool) -> Exit:
-    """Qualify this machine's GPU and print the answer; return the code for provisioning."""
+    """Qualify this machine's GPU, print the answer, and return the exit code."""
     given = read_cards(Path(each) for each in options.reference) if options.reference else None
     card = qualify(settings, output.say)
     reference = shipped_cards(card.device.name) if given is None else same_model(given, card.device.name)
@@ -74,15 +74,13 @@ def run(settings: Settings, options: QualifyOptions, *, as_json: bool) -> Exit:
 
 
 def _save(path: str | None, card: Qualification) -> str:
-    """Add the card to the reference file, if one is named; return what became of it, as the advice that ends the answer."""
+    """Add the card to the reference file, if given; return the last line of the answer: the result, or advice."""
     if path is None:
-        return "--save-reference FILE makes a reference of this card"
+        return "to make this card a reference: --save-reference FILE"
     if not card.is_clean:
-        return f"{plain(path)} was not changed: the disturbance of the probes would enter the reference"
+        return f"{plain(path)} was not changed: the probes were disturbed; repeat without the disturbance"
     count = output.counted(save_card(Path(path), card), "card")
-    return (
-        f"{plain(path)} now holds {count}: gpuwatch selftest --qualify --reference {shlex.quote(plain(path))} compares with it"
-    )
+    return f"{plain(path)} now holds {count}; to compare: gpuwatch selftest --qualify --reference {shlex.quote(plain(path))}"
 
 
 def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
@@ -115,7 +113,7 @@ def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
 
 
 def lines(card: Qualification, decision: QualifyDecision, saved: str = "") -> Iterator[str]:
-    """Yield the answer for people: the instance, the probes, the differences, the conclusion, and the saved files."""
+    """Yield the lines of the answer: the instance, the probes, the differences, the conclusion, and the saved file."""
     yield from _instance(card)
     yield ""
     yield from _probes(card, decision)
@@ -133,7 +131,7 @@ def lines(card: Qualification, decision: QualifyDecision, saved: str = "") -> It
 
 
 def _reach(fact: FactDifference) -> str:
-    return "" if fact.reach is Reach.NONE else f" (reaches {fact.reach.value})"
+    return "" if fact.reach is Reach.NONE else f" (affects {fact.reach.value})"
 
 
 def _instance(card: Qualification) -> Iterator[str]:

@@ -22,9 +22,9 @@ from gpuwatch.errors import DaemonError, UsageError
     short_help="Write evidence to one file.",
     epilog="Example: gpuwatch record --last 5min -o window.capsule",
 )
-@click.option("--output", "-o", "path", metavar="FILE", required=True, help="Write to this file, and replace it if it exists.")
+@click.option("--output", "-o", "path", metavar="FILE", required=True, help="Write to this file; an existing file is replaced.")
 @click.option("--seconds", metavar="N", help="Record from now on for this time, at the full rate. Default: 10s.")
-@click.option("--last", metavar="DURATION", help='Record what the daemon has seen in this time, as "5min".')
+@click.option("--last", metavar="DURATION", help='Record the daemon\'s readings of this time before now, such as "5min".')
 @click.option(
     "--run",
     "run_id",
@@ -36,7 +36,7 @@ from gpuwatch.errors import DaemonError, UsageError
 @options.json_option
 @options.settings_options
 def command(path: str, seconds: str | None, last: str | None, run_id: str | None, gpus: tuple[str, ...], as_json: bool) -> None:
-    """Write a recording: from now on, of the last minutes, or of a stored window.
+    """Write a recording from now on, of the last minutes, or of a stored window.
 
     `gpuwatch judge FILE` judges the recording on any machine; `--source replay:FILE` replays it.
     """
@@ -62,7 +62,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
         output.emit_json({"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": uuids})
     else:
         size = f"{length_words(length_s)} of {output.counted(len(pieces), 'GPU')}, {output.size_words(len(blob))}"
-        output.say(f"{target}: {size}; gpuwatch judge {target} judges it")
+        output.say(f"{target}: {size}; to judge the file: gpuwatch judge {target}")
 
 
 def _duration_s(option: str, text: str) -> float:
@@ -90,13 +90,15 @@ def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Ev
     wanted = list(chosen_gpus.choose_of_daemon(gpus, settings)) if gpus and known else known
     if not wanted:
         raise DaemonError(f"expected a GPU to record, found none: {status.get('absence') or ', '.join(gpus)}", "no-gpu")
-    output.say(f"recording {output.counted(len(wanted), 'GPU')} for {length_s:g} s; Ctrl-C keeps the part so far")
+    output.say(
+        f"recording {output.counted(len(wanted), 'GPU')} for {length_s:g} s; Ctrl-C stops early and keeps the recorded part"
+    )
     with window("record", gpus=wanted, sync=False, settings=settings) as watched:
         try:
             threading.Event().wait(length_s)
         except KeyboardInterrupt:
             output.say("stopped early")
-    _ = watched.verdicts  # its evidence is kept once it is judged
+    _ = watched.verdicts  # the store keeps a window's evidence once the window is judged
     if watched.run_id is None:
         raise DaemonError(watched.verdict.why, "unreachable")
     return _of_run(settings, watched.run_id, ())
@@ -119,5 +121,7 @@ def _of_past(settings: Settings, last: str, gpus: tuple[str, ...]) -> list[Evide
     with open_store.reader(settings) as store:
         pieces = list(rejudge.interval(store, f"@{begin_s}", None, gpus, ()))
     if all(piece.absence for piece in pieces):
-        raise UsageError(f"--last: expected readings since {times.text(begin_s)}, found none: was a daemon running?")
+        raise UsageError(
+            f"--last: expected readings since {times.text(begin_s)}, found none; check that a daemon was running: gpuwatch daemon status"
+        )
     return pieces

@@ -1,4 +1,4 @@
-"""The errors for typed values: expected, found, and remedy, in place of click's own texts."""
+"""Errors for typed values, in place of click's texts: expected, found, and remedy."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 
 from gpuwatch.utf8 import found_words
 
-_FOLDERS = ("DIR",)  # metavars of what may be the folder of the shell
-_MEANINGS = {"GPU": "an index, a UUID, an end of one, or a PCI address"}  # of metavars
+_FOLDERS = ("DIR",)  # metavars of folders, which may be the current folder
+_MEANINGS = {"GPU": "an index, a UUID, an end of one, or a PCI address"}  # by metavar
 
 
 def wrong_value(parameter: click.Parameter, given: Mapping[str, Any], context: click.Context) -> str | None:
-    """Return the first value, as it was typed, that a parameter's type refuses; None where none is known."""
+    """Return the first typed value that a parameter's type refuses; None without one, or if the value is not text."""
     value = given.get(parameter.name or "")
     for each in value if isinstance(value, list | tuple) else [value]:
         try:
@@ -25,29 +25,29 @@ def wrong_value(parameter: click.Parameter, given: Mapping[str, Any], context: c
 
 
 def of_value(parameter: click.Parameter, found: str, context: click.Context) -> click.UsageError:
-    """Refuse a value that is no number, out of its range, or no choice."""
+    """Return the error for a value that is not a number, out of range, or not a choice."""
     return click.UsageError(f"{_name(parameter, context)}: expected {_kind(parameter)}, found {found_words(found)}", context)
 
 
 def of_text(parameter: click.Parameter, found: str, context: click.Context) -> click.UsageError:
-    """Refuse an empty value, or an option that stands in the place of one."""
+    """Return the error for an empty value, or for an option in place of a value."""
     wanted = parameter.make_metavar(context)
     words = repr(found) if found.strip() else "an empty text"
-    here = "; for this folder write ." if wanted in _FOLDERS and not found.strip() else ""
+    here = "; for the current folder write ." if wanted in _FOLDERS and not found.strip() else ""
     return click.UsageError(
         f"{_name(parameter, context)}: expected {_MEANINGS.get(wanted, wanted)}, found {words}{here}", context
     )
 
 
 def of_more_words(command: click.Command, words: Sequence[str], context: click.Context) -> click.UsageError:
-    """Refuse words that no argument takes."""
+    """Return the error for words that no argument accepts."""
     arguments = " ".join(each.make_metavar(context) for each in command.get_params(context) if isinstance(each, click.Argument))
     wanted = f"{arguments} and no more" if arguments else "options alone"
     return click.UsageError(f"{_before(context)}expected {wanted}, found {found_words(words[0])}{_see(context)}", context)
 
 
 def refusal_words(error: click.ClickException) -> str:
-    """Return click's refusal as one line in the form of all others."""
+    """Return an error of click as one line in gpuwatch's form."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None:
         return error.format_message()
@@ -55,7 +55,7 @@ def refusal_words(error: click.ClickException) -> str:
         known = sorted(
             option for each in context.command.get_params(context) for option in each.opts if option.startswith("--")
         )
-        from gpuwatch.sources import nearest  # which takes its time, and only a mistake needs it
+        from gpuwatch.sources import nearest  # a slow import that only a mistake needs
 
         meant = nearest(error.option_name, known)
         return f"{_before(context)}unknown option {found_words(error.option_name)}{f'; {meant}' if '?' in meant else _see(context)}"
@@ -92,7 +92,7 @@ def _bound(bound: float | None) -> str:
 
 
 def _path(context: click.Context) -> str:
-    """Return the command without the program's name, with which all messages begin; all of it for the program alone."""
+    """Return the command without the program's name, which starts all messages anyway; the name for the program alone."""
     return context.command_path.partition(" ")[2] or context.command_path
 
 

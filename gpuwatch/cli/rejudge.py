@@ -1,4 +1,4 @@
-"""Judgement of a stored run, an interval without a window, or a recording; it writes nothing."""
+"""Judgement of a stored run, an interval without a window, or a recording, without writing."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from gpuwatch.interfaces import Run
 if TYPE_CHECKING:
     from gpuwatch.store import Reader
 
-# Times of a recording above this are nanoseconds since 1970 (2001 and later); below it, since its machine was booted.
+# Larger times in a recording are nanoseconds since 1970 (2001 and later); smaller ones are since the machine's boot.
 _WALL_NS = 1_000_000_000_000_000_000
 
-# A worker starts in about a second (scipy), the time of judging a hundred windows.
+# A worker process pays off only for many windows: it must first import scipy.
 _WORTH_SHARING, _MOST_WORKERS, _CHUNK = 400, 8, 50
 
-# The daemon commits each half second, and the judge wants half a second after an interval's end: until then is "now".
+# "Now" is this long ago: the daemon commits every 0.5 s, and the judge needs 0.5 s of readings after an interval's end.
 _WRITTEN_S = 1.5
 
 
 def stored(run: Run) -> tuple[Verdict, ...]:
-    """Return the stored verdicts, worst first; without any, an unproven one with the reason."""
+    """Return the stored verdicts; without any, an unproven one with the reason."""
     if run.verdicts:
         return tuple(Verdict.from_dict(verdict) for verdict in run.verdicts)
     return (
@@ -55,14 +55,14 @@ def stored(run: Run) -> tuple[Verdict, ...]:
 
 
 def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]:
-    """Judge a run's stored evidence by this version's rules, under its own policy or another; worst first.  Raises StoreError."""
+    """Judge a run's stored evidence under this policy, or for None under the run's; worst first.  Raises StoreError."""
     if not run.uuids:
         return stored(run)
     return judged([store.evidence(run, uuid) for uuid in run.uuids], policy_of(run) if policy is None else policy)
 
 
 def policy_of(run: Run) -> Policy:
-    """Return a run's policy, or that of its claim where this version lacks its rules or limits."""
+    """Return a run's policy, or only its claim's policy if this version lacks a rule or limit of it."""
     try:
         return Policy.from_dict(run.policy)
     except AnnotateError:
@@ -72,14 +72,14 @@ def policy_of(run: Run) -> Policy:
 def all_again(
     store: Reader, runs: Sequence[Run], policy: Policy | None, *, shared_count: int = _WORTH_SHARING
 ) -> list[tuple[Verdict, ...]]:
-    """Judge each of these runs as ``again`` does; many runs are spread over the processors.  Raises StoreError."""
+    """Judge these runs with ``again``, in several processes if there are many.  Raises StoreError."""
     workers_count = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
     if len(runs) < shared_count or workers_count < 2:
         return [again(store, run, policy) for run in runs]
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    # Fresh processes: a fork would share this one's open database.  The stored verdicts stay here.
+    # Spawned processes: a fork would share the open database.  Stored verdicts are not needed there.
     bare = [replace(run, verdicts=()) if run.uuids else run for run in runs]
     with ProcessPoolExecutor(workers_count, multiprocessing.get_context("spawn"), _open, (store.state,)) as pool:
         shared = pool.map(_again_there, bare, [policy] * len(bare), chunksize=_CHUNK)
@@ -100,7 +100,7 @@ def _again_there(run: Run, policy: Policy | None) -> list[bytes]:
 
 
 def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, ...]:
-    """Judge evidence; worst verdict first."""
+    """Return the verdicts on these pieces of evidence, worst first."""
     from annotate.judge import judge
 
     return tuple(sorted((judge(each, policy) for each in pieces), key=lambda verdict: verdict.status.badness, reverse=True))
@@ -111,8 +111,8 @@ def recorded(
 ) -> tuple[Evidence, ...]:
     """Return the windows of a recording, or the named interval of it.  Raises UsageError.
 
-    A stretch is named by seconds since its beginning, as "-5s" before its end, or by times.  The beginning is that of its
-    window where it marks one a GPU, else of its first reading.
+    ``begin`` and ``end`` are seconds since the start, "-5s" before the end, or times.  The start is the window's if the
+    recording has one window per GPU, else the first reading.
     """
     from gpuwatch.sources import recordings
 
@@ -133,7 +133,7 @@ def _part(piece: Evidence, path: Path, begin: str | None, end: str | None) -> Ev
         if whole.begin_ns >= _WALL_NS:
             length += f" ({times.text(whole.begin_ns / 1e9)} to {times.text(whole.end_ns / 1e9)})"
         found = f"{(begin_ns - whole.begin_ns) / 1e9:.3f} to {(end_ns - whole.begin_ns) / 1e9:.3f} s"
-        raise UsageError(f"{path}: expected a stretch within {length}, found {found}")
+        raise UsageError(f"{path}: expected --from and --to within {length}, found {found}")
     return replace(piece.part(begin_ns, end_ns), timings=None)
 
 
@@ -146,7 +146,7 @@ def _within(text: str, option: str, whole: WindowRecord) -> int:
     except QuantityError:
         pass
     if begin_ns < _WALL_NS:
-        raise UsageError(f"{option}: expected seconds since the beginning of a recording without wall times, found {text!r}")
+        raise UsageError(f"{option}: expected seconds since the start, because the recording has no wall times, found {text!r}")
     # A time of day means the recording's day, not today.
     return round(times.wall_s(text, option, now_s=begin_ns / 1e9 + 86_340.0) * 1e9)
 
@@ -169,15 +169,15 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
     end_s = times.wall_s(end, "--to", now_s=now_s) if end is not None else now_s - _WRITTEN_S
     if not begin_s < end_s <= now_s + 1:
         found = f"{times.text(begin_s)} to {times.text(end_s)}"
-        raise UsageError(f"--from, --to: expected a beginning before an end in the past, found {found}")
+        raise UsageError(f"--from, --to: expected a start before an end in the past, found {found}")
     boot_id, begin_ns = store.to_monotonic(begin_s)
     end_boot_id, end_ns = store.to_monotonic(end_s)
     if boot_id != end_boot_id:
-        raise UsageError("--from, --to: expected an interval within one boot of the machine, found a restart inside it")
+        raise UsageError("--from, --to: expected an interval within one boot of the machine, found a restart between them")
     known = {device.uuid: device for device in store.devices()}
     if not known:
         raise UsageError(
-            "--from: expected readings in the store, found none; `gpuwatch run -- COMMAND` records some, `gpuwatch doctor` finds faults"
+            "--from: expected readings in the store, found none; create some with `gpuwatch run -- COMMAND`, or check with `gpuwatch doctor`"
         )
     wanted = chosen_gpus.choose(gpus, known.values()) if gpus else tuple(known)
     unwrapped = Run(
@@ -208,9 +208,9 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
 
 
 def _as_if_wrapped(store: Reader, unwrapped: Run, uuid: str) -> Evidence:
-    """Return one GPU's evidence as that of a window.
+    """Return one GPU's evidence of the interval.
 
-    Without a named process, the only one on the GPU counts as the measured one.
+    If no process is named and only one process used the GPU, that process counts as measured.
     """
     found = store.evidence(unwrapped, uuid)
     if unwrapped.pids:

@@ -1,4 +1,4 @@
-"""gpuwatch report: windows as one HTML file with its evidence, as Markdown, or as JUnit XML."""
+"""gpuwatch report: windows as one HTML file with evidence, as Markdown, or as JUnit XML."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gpuwatch.signing import Signature, fingerprint
 if TYPE_CHECKING:
     from gpuwatch.store import Reader
 
-_LOOKS_COUNT = 100  # of a tenth of a second: a busy machine takes seconds to judge
+_LOOKS_COUNT = 100  # every 0.1 s; a busy machine takes seconds to judge
 
 
 @dataclass(frozen=True, slots=True)
 class _FormOptions:
-    """The options of the report's form: a page by default."""
+    """The options for the report's format; the default is HTML."""
 
     markdown: bool
     junit: bool
@@ -48,9 +48,9 @@ class _FormOptions:
     metavar="FILE",
     help="Write the report to this file; - is standard output, the default for Markdown and JUnit.",
 )
-@click.option("--trace", metavar="FILE", help="Report on a recording (.capsule, .npz, an nvidia-smi log) in place of runs.")
-@click.option("--markdown", is_flag=True, help="Write Markdown for a pull request, in place of HTML.")
-@click.option("--junit", is_flag=True, help="Write JUnit for CI, in place of HTML: rejected fails, unproven is an error.")
+@click.option("--trace", metavar="FILE", help="Report on a recording (.capsule, .npz, an nvidia-smi log) instead of runs.")
+@click.option("--markdown", is_flag=True, help="Write Markdown for a pull request instead of HTML.")
+@click.option("--junit", is_flag=True, help="Write JUnit for CI instead of HTML: rejected fails, unproven is an error.")
 @click.option("--redact", metavar="WHAT", help="Remove names: host, user, serial. Comma-separated.")
 @options.fail_on_option
 @options.settings_options
@@ -63,9 +63,9 @@ def command(
     form: _FormOptions,
     fail_on: str | None,
 ) -> Exit:
-    """Write a report on each RUN: an id, the beginning of one, or a label.  Default: the latest window.
+    """Write a report on each RUN: an id, the start of an id, or a label.  Default: the latest window.
 
-    The HTML file needs no network.  It holds the evidence, which `gpuwatch judge FILE` judges again.
+    The HTML file needs no network.  The file holds the evidence, which `gpuwatch judge FILE` judges again.
     """
     from gpuwatch.report import redaction
 
@@ -92,15 +92,15 @@ def command(
         output.say(f"{target}: {output.counted(len(windows), 'window')}, {output.size_words(len(blob))}")
         if not form.markdown and not form.junit:
             output.say(f"  {_signed(windows, without)}")
-            output.say("  opens from disk in any browser; `gpuwatch judge` judges its evidence again")
+            output.say("  open the file in any browser; `gpuwatch judge` judges the evidence again")
     return worst_code(list_statuses(window.verdict for window in windows), failing)
 
 
 def _signed(windows: tuple[ReportedWindow, ...], without: tuple[str, ...]) -> str:
-    """Return a line about the signers."""
+    """Return a line with the fingerprints of the signing keys."""
     keys = dict.fromkeys(fingerprint(window.signature.public_key) for window in windows if window.signature is not None)
     if not keys:
-        return "unsigned: a signature covers only reports that are not redacted" if without else "unsigned"
+        return "unsigned: redaction removes signatures" if without else "unsigned"
     count = sum(window.signature is None for window in windows)
     return f"signed by {', '.join(keys)}" + (f"; {count} of {len(windows)} windows unsigned" if count else "")
 
@@ -126,7 +126,7 @@ def report_run(store: Reader, run: Run) -> list[ReportedWindow]:
     from gpuwatch.store.run import OPEN, UNFINISHED
 
     pause = threading.Event()
-    for _ in range(_LOOKS_COUNT):  # a caller that has just printed the verdict may be quicker than the store
+    for _ in range(_LOOKS_COUNT):  # the store may lag behind a caller that has just printed the verdict
         if run.status not in UNFINISHED or run.status == OPEN:
             break
         pause.wait(0.1)
@@ -147,7 +147,7 @@ def report_run(store: Reader, run: Run) -> list[ReportedWindow]:
             tags=run.tags,
             packed=store.packed(run, uuid) if uuid is not None else None,
         )
-        # Where packed evidence made room for newer evidence, the signed bytes are gone.
+        # If packed evidence was deleted to make room, the signed bytes are gone.
         signature = Signature.unpacked(signatures.get(position, b"")) if uuid is None or window.packed is not None else None
         out.append(replace(window, signature=signature))
     return out

@@ -26,14 +26,14 @@ from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 
-_BACK_TO_BACK_RATIO = 0.9  # of the command's length; times without beginnings that fill less have pauses of unknown place
+_BACK_TO_BACK_RATIO = 0.9  # of the command's time; start times that are unknown can only be derived if calls fill this much
 
-_AUTO = "gpuwatch.auto"  # in click's meta, because the command has as many parameters as allowed
-_STARTUP = Path(__file__).parents[1] / "harness" / "startup"  # its sitecustomize runs in each Python program below
+_AUTO = "gpuwatch.auto"  # key in click's meta: the command already has the most parameters allowed
+_STARTUP = Path(__file__).parents[1] / "harness" / "startup"  # each Python program below imports its sitecustomize
 
 
-class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, and caught around it
-    """The failure of the command.  A window tells the judge the name of the exception of its body, so the name says what happened."""
+class _Unfinished(Exception):  # noqa: N818 - raised inside the window, and caught around it
+    """The failure of the command, with a class name such as "exit code 1": the window records the name as the reason."""
 
     @classmethod
     def of(cls, outcome: child.Outcome) -> _Unfinished:
@@ -43,7 +43,7 @@ class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, a
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The window's name, and the GPUs that it is about."""
+    """The window's label and GPUs."""
 
     label: str | None
     gpus: tuple[str, ...]
@@ -51,15 +51,15 @@ class _Names:
 
 @dataclass(frozen=True, slots=True)
 class _TimesFile:
-    """The result file that the command writes, and the series to take from it."""
+    """The result file that the command writes, and the series to read."""
 
     times_file: str | None
     series: str | None
 
     def state(self) -> tuple[int, int] | None:
-        """Return the file's time and size, which change when it is written; None without a file.
+        """Return the file's modification time (ns) and size (bytes), to detect writing; None without a file.
 
-        Also import its reader, or NumPy's threads would begin inside the window.
+        Also import the reader, or NumPy's threads would start inside the window.
         """
         if self.series is not None and self.times_file is None:
             raise click.UsageError("--series: expected --times FILE with it, found none")
@@ -74,7 +74,7 @@ class _TimesFile:
 
 
 class _Wrapper(CheckedCommand):
-    """A command whose own failures are 125, as env(1): 1 and 2 may be the wrapped command's."""
+    """A command that exits 125 for gpuwatch's own failures, like env(1): 1 and 2 may be the wrapped command's."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:  # as click types it
         with _as_wrapper():
@@ -112,8 +112,8 @@ class _OutputOptions:
 )
 @click.option("--label", "--name", "label", metavar="LABEL", help="Name the window. Default: the program's name.")
 @options.gpu_option("Judge this GPU: index, UUID or part of it, PCI address. Repeatable.")
-@click.option("--times", "times_file", metavar="FILE", help="Take the times from the result file that COMMAND writes.")
-@click.option("--series", metavar="NAME", help="With --times: take the series whose name holds this.")
+@click.option("--times", "times_file", metavar="FILE", help="Read the times from the result file that COMMAND writes.")
+@click.option("--series", metavar="NAME", help="With --times: use the series whose name contains this.")
 @options.policy_options
 @options.stated_options
 @claim_options
@@ -143,15 +143,15 @@ def command(
 ) -> int:
     """Run COMMAND in a window and write the verdict to standard error.
 
-    gpuwatch passes input, output and signals through to COMMAND and exits with its code.  --fail-on turns a success into
-    10, 11 or 12.  As env(1), gpuwatch exits 125 for a wrong option, 126 if COMMAND cannot run, and 127 if it does not exist.
-    Without a daemon, GPU or driver COMMAND runs as well; the verdict is then unproven and says why.
+    gpuwatch passes input, output and signals through to COMMAND and exits with COMMAND's code.  --fail-on turns success into
+    10, 11 or 12.  Like env(1), gpuwatch exits 125 for a wrong option, 126 if COMMAND cannot run, 127 if COMMAND is missing.
+    COMMAND also runs without a daemon, GPU or driver; the verdict is then unproven, with the reason.
     """
     failing, json_path = options.fail_on(output_options.fail_on), output_options.json_path
     claim_options.check(is_untrusted=stated_options.untrusted)
     ranges = nvtx_ranges.asked(is_untrusted=stated_options.untrusted)
-    # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
-    # signal that is for the command.
+    # Rules and scenes import numpy, whose libraries start threads.  Threads that inherit the mask cannot take, and so lose, a
+    # signal for the command.
     with child.signals_held():
         policy = policy_options.policy()
         settings, before = options.settings(), times.state()
@@ -166,7 +166,7 @@ def command(
         settings=settings,
         **stated_options.arguments(),
     )
-    watched.declare(whole_program=True, **work_facts(claim_options.work))  # imports before its work, writing after: not judged
+    watched.declare(whole_program=True, **work_facts(claim_options.work))  # start and end of the program are not judged
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         ranges = stack.enter_context(ranges.reporting())
@@ -181,35 +181,37 @@ def command(
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
         try:
-            statuses = _tell(watched, outcome, report, show) | ranges.tell(settings, watched.run_id)
+            statuses = _print_verdicts(watched, outcome, report, show) | ranges.print_verdicts(settings, watched.run_id)
         except KeyboardInterrupt:
-            # The command has ended and its code is known: Ctrl-C skips the verdict and keeps the code.
+            # The command has ended: Ctrl-C skips the verdict and keeps the exit code.
             output.say(f"gpuwatch: interrupted before the verdict; {show}")
             return outcome.exit_code
     return outcome.exit_code or worst_code(statuses, failing)
 
 
 def _record_times(watched: Window, times: _TimesFile, before: tuple[int, int] | None, elapsed_s: float) -> None:
-    """Hand over the times of the file that the command wrote; a fault of the file is printed and stops nothing."""
+    """Record the times of the file that the command wrote; print an error if the file is missing, unchanged or wrong."""
     from gpuwatch.cli.judged_results import ResultOptions, read
 
     path, ended_ns = Path(times.times_file or ""), clock.now_ns()
     try:
         if times.state() == before:
-            raise UsageError(f"{path}: expected a file that the command writes, found {'it unchanged' if before else 'none'}")
+            raise UsageError(
+                f"{path}: expected a file that the command writes, found {'an unchanged one' if before else 'none'}"
+            )
         timed = [each for each in read(path, ResultOptions(series=times.series)).series if len(each.took_s)]
         if len(timed) != 1:
-            why = f"{len(timed)} series of times; --series NAME takes one" if timed else "none"
+            why = f"{len(timed)}; choose one with --series NAME" if timed else "none"
             raise UsageError(f"{path}: expected one series of times, found {why}")
         timings = timed[0].timings(ended_ns)
         filled_ratio = float(timed[0].took_s.sum()) * timed[0].calls_count / max(elapsed_s, 1e-9)
         if timings is None or (timed[0].at_ns is None and filled_ratio < _BACK_TO_BACK_RATIO):
             raise UsageError(
-                f"{path}: it has no begins, and its times fill {filled_ratio:.0%} of the command, so the time of each is unknown"
+                f"{path}: expected start times, or calls that fill {_BACK_TO_BACK_RATIO:.0%} of the command, found {filled_ratio:.0%} filled"
             )
         watched.record(timings)
     except (UsageError, OSError) as error:
-        output.say(f"gpuwatch: --times: {error}; judged without times, which `gpuwatch judge {path}` shows")
+        output.say(f"gpuwatch: --times: {error}; judged without times; to judge the times alone: gpuwatch judge {path}")
 
 
 def _declare_late(watched: Window, timer: str | None, claimed: str | None) -> None:
@@ -224,7 +226,7 @@ def _declare_late(watched: Window, timer: str | None, claimed: str | None) -> No
 
 
 def _name(command: tuple[str, ...]) -> str:
-    """Return the program's name, or the script's where the program is an interpreter.  Arguments may hold secrets."""
+    """Return the program's name, or the script or module that Python runs.  Other arguments may hold secrets."""
     program = Path(command[0]).name
     match command[1:]:
         case ["-m", module, *_] if program.startswith("python"):
@@ -235,24 +237,24 @@ def _name(command: tuple[str, ...]) -> str:
 
 
 def _environment(watched: Window, settings: Settings) -> dict[str, str]:
-    """Return the command's environment: this one, with the daemon and the parent for windows inside."""
-    ours = options.settings_environment(settings)
+    """Return the command's environment: this process's, with settings, parent run and tags for windows inside."""
+    variables = options.settings_environment(settings)
     if watched.run_id is not None:
-        ours["GPUWATCH_PARENT"] = watched.run_id
-    if watched.tags.given:  # for the windows inside, beside the given tags
+        variables["GPUWATCH_PARENT"] = watched.run_id
+    if watched.tags.given:  # windows inside add these to their own tags
         there = os.environ.get(window_tags.VARIABLE)
-        ours[window_tags.VARIABLE] = ",".join(filter(None, (there, window_tags.write_variable(watched.tags.given))))
+        variables[window_tags.VARIABLE] = ",".join(filter(None, (there, window_tags.write_variable(watched.tags.given))))
     if click.get_current_context().meta.get(_AUTO):
         paths = (str(_STARTUP), os.environ.get("PYTHONPATH", ""))
-        ours |= {"GPUWATCH_AUTO": "1", "PYTHONPATH": os.pathsep.join(each for each in paths if each)}
-    return {**os.environ, **ours}
+        variables |= {"GPUWATCH_AUTO": "1", "PYTHONPATH": os.pathsep.join(each for each in paths if each)}
+    return {**os.environ, **variables}
 
 
 def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
-    """Open the report before the command runs: a wrong path should not show an hour later."""
+    """Open the JSON file before the command runs, so that a wrong path fails early."""
     if path == "-":
         if sys.stdout is None:
-            raise click.UsageError("--json: -: standard output is closed")
+            raise click.UsageError("--json -: expected an open standard output, found a closed one")
         return contextlib.nullcontext(sys.stdout)
     try:
         return Path(path).open("a", encoding="utf-8")
@@ -260,18 +262,18 @@ def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
         raise click.UsageError(f"--json: {path}: {error.strerror}") from error
 
 
-def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show: str) -> set[Status]:
-    """Write the verdicts and return their statuses.  ``show`` is the command that shows them again."""
+def _print_verdicts(watched: Window, outcome: child.Outcome, report: IO[str] | None, show: str) -> set[Status]:
+    """Write the verdicts and return the statuses.  ``show`` is the command that shows the verdicts again."""
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts
         is_valid = all(verdict.status is Status.VALID for verdict in verdicts)
-        more = f"`{show}` says more" if is_valid else "`gpuwatch show -v` lists them"
+        more = f"`{show}` shows details" if is_valid else "`gpuwatch show -v` lists them"
         said = output.lay_out(verdicts, sys.stderr, more=more)
         output.say(said)
         if stated := describe(watched.stated):
             output.say(f"  stated: {stated}")
         if watched.run_id is not None and show not in " ".join(said.split()):
-            output.say(f"  {show} says more")
+            output.say(f"  details: {show}")
         if report is not None:
             if report is not sys.stdout and report.seekable():
                 report.truncate(0)
@@ -279,7 +281,7 @@ def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show:
     except (GpuwatchError, AnnotateError) as error:
         output.say(f"gpuwatch: no verdict: {error}")
         return {Status.UNPROVEN}
-    except (OSError, Stop) as error:  # the report met a full disk or a closed pipe: the command's code still counts
+    except (OSError, Stop) as error:  # a full disk or a closed pipe; the command's code still counts
         output.say(f"gpuwatch: the verdict could not be written: {getattr(error, 'strerror', None) or error}")
         return {Status.UNPROVEN}
     return list_statuses(verdicts)

@@ -1,4 +1,4 @@
-"""gpuwatch daemon status, stop: the running daemon, described and stopped."""
+"""gpuwatch daemon status and stop: commands for the running daemon."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from gpuwatch.daemon import handover
 from gpuwatch.errors import DaemonError, UsageError
 
 _STARTED_BY = {
-    "window": "a window, on demand; it exits by itself",
+    "window": "a window, on demand; exits when idle",
     "person": "a person, with gpuwatch daemon",
     "service": "a service manager",
 }
@@ -35,7 +35,7 @@ def status(as_json: bool) -> Exit:
     client = connect_running(settings)
     if client is None:
         data = {"running": False, "socket": str(settings.socket), "state": str(settings.state)}
-        text = f"no daemon runs at {settings.socket}; the first window starts one, or: gpuwatch daemon"
+        text = f"no daemon runs at {settings.socket}; the first window starts one, or run: gpuwatch daemon"
         output.emit_either(data, text, as_json=as_json)
         return Exit.FAILED
     with client:
@@ -50,13 +50,13 @@ def status(as_json: bool) -> Exit:
 @click.option(
     "--wait", metavar="DURATION", default="30s", show_default=True, help="Wait for open windows for at most this time."
 )
-@click.option("--now", is_flag=True, help="Wait for no window; open windows end unproven.")
+@click.option("--now", is_flag=True, help="Do not wait; open windows end unproven.")
 @options.json_option
 @options.settings_options
 def stop(wait: str, now: bool, as_json: bool) -> None:
-    """Stop the daemon once its windows are judged and stored.
+    """Stop the daemon once the windows are judged and stored.
 
-    Exits 0 if it ended or none ran, 1 if windows stayed open or a service manager would start it again.
+    Exits 0 if the daemon ended or none ran, 1 if windows stayed open or a service manager would restart the daemon.
     """
     wait_s, settings = _wait_s(wait), options.settings(scenes=False)
     client = connect_running(settings)
@@ -68,7 +68,7 @@ def stop(wait: str, now: bool, as_json: bool) -> None:
         facts = _facts(client)
         if facts["started_by"] == "service":
             fix = "systemctl stop gpuwatch.socket gpuwatch.service (your own: systemctl --user stop ...)"
-            found = f"expected a daemon without a service manager, found pid {facts['pid']} under one, which starts it again"
+            found = f"expected a daemon without a service manager, found pid {facts['pid']} under one, which would restart it"
             raise Stop(Exit.FAILED, f"{found}; run: {fix}", "service")
         try:
             handover.ask_to_leave(client, wait_s=wait_s, now=now, tell=output.say)
@@ -76,7 +76,7 @@ def stop(wait: str, now: bool, as_json: bool) -> None:
         except DaemonError as error:
             if error.code != "windows-open":
                 raise
-            fix = "wait longer with --wait, or end them as unproven with --now"
+            fix = "wait longer with --wait, or end the windows as unproven with --now"
             raise Stop(Exit.FAILED, f"the daemon of pid {facts['pid']} was not stopped: {error}; {fix}", error.code) from error
     text = f"stopped the daemon of pid {facts['pid']} at {facts['socket']}"
     output.emit_either({"stopped": True, "pid": facts["pid"], "socket": facts["socket"]}, text, as_json=as_json)
@@ -92,7 +92,7 @@ def _facts(client: Client) -> dict[str, Any]:
         "started_by": handover.started_by(found),
         "uptime_s": uptime_s,
         "begun_wall_s": clock.wall_s() - uptime_s,
-        "clients_count": max(0, int(found.get("clients_count") or 0) - 1),  # this command is one
+        "clients_count": max(0, int(found.get("clients_count") or 0) - 1),  # without this command
     }
 
 
@@ -104,7 +104,7 @@ def _text(facts: dict[str, Any]) -> str:
         "started": f"{times.text(facts['begun_wall_s'])} by {_STARTED_BY.get(facts['started_by'], facts['started_by'])}",
         "clients": facts["clients_count"],
         "windows": f"{facts['windows_count']} open or being judged",
-        "metrics": facts["metrics"] or "not served; gpuwatch daemon --listen PORT serves them",
+        "metrics": facts["metrics"] or "not served; to serve metrics: gpuwatch daemon --listen PORT",
     }
     return "\n".join(f"{name:<8} {value}" for name, value in rows.items())
 

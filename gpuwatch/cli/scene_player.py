@@ -1,4 +1,4 @@
-"""The simulated half of the demo: its own daemon on simulated GPUs, and a real window around each scene's benchmark."""
+"""The simulated benchmarks of the demo: a separate daemon on simulated GPUs, and a real window around each scene's benchmark."""
 
 import contextlib
 import subprocess
@@ -23,9 +23,9 @@ _FOREVER_S = 1e6  # a longer scene does not repeat
 
 
 def play(names: str, settings: config.Settings, folder: Path) -> list[tuple[Scene, Window]]:
-    """Play the scenes side by side in real time, each on a GPU of its own, and keep the windows in the store of the settings.
+    """Play the scenes in parallel in real time, one GPU each, and keep the windows in the store of the settings.
 
-    ``folder`` takes the daemon's log.  Raises UsageError, DaemonError.
+    The daemon's log is written to ``folder``.  Raises UsageError, DaemonError.
     """
     scenes = scenes_named(names)
     with own_daemon(settings, folder) as facts:
@@ -44,7 +44,7 @@ def play(names: str, settings: config.Settings, folder: Path) -> list[tuple[Scen
                 stop.set()
                 raise
         for each in windows:
-            # While the daemon is there; and not in a thread, which could not be interrupted and would see the daemon go.
+            # Fetch the verdict while the daemon runs, and here: Ctrl-C cannot interrupt a thread.
             _ = each.verdicts
     return list(zip(scenes, windows, strict=True))
 
@@ -64,7 +64,7 @@ def _measure(scene: Scene, uuid: str, epoch_ns: int, settings: config.Settings, 
 
 
 def _bench(scene: Scene, epoch_ns: int, now_ns: int) -> tuple[int, int]:
-    """Return when the scene's benchmark runs next; a scene that does not repeat runs at once if late."""
+    """Return start and end of the scene's next benchmark in ns.  If late, a scene that does not repeat starts now."""
     begin_ns, end_ns = (epoch_ns + round(second * 1e9) for second in scene.bench)
     if now_ns <= begin_ns:
         return begin_ns, end_ns
@@ -77,7 +77,7 @@ def _bench(scene: Scene, epoch_ns: int, now_ns: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def own_daemon(settings: config.Settings, folder: Path) -> Iterator[dict[str, Any]]:
-    """Run a separate daemon for the length of the block, and yield its status.  Raises DaemonError."""
+    """Run a separate daemon during the block, and yield the daemon's status.  Raises DaemonError."""
     log = folder / "daemon.log"
     with log.open("w") as errors:
         command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon"]
@@ -107,4 +107,4 @@ def _status(process: subprocess.Popen[bytes], settings: config.Settings, log: Pa
                 raise
         pause.wait(0.05)
     words = log.read_text(errors="replace").strip().splitlines()
-    raise DaemonError(f"the simulating daemon did not start: {words[-1] if words else 'it said nothing'}", "unreachable")
+    raise DaemonError(f"the simulating daemon did not start: {words[-1] if words else f'{log} is empty'}", "unreachable")

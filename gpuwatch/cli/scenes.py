@@ -17,11 +17,11 @@ from gpuwatch.cli.checked_commands import CheckedCommand
 @options.json_option
 @options.settings_options
 def command(as_json: bool) -> None:
-    """List the scenes of simulated GPUs with the verdict that a benchmark there deserves, and the fleets.
+    """List the scenes of simulated GPUs with the correct verdict on a benchmark there, and the fleets.
 
     \b
-    gpuwatch run --source simulated:thermal -- python bench.py    puts this one beside your program
-    gpuwatch top --source simulated:fleet                         shows eight
+    gpuwatch run --source simulated:thermal -- python bench.py    judges your program on this simulated GPU
+    gpuwatch top --source simulated:fleet                         shows eight simulated GPUs
     """
     from gpuwatch.sources.simulated import FLEETS, SCENES
 
@@ -34,6 +34,6 @@ def command(as_json: bool) -> None:
         return
     rows = [(each.name, each.status, each.says) for each in SCENES.values()]
     rows += [(name, "", f"{len(members)} GPUs: {', '.join(members)}") for name, members in FLEETS.items()]
-    output.emit(output.table(rows, header=("SCENE", "VERDICT", "THE GPU"), width=output.width(sys.stdout)))
-    output.say("\na verdict is that of the scene's own window; a longer or later window can differ")
-    output.say("several at once, one GPU each: --source simulated:NAME,NAME, or GPUWATCH_SOURCE in the environment")
+    output.emit(output.table(rows, header=("SCENE", "VERDICT", "GPU"), width=output.width(sys.stdout)))
+    output.say("\nverdicts are for the scene's own window; a longer or later window can differ")
+    output.say("several scenes, one GPU each: --source simulated:NAME,NAME, or GPUWATCH_SOURCE in the environment")

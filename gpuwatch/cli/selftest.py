@@ -22,7 +22,7 @@ from gpuwatch.process import torch_state
 @click.command(
     "selftest",
     cls=CheckedCommand,
-    short_help="Measure this GPU's noise floor, and keep it.",
+    short_help="Measure and store this GPU's noise floor.",
     epilog="Example: gpuwatch selftest --qualify",
 )
 @click.option(
@@ -30,7 +30,7 @@ from gpuwatch.process import torch_state
     type=click.FloatRange(0.1, 600),
     default=3.0,
     show_default=True,
-    help="Measure each trial for this much GPU time.",
+    help="Measure each trial for this GPU time, in seconds.",
 )
 @click.option("--show", is_flag=True, help="Print the stored floors; measure nothing.")
 @click.option("--qualify", is_flag=True, help="Compare this instance with reference cards of its model (30 s).")
@@ -38,7 +38,7 @@ from gpuwatch.process import torch_state
     "--reference",
     metavar="PATH",
     multiple=True,
-    help="With --qualify: compare with this file or folder in place of the shipped cards. Repeatable.",
+    help="With --qualify: compare with this file or folder instead of the shipped cards. Repeatable.",
 )
 @click.option("--save-reference", metavar="FILE", help="With --qualify: add this card to the reference in FILE.")
 @options.json_option
@@ -47,12 +47,12 @@ from gpuwatch.process import torch_state
 def command(seconds: float, show: bool, as_json: bool, qualifying: qualify.QualifyOptions) -> Exit:
     """Measure this GPU's noise floor: the difference between runs of identical work (GEMM 4096 bf16, copy 1 GiB).
 
-    The work runs on the same and on different buffers.  The floor is the largest of 19 differences, which a further one
-    exceeds with a probability of 1 in 20.  `gpuwatch compare` then reports no smaller difference on this GPU.  The measurement
-    takes about six minutes, needs torch, and should have the GPU to itself.  The state folder keeps floors by the GPU's UUID.
+    The work runs on the same and on different buffers.  The floor is the largest of 19 differences; a further difference
+    exceeds it with a probability of 1 in 20.  `gpuwatch compare` then reports no smaller difference on this GPU.  The
+    measurement takes about six minutes, and needs torch and an otherwise idle GPU.  The state folder stores floors by UUID.
 
-    With --qualify, measure clocks, stamps, launches, copy and GEMM once, and compare this instance with reference cards of its
-    model.  Exits 0 if numbers are comparable, 10 if only some are, 11 if none are, 12 if that is unknown.
+    With --qualify, measure clocks, stamps, launches, copy and GEMM once, and compare this instance with reference cards of the
+    model.  Exits 0 if numbers are comparable, 10 if only some are, 11 if none are, 12 if comparability is unknown.
     """
     source = click.get_current_context().get_parameter_source("seconds")
     qualifying.check(is_otherwise=show or source is not ParameterSource.DEFAULT)
@@ -81,7 +81,7 @@ def command(seconds: float, show: bool, as_json: bool, qualifying: qualify.Quali
     if rows:
         output.emit(output.table(rows, header=("GPU", "KERNEL", "BUFFERS", "FLOOR", "COVERS", "TRIALS", "MEASURED")))
     else:
-        output.say("no floor is stored yet; `gpuwatch selftest` on a GPU measures one")
+        output.say("no floor is stored yet; measure one on a GPU with: gpuwatch selftest")
     return Exit.OK
 
 
@@ -92,12 +92,12 @@ def _fields(floor: floor_record.Floor) -> dict[str, Any]:
 def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor, ...]]:
     torch: Any = torch_with_gpu()
     if torch is None:
-        raise GpuwatchError("selftest: expected torch and a GPU with 4 GiB free, found none; `gpuwatch doctor` says more")
+        raise GpuwatchError("selftest: expected torch and a GPU with 4 GiB free, found none; see: gpuwatch doctor")
     torch.cuda.init()
     torch.empty(1, device="cuda")  # allocating memory makes a context, and the context names the GPU
     uuid = str(torch_state.snapshot().facts.get("cuda_uuids") or "").split(",")[0]
     if not uuid:
-        raise GpuwatchError("selftest: expected a torch that knows the GPU's UUID (2.4 or newer), found an older one")
+        raise GpuwatchError("selftest: expected torch 2.4 or newer, which reports the GPU's UUID, found an older one")
     device = environment.current_device()
     flush, _ = cache.make_flush(device.l2_bytes if device else None)
     for kind, shared in product(selftest.KINDS, (False, True)):

@@ -1,4 +1,4 @@
-"""gpuwatch show: one window's verdicts with all their evidence."""
+"""gpuwatch show: one window's verdicts with the evidence."""
 
 import shlex
 import sys
@@ -35,7 +35,7 @@ def command(
     fail_on: str | None,
     as_json: bool,
 ) -> Exit:
-    """Print the verdict of RUN: an id, the beginning of one, or a label.  Default: the latest window.
+    """Print the verdict of RUN: an id, the start of an id, or a label.  Default: the latest window.
 
     With --claim, --accept or --limit, judge the stored evidence again; the stored verdict does not change.
     """

@@ -1,4 +1,4 @@
-"""gpuwatch top: every GPU and window, now and back in time; or a recording."""
+"""gpuwatch top: a screen of every GPU and window, live, from the store, or from a recording."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from gpuwatch.view.live import Live, LiveGpu, Looker
 if TYPE_CHECKING:
     from gpuwatch.tui.data_interfaces import HistorySource
 
-SCENES = "demo"  # shown where there is no driver
+SCENES = "demo"  # shown without a driver
 NO_DRIVER = "no NVIDIA driver found"
 PASTED_COLUMNS = 120
 
 
 @click.command("top", cls=CheckedCommand, short_help="Show every GPU and window, live.", epilog="Example: gpuwatch top --once")
 @click.option("--once", is_flag=True, help="Print one table and exit.")
-@click.option("--trace", metavar="FILE", help="Show a recording, as `audit --trace` reads it, without a daemon.")
+@click.option("--trace", metavar="FILE", help="Show a recording as in `audit --trace`, without a daemon.")
 @options.json_option
 @options.settings_options
 def command(once: bool, trace: str | None, as_json: bool) -> None:
     """Show every GPU, the reason for its clock, its processes, and the verdicts of windows; ? lists the keys.
 
-    The readings come from the daemon; one is started if none runs.  On a machine without a driver the GPUs are simulated, and
-    the screen says so.  Left and right go back and forth in time through the store.
+    The readings come from the daemon; top starts one if none is running.  Without a driver the GPUs are simulated and
+    marked SIMULATED.  The left and right keys move through the stored time.
     """
     settings = options.settings()
     if as_json and not once:
-        raise UsageError("top: --json goes with --once")
-    # Textual reads standard input, asks standard output for its size, and draws on standard error.
+        raise UsageError("--json: expected --once with it, found none")
+    # Textual reads standard input, takes the size from standard output, and draws on standard error.
     if not once and not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise UsageError("top: expected a terminal for input, output and errors, found none; for one table use --once")
     if not once and os.environ.get("TERM") == "dumb":
@@ -74,7 +74,7 @@ def command(once: bool, trace: str | None, as_json: bool) -> None:
 def _watched(settings: Settings) -> Iterator[tuple[Looker, HistorySource]]:
     """Open the live and the stored data of the settings.
 
-    Without a driver a separate daemon simulates GPUs while the screen is open; the windows stay the real ones.
+    Without a driver, a separate daemon simulates GPUs while the screen is open; the windows shown are still the real ones.
     """
     from gpuwatch.sources import has_driver
 
@@ -87,14 +87,14 @@ def _watched(settings: Settings) -> Iterator[tuple[Looker, HistorySource]]:
 
     with tempfile.TemporaryDirectory(prefix="gpuwatch-top-") as folder:
         place = Path(folder)
-        ours = load({"source": f"simulated:{SCENES}", "state": str(place / "state"), "socket": str(place / "daemon.sock")})
-        with own_daemon(ours, place):
-            simulated = StoredHistory(lambda: open_store.readable_folder(ours))
-            yield LookerAtTwo(ours, windows=looker, absence=NO_DRIVER), HistoryOfTwo(simulated, past, absence=NO_DRIVER)
+        temporary = load({"source": f"simulated:{SCENES}", "state": str(place / "state"), "socket": str(place / "daemon.sock")})
+        with own_daemon(temporary, place):
+            simulated = StoredHistory(lambda: open_store.readable_folder(temporary))
+            yield LookerAtTwo(temporary, windows=looker, absence=NO_DRIVER), HistoryOfTwo(simulated, past, absence=NO_DRIVER)
 
 
 def _run_screen(looker: Looker | None, history: HistorySource, settings: Settings, **options: Any) -> None:
-    """Run the screen with the user's stored preferences, which lie beside the configuration."""
+    """Run the screen with the user's preferences, stored next to the settings file."""
     from gpuwatch.tui.app import TopApp
     from gpuwatch.tui.preferences import PreferencesFile
 
@@ -132,7 +132,7 @@ def _show(live: Live, *, as_json: bool) -> None:
 
 
 def _to_dict(live: Live) -> dict[str, Any]:
-    """Return plain data; ``None`` means not observed, times are CLOCK_MONOTONIC nanoseconds of the machine."""
+    """Return plain data for JSON; None means not observed, times are CLOCK_MONOTONIC nanoseconds."""
     return {
         "at_ns": live.at_ns,
         "source": live.source,

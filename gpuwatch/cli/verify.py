@@ -1,4 +1,4 @@
-"""gpuwatch verify: a report's evidence judged again, compared with its verdict and page, and its signature checked."""
+"""gpuwatch verify: a check of a report's evidence, verdict, page and signature."""
 
 from __future__ import annotations
 
@@ -31,26 +31,29 @@ _MOST_SHOWN = 5
 )
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option(
-    "--trust", metavar="KEY.pub", multiple=True, help="Demand that this key signed the file. Repeatable: one of these."
+    "--trust",
+    metavar="KEY.pub",
+    multiple=True,
+    help="Require a signature of this key on the file. Repeatable: any of the keys.",
 )
 @click.option("--key", "shows_key", is_flag=True, help="Print the public key of this machine's daemon; verify nothing.")
 @options.json_option
 @options.settings_options
 def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: bool) -> Exit:
-    """Judge the evidence inside FILE, a report, again: offline, by the rules of this version.
+    """Judge the evidence inside the report FILE again, offline, by the rules of this version.
 
-    Exits 0 where verdicts, evidence, page and signature agree, 1 where they do not.  Contents of the page that no evidence
-    covers are listed as "not signed".
+    Exits 0 if verdicts, evidence, page and signature agree, else 1.  Contents of the page that no evidence covers are listed as
+    "not signed".
 
     \b
-    A signature names the key of the daemon that recorded the evidence.  Fetch that key where you trust it:
+    A signature names the key of the daemon that recorded the evidence.  Get this key from a source that you trust:
     gpuwatch verify --key > lab7.pub             print the public key, on the machine that measured
-    gpuwatch verify FILE --trust lab7.pub        fail unless that key signed
-    Keys NAME.pub in ~/.config/gpuwatch/trusted/ and /etc/gpuwatch/trusted/ are known by their names.
+    gpuwatch verify FILE --trust lab7.pub        fail unless this key signed the report
+    Keys NAME.pub in ~/.config/gpuwatch/trusted/ and /etc/gpuwatch/trusted/ are trusted; the output shows NAME.
     """
     if shows_key:
         if file is not None or trust:
-            raise UsageError(f"--key: expected nothing else, found {file or '--trust'}")
+            raise UsageError(f"--key: expected no FILE or --trust with it, found {file or '--trust'}")
         return _show_key(as_json=as_json)
     if file is None:
         raise UsageError("verify: expected a report FILE.html, or --key, found neither")
@@ -95,31 +98,27 @@ def _say(answer: Agreement, signer: CheckedSignature) -> None:
     verdict = answer.window.verdict
     earlier = rejudge.earlier_judge(verdict)
     simulated = "  SIMULATED" if verdict.simulated else ""
-    # Not the status first: REJECTED is a result of the measurement, and no answer about the report.
+    # The status is not first in the line: REJECTED is a result of the measurement, not of this check.
     name, status = plain(verdict.label or "unnamed window"), f"{verdict.status.value.upper()}{simulated}"
     if answer.again is None and answer.agrees:
-        output.emit(f"{name}: no evidence was stored, and the verdict claims nothing: {status}")
+        output.emit(f"{name}: the report holds no evidence, and the verdict needs none: {status}")
     elif answer.agrees:
         output.emit(f"{name}: verdict and evidence agree: {status}")
     else:
-        output.emit(f"{name}: VERDICT AND EVIDENCE DISAGREE: the report says {status}")
+        output.emit(f"{name}: VERDICT AND EVIDENCE DISAGREE: the report's verdict is {status}")
         more = len(answer.differs) - _MOST_SHOWN
         for line in (*answer.differs[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else ())):
             output.emit(f"  {plain(line)}")
         if verdict.judge_version != __version__ and earlier is None:
             then = plain(verdict.judge_version)
-            output.emit(
-                f"  judged by gpuwatch {then} then and by {__version__} now: the rules may have changed, not the report"
-            )
+            output.emit(f"  gpuwatch {then} judged then, {__version__} now: perhaps the rules changed, not the report")
     if earlier is not None:
-        output.emit(
-            f"  judged by an earlier version ({earlier}): its words, severities and rules that are no more are not compared"
-        )
+        output.emit(f"  judged by an earlier version ({earlier}): not compared: wording, severities and retired rules")
         if answer.again is not None and answer.again.status is not verdict.status:
             output.emit(f"  by the rules of {__version__} the same evidence is {answer.again.status.value.upper()}")
     output.emit(f"  signature: {plain(str(signer))}")
     if without := signatures.unsigned_names(answer.window):
-        output.emit(f"  not signed: {', '.join(without)}: anyone may have written that")
+        output.emit(f"  not signed: {', '.join(without)}: anyone may have written this")
 
 
 def _data(answer: Agreement, signer: CheckedSignature) -> dict[str, object]:
@@ -143,22 +142,22 @@ def _show_key(*, as_json: bool) -> Exit:
     from gpuwatch.signing import PUBLIC_KEY, fingerprint, pem, read_public
 
     path = options.settings().state / PUBLIC_KEY
-    if path.is_fifo():  # not named by the user, and opening it would block
+    if path.is_fifo():  # opening a pipe would block
         raise UsageError(f"{path}: expected a public key, found a pipe; remove it, and a new daemon writes its key there")
     try:
         key = read_public(path)
     except UsageError as error:
-        raise UsageError(f"{error}; a key is made when a daemon first starts there") from error
+        raise UsageError(f"{error}; the first daemon with this folder creates a key") from error
     if as_json:
         output.emit_json({"fingerprint": fingerprint(key), "public_key": pem(key).decode(), "path": str(path)})
     else:
         output.emit(pem(key).decode().strip())
-        output.say(f"{fingerprint(key)}, of the daemon that keeps {path.parent}")
+        output.say(f"{fingerprint(key)}, of the daemon with the store {path.parent}")
     return Exit.OK
 
 
 def _not_signed(held: PageContent) -> tuple[str, ...]:
-    """Name the contents of the page that no evidence covers."""
+    """Return the names of the page's contents that no evidence covers."""
     page = ("page", "maker") if held.as_written is None else ()
     return (*page, *(("redacted",) if held.record.redacted else ()))
 
@@ -167,8 +166,8 @@ def _page(held: PageContent) -> str:
     if held.as_written is None:
         maker = plain(held.record.maker)
         return (
-            f"page: not signed: written by another version, or by someone who pretends so (maker {maker}), not compared;"
-            " trust what stands here, not what the page shows"
+            f"page: not signed: written by another version, or a forgery (maker {maker}), not compared;"
+            " trust this output, not the page"
         )
     if held.as_written:
         return "page: agrees with its evidence, unchanged since it was written"

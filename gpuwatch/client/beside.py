@@ -1,4 +1,4 @@
-"""The time beside the timed entries of a window, as its process knows it: pauses of the host, and work that was not timed."""
+"""Pauses of the host and other work in a window, next to the timed iterations."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ class Beside:
 
     def __init__(self) -> None:
         self.other = SpanLog("other")
-        self.recorded: list[OtherWork] = []  # as the caller timed it
-        self._collections = SpanLog("pauses")  # its own: a collection may begin while another pause is added
+        self.recorded: list[OtherWork] = []  # timed by the caller
+        self._collections = SpanLog("pauses")  # separate: a collection may start while another pause is added
         self._pauses = SpanLog("pauses")
         self._hand_over = self._pauses.number_of(HAND_OVER)
         self._collector = CollectorPauses(self._collections)
         self._compilations = CompilationPauses(self._pauses)
 
     def begin(self) -> None:
-        """Listen to the collector and the compilers."""
+        """Start to log garbage collections and compilations."""
         self._collector.start()
         self._compilations.start()
 
     def end(self) -> None:
-        """Stop listening."""
+        """Stop logging."""
         self._compilations.stop()
         self._collector.stop()
 
     def note_hand_over(self, begin_ns: int, end_ns: int) -> None:
-        """Keep a pause that gpuwatch itself made inside the window."""
+        """Log a pause that gpuwatch caused inside the window."""
         self._pauses.add(begin_ns, end_ns, self._hand_over)
 
     @property
@@ -52,7 +52,7 @@ class Beside:
         return not (self.other or self.recorded or self._pauses or self._collections)
 
     def send(self, client: Client, run: str) -> None:
-        """Send everything; an older daemon judges without it."""
+        """Send everything, unless the daemon is too old to accept spans."""
         for each in self.recorded:
             for (begin_ns, end_ns), kind in zip(each.spans_ns, each.kinds, strict=True):
                 self.other.add(begin_ns, end_ns, self.other.number_of(kind))

@@ -1,4 +1,4 @@
-"""A client's connection to the daemon, which is started where none runs."""
+"""A client's connection to the daemon; ``connect`` starts a daemon if none is running."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 _Reply = TypeVar("_Reply", bound=messages.Message)
 _Result = TypeVar("_Result")
 
-VERDICT_S = 30.0  # the judge gives way to benchmarks, and to whatever else keeps the processors busy
-GREETING_S = 2.0  # a window spends this in the benchmark's time, as in the C library
-FAILED_S = 30.0  # this process tries a daemon that failed again after this time
+VERDICT_S = 30.0  # the judge yields to benchmarks and to other load
+GREETING_S = 2.0  # at most, because a window delays the benchmark; the C library has the same limit
+FAILED_S = 30.0  # after a daemon failed, this process does not try again for this time
 PIECE_BYTES = 1 << 16
-ATTEMPTS_COUNT = 3  # at daemons that exit: one that a window starts meanwhile may exit as well
+ATTEMPTS_COUNT = 3  # the daemon after one that exits may exit too
 
-_starting = threading.Lock()  # the windows of many threads start one daemon
-_failed: dict[Path, tuple[int, str]] = {}  # by socket: until when, and why
-_answering: set[int] = set()  # pids at the other ends: none of them is a service manager that holds a socket
+_starting = threading.Lock()  # only one thread at a time starts a daemon
+_failed: dict[Path, tuple[int, str]] = {}  # by socket: end of the pause in ns, and the error
+_answering: set[int] = set()  # pids of daemons that answered, to tell them from a service manager that holds a socket
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close a forked child's sockets, by which the daemon recognises a dead benchmark; renew the lock, which no thread releases."""
+    """Close a forked child's sockets, so that the daemon notices the parent's end.  Renew the lock: no thread releases it."""
     global _starting  # noqa: PLW0603 - one per process
     _starting = threading.Lock()
     for client in list(_clients):
@@ -70,8 +70,7 @@ class Client:
         _clients.add(self)
         self.pid = os.getpid()
         pid, _ = peer_uid(connection)
-        if pid not in _answering and is_manager(pid):
-            patience_s = START_S
+        patience_s = START_S if pid not in _answering and is_manager(pid) else patience_s
         hello = messages.Hello(
             protocol=protocol,
             version=__version__,
@@ -101,16 +100,16 @@ class Client:
         declared: dict[str, messages.FactValue] | None = None,
         thread: int = 0,
     ) -> messages.Opened:
-        """Begin a window around the process at this end and its descendants."""
+        """Open a window for this process and its descendants."""
         request = messages.Open(claim, label, policy or {}, gpus, parent, declared or {}, thread)
         return self.exchange(request, messages.Opened)
 
     def end_window(self, run: str, begin_ns: int, end_ns: int) -> None:
-        """Settle a window's interval; times and declared facts may follow until the window is closed."""
+        """Fix a window's interval; times and declared facts may follow until the window is closed."""
         self.exchange(messages.End(run=run, begin_ns=begin_ns, end_ns=end_ns), messages.TimesTaken)
 
     def times(self, run: str, times: Timings | PackedTimes) -> None:
-        """Send times of iterations of a window not yet closed; later ones follow earlier ones."""
+        """Send times of iterations of a window not yet closed, in order."""
         for message in packed_times.messages(run, times):
             self.exchange(message, messages.TimesTaken)
 
@@ -121,25 +120,25 @@ class Client:
         self.exchange(messages.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, declared=declared or {}), messages.Closed)
 
     def verdicts(self, run: str, *, wait_s: float = VERDICT_S) -> messages.JudgedReply:
-        """Wait for a window's verdicts; ``status`` is open or judging if they do not come in time."""
+        """Wait for a window's verdicts; ``status`` is open, closing or judging if no verdict arrives in time."""
         return self.exchange(messages.AskVerdicts(run=run, wait_s=wait_s), messages.JudgedReply, patience_s=wait_s + ANSWER_S)
 
     def status(self) -> dict[str, Any]:
         return self.exchange(messages.AskStatus(), messages.StatusReply).facts
 
     def readings(self, since_ns: int = 0) -> messages.Readings:
-        """Return the last readings of every GPU and the windows; ``live.of`` turns them into records."""
+        """Return the last readings of every GPU, and the windows; ``live.of`` converts this answer to records."""
         return self.exchange(messages.AskReadings(since_ns=since_ns), messages.Readings)
 
     def leave(self, *, now: bool = False) -> None:
-        """Ask the daemon to exit; with ``now`` even if it tracks open windows.
+        """Request the daemon's exit; with ``now`` even with open windows.
 
-        Raises DaemonError: when it refuses, with code ``windows-open``, ``client-came`` or ``not-yours``.
+        Raises DaemonError: when the daemon refuses, with code ``windows-open``, ``client-came`` or ``not-yours``.
         """
         self.exchange(messages.Leave(now=now), messages.Leaving)
 
     def close(self) -> None:
-        # A program that closes every descriptor of its process, as daemons do, closes this one too.
+        # A program that closes all its descriptors, as daemons do, has closed this socket already.
         with contextlib.suppress(OSError):
             self._connection.close()
 
@@ -155,10 +154,10 @@ class Client:
             try:
                 self._send(request, until_ns)
                 line = self._read_line(until_ns)
-            except messages.WireError:  # too long: the received part stays and refuses the next answer too
+            except messages.WireError:  # too long: the received part stays in the buffer, so the next answer fails too
                 raise
             except BaseException:
-                self.close()  # the late answer would pass for that of the next request
+                self.close()  # a late answer would be taken for the answer to the next request
                 raise
             return self._decode(line, expected)
 
@@ -167,7 +166,7 @@ class Client:
         self._connection.sendall(messages.encode(request))  # the timeout covers the whole message
 
     def _wait_until(self, until_ns: int) -> None:
-        """Limit the next call of the socket to the time left.  Raises TimeoutError: when none is left."""
+        """Limit the next call of the socket to the time left.  Raises TimeoutError: when no time is left."""
         left_ns = until_ns - clock.now_ns()
         if left_ns <= 0:
             raise TimeoutError
@@ -179,13 +178,13 @@ class Client:
         if isinstance(reply, messages.Refused):
             raise DaemonError(reply.message, reply.code)
         if not isinstance(reply, expected):
-            raise DaemonError(f"expected {expected.__name__} of the daemon, found {type(reply).__name__}", "bad-answer")
+            raise DaemonError(f"expected {expected.__name__} from the daemon, found {type(reply).__name__}", "bad-answer")
         return reply
 
     @staticmethod
     @contextlib.contextmanager
     def _answering_within(patience_s: float) -> Iterator[int]:
-        """Give the block its deadline, and raise DaemonError for every failure inside."""
+        """Yield the block's deadline in ns, and convert every failure inside to DaemonError."""
         try:
             yield clock.now_ns() + int(patience_s * 1e9)
         except TimeoutError:
@@ -215,22 +214,21 @@ class Client:
 
 
 def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], object] | None = None) -> Client:
-    """Connect to the running daemon: the system's, else the user's; where neither runs, start the user's.
+    """Connect to the running daemon: the system's, else the user's; if neither runs, start the user's.
 
-    ``meanwhile`` runs while a daemon's first answer is on its way, once for each daemon reached.
+    ``meanwhile`` runs while a daemon's first answer is pending, once for each daemon reached.
 
-    Raises DaemonError: when no daemon serves this client; its one line says what to do.
+    Raises DaemonError: when no daemon serves this client; the message gives the remedy.
     """
-    client, _ = connect_and(lambda _: None, settings, start=start, meanwhile=meanwhile)
-    return client
+    return connect_and(lambda _: None, settings, start=start, meanwhile=meanwhile)[0]
 
 
 def connect_and(
     ask: Callable[[Client], _Result], settings: Settings, *, start: bool = True, meanwhile: Callable[[], object] | None = None
 ) -> tuple[Client, _Result]:
-    """Return a client as ``connect``, and its answer to the first request, ``ask``.
+    """Return a client as ``connect`` does, and the result of ``ask``, which sends the first request.
 
-    A daemon may leave between its greeting and the request, which then goes to the daemon that takes its place.
+    If the daemon exits between greeting and request, the next daemon gets both again.
     Raises DaemonError: as ``connect``, and as ``ask``.
     """
     attempts_count = 0
@@ -248,7 +246,7 @@ def connect_and(
 
 
 def _attempt(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
-    """Connect once, and not at all for a while after a daemon failed."""
+    """Connect once; after a failed start, repeat the error for a while."""
     until_ns, why = _failed.get(settings.socket, (0, ""))
     if clock.now_ns() < until_ns:
         raise DaemonError(why, "unreachable")
@@ -261,9 +259,9 @@ def _attempt(settings: Settings, start: bool, meanwhile: Callable[[], object] | 
 
 
 def connect_at(path: Path, settings: Settings) -> Client | None:
-    """Connect to the daemon at this socket, whatever its source and store; None where none listens.
+    """Connect to the daemon at this socket, whatever its source and store; return None if none listens.
 
-    Raises DaemonError: when it is not trusted, refuses or is silent.
+    Raises DaemonError: when the daemon is not trusted, refuses or is silent.
     """
     connection = dial(path)
     if connection is None:
@@ -277,7 +275,7 @@ def connect_at(path: Path, settings: Settings) -> Client | None:
 
 
 def connect_running(settings: Settings) -> Client | None:
-    """Connect to the daemon that these settings lead to, whatever its source and store; None where none runs.
+    """Connect to the daemon of these settings, whatever its source and store; return None if none is running.
 
     Raises DaemonError: as ``connect_at``.
     """
@@ -292,11 +290,11 @@ def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | 
             if connection is not None:
                 return Client(connection, settings, meanwhile=meanwhile, patience_s=patience_s)
         except DaemonError as error:
-            # A system daemon that cannot serve this client must not keep it from the user's.
+            # If the system daemon cannot serve this client, try the user's daemon.
             if path != SYSTEM_SOCKET or path == settings.socket or error.code not in ("unreachable", "silent", "busy", "gone"):
                 raise
     if not start:
         raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
     with _starting:
-        connection = dial_user_daemon(settings)  # another thread was quicker
+        connection = dial_user_daemon(settings)  # another thread may have started it
         return Client(connection or start_daemon(settings), settings, meanwhile=meanwhile, patience_s=patience_s)

@@ -1,4 +1,4 @@
-"""A window's conversation with the daemon.  Its failures become the reason of an unproven verdict, never the benchmark's."""
+"""A window's conversation with the daemon.  A failure makes the verdict unproven, and never stops the benchmark."""
 
 import contextlib
 import logging
@@ -22,19 +22,19 @@ from gpuwatch.errors import DaemonError, GpuwatchError
 from gpuwatch.wire.messages import Close, Closed, FactValue, JudgedReply, Open, Opened, Welcome
 
 _log = logging.getLogger("gpuwatch")
-_without_tags: set[int] = set()  # daemons of older versions, each named once
+_without_tags: set[int] = set()  # pids of older daemons that were reported
 
-REST_S = 0.4  # idle GPU after a window of untrusted code: the daemon's tail of 0.25 s, and the way there
+REST_S = 0.4  # pause after a window of untrusted code: the daemon reads for 0.25 s more, and the request takes time
 
 
 def outdated(welcome: Welcome, settings: Settings) -> str:
-    """Return the reason why a daemon of an earlier version cannot serve this, and the remedy."""
+    """Return the error for a daemon of an earlier version that lacks a feature, with the remedy."""
     stop = f"gpuwatch {shlex.quote(f'--socket={settings.socket}')} daemon stop"
     return f"expected a daemon of this version, found version {welcome.version} (pid {welcome.pid}); stop it with: {stop}"
 
 
 class Connections:
-    """Connections over which many windows ask for their verdicts: one to each daemon, dropped where it fails."""
+    """Connections that many windows share to request verdicts: one per settings, dropped after a failure."""
 
     def __init__(self) -> None:
         self._clients: dict[Settings, Client] = {}
@@ -43,7 +43,7 @@ class Connections:
         client = self._clients.pop(settings, None) or connect(settings)
         try:
             judged = client.verdicts(run)
-        except BaseException:  # its late answer would pass for that of the next window
+        except BaseException:  # a late answer would be taken for the next window's
             client.close()
             raise
         self._clients[settings] = client
@@ -55,7 +55,7 @@ class Connections:
 
 
 class Conversation:
-    """The daemon's answers about one window; ``absence`` says why there are none."""
+    """The daemon's answers about one window; ``absence`` is the reason for missing answers."""
 
     def __init__(self, settings: Settings | None) -> None:
         self.absence: str | None = None
@@ -66,10 +66,10 @@ class Conversation:
         self._verdicts: tuple[Verdict, ...] = ()
         self._hand_over = HandOver()
 
-    # The one broad except outside the daemon: no failure of telemetry may break the benchmark.
+    # A broad except: no failure of telemetry may break the benchmark.
     @contextlib.contextmanager
     def guard(self, doing: str) -> Iterator[None]:
-        """Keep every failure inside as ``absence``, and hang up."""
+        """Store every failure inside as ``absence``, and close the connection."""
         before = sys.exception()
         try:
             yield
@@ -93,13 +93,13 @@ class Conversation:
         tags: dict[str, str],
         meanwhile: Callable[[], dict[str, FactValue]],
     ) -> str:
-        """Begin the window and return its run id.  ``meanwhile`` gathers facts to declare while the daemon answers the greeting."""
+        """Open the window and return its run id.  ``meanwhile`` gathers facts to declare while the daemon answers the greeting."""
         declared: dict[str, FactValue] = {}
         self._settings = self._settings or load()
         settings = self._settings
         policy = policy.or_thresholds(settings.tolerance_ratio, settings.precision_ratio, settings.card_spread_ratio)
 
-        # Only quick steps lie between the daemon's mark of the beginning and the window's.
+        # Only quick steps may follow between the start as the daemon records it and the start of the block.
         def open_with(client: Client) -> Opened:
             request = Open(
                 label=label,
@@ -121,11 +121,13 @@ class Conversation:
             say(opened.warning)
         if tags and not (daemon := self._client.welcome).takes_tags and daemon.pid not in _without_tags:
             _without_tags.add(daemon.pid)
-            say(f"the daemon (pid {daemon.pid}) is of gpuwatch {daemon.version}, which keeps no tags: restart it")
+            say(
+                f"the daemon (pid {daemon.pid}) runs gpuwatch {daemon.version}, which stores no tags; run: gpuwatch daemon stop"
+            )
         return opened.run
 
     def close(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
-        """Settle the interval, send times and declared facts, and hang up: beside the program where reading them takes long."""
+        """Fix the interval, send times and declared facts, and close the connection; in a thread if reading times takes long."""
         if self._client is None:
             return
         with self.guard("closing the window"):
@@ -133,13 +135,13 @@ class Conversation:
                 try:
                     self._client.end_window(self._run_id, begin_ns, end_ns)
                 except DaemonError as error:
-                    # An older daemon settles the interval at the close; a silent one would cost one timeout after the other.
+                    # An older daemon gets the interval at the close.  After another error, each step would wait for a timeout.
                     if error.code != "unknown-message":
                         raise
             finish = partial(self._finish, begin_ns, end_ns, testimony, declared)
             if not (testimony.settle() and self._hand_over.start(partial(self._finish_beside, finish, testimony))):
                 finish()
-        if self._is_untrusted:  # work that goes on after the end shows only if no other work follows
+        if self._is_untrusted:  # work after the end is visible only if no other work follows
             threading.Event().wait(REST_S)
 
     def _finish(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
@@ -163,24 +165,24 @@ class Conversation:
 
     @property
     def is_finishing(self) -> bool:
-        """Return True while a thread beside the program still hands the times over."""
+        """Return True while a thread still sends the times."""
         return self._hand_over.is_running
 
     def verdicts(self, connections: Connections | None = None) -> tuple[Verdict, ...]:
-        """Wait for the verdicts, worst first; empty where none came, and ``absence`` says why.
+        """Wait for the verdicts, and return them worst first; without verdicts return (), with the reason in ``absence``.
 
-        ``connections`` are shared with other windows; without them the window makes its own.
+        ``connections`` are shared with other windows; None makes new ones.
         """
         self._hand_over.wait()
         if not self._verdicts and self.absence is None:
             with self.guard("asking for the verdict"):
-                # The daemon that closed the window may have exited; another one knows the window from the store.
+                # The daemon that closed the window may have exited; another one reads the window from the store.
                 with contextlib.ExitStack() as held:
                     if connections is None:
                         connections = held.enter_context(contextlib.closing(Connections()))
                     judged = connections.verdicts(self._settings or load(), self._run_id)
                 if judged.status not in list(Status):
-                    later = f"`gpuwatch show {self._run_id}` may have it later"
+                    later = f"try later: gpuwatch show {self._run_id}"
                     raise DaemonError(f"no verdict within {VERDICT_S:g} s; {later}", "silent")
                 self._verdicts = tuple(Verdict.from_dict(verdict) for verdict in judged.verdicts)
                 if not self._verdicts:
@@ -194,21 +196,21 @@ class Conversation:
             self._client = None
 
     def leave_to_parent(self) -> None:
-        """Give the conversation up in a forked child, whose parent has it."""
+        """Drop the conversation in a forked child: it belongs to the parent."""
         self._client = None
         self.absence = "this is a forked child: the window belongs to the process that opened it"
 
 
 def _launching_thread() -> int:
-    """Return this thread's number for the kernel; 0 for the process's first."""
+    """Return the kernel's id of this thread; 0 for the main thread."""
     thread = threading.get_native_id()
     return 0 if thread == os.getpid() else thread
 
 
 def _raised_by_handler(error: BaseException | None, before: BaseException | None) -> BaseException | None:
-    """Find the exception that a signal handler of the benchmark raised and that this one replaced.
+    """Return the exception that a signal handler of the benchmark raised before this error; None without one.
 
-    Its time limit is no failure of telemetry.  ``before`` was being handled already.
+    A time limit of the benchmark is not a failure of telemetry.  ``before`` was already being handled.
     """
     handlers = [handler for number in signal.valid_signals() if callable(handler := signal.getsignal(number))]
     codes = {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers} - {None}

@@ -9,18 +9,18 @@ from gpuwatch.client.marks import TIMED, Marks
 
 
 class Iteration:
-    """A context manager around one iteration.  It keeps its own beginning, because iterations nest and threads have theirs.
+    """A context manager around one iteration or piece of other work, with its own start mark: iterations nest across threads.
 
-    If its marks fail, the benchmark continues.
+    If marking fails, the benchmark continues.
     """
 
     __slots__ = ("_begun", "_give_up", "_marks", "_word")
 
     def __init__(self, marks: Marks | None, give_up: Callable[[Exception], None], word: int = TIMED) -> None:
         self._marks = marks
-        self._word = word  # of other work, its number
+        self._word = word  # TIMED, or the number of a kind of other work
         self._give_up = give_up
-        self._begun: Any = None  # the marks' own record of it
+        self._begun: Any = None  # the start mark
 
     def __enter__(self) -> None:
         if self._marks is not None:
@@ -38,9 +38,9 @@ class Iteration:
         elif self._marks is not None:
             self._begun = self._guarded(self._marks.next, self._begun)
 
-    # The window's boundary again; a context manager would cost too much per iteration.
+    # A broad except, as in ``testimony.spared``; a context manager would be too slow per iteration.
     def _guarded(self, mark: Callable[..., Any], *about: Any) -> Any:
-        """Return the mark; None where it fails, and then for the rest of the window."""
+        """Return the mark; None after a failure, which ends marking in this window."""
         try:
             return mark(*about)
         except Exception as error:  # noqa: BLE001 - see above

@@ -1,4 +1,4 @@
-"""The start of a daemon for the user where none answers."""
+"""The start of the user's daemon when none answers."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ _NOT_INHERITED = (
 
 
 def say(line: str) -> None:
-    """Write one line to standard error.  A full disk or a closed stream must not cost a window."""
-    with contextlib.suppress(Exception):  # a stream that a program put there may raise anything
+    """Write one line to standard error, and ignore a full disk or a closed stream."""
+    with contextlib.suppress(Exception):  # a program may have replaced the stream
         sys.stderr.write(f"gpuwatch: {line}\n")
 
 
 def start_daemon(settings: Settings) -> socket.socket:
     """Start the user's daemon in its own session and wait until it answers.
 
-    Raises DaemonError: when it cannot be started, stops at once, or does not answer within START_S.
+    Raises DaemonError: when the daemon cannot be started, stops at once, or does not answer within START_S.
     """
     ensure_socket_folder(settings.socket)
-    say(f"starting a daemon (exits {_time_text(settings.idle_exit_s)} after its last client)")
+    say(f"starting a daemon (exits after {_time_text(settings.idle_exit_s)} without clients)")
     with contextlib.closing(_StartOutput(settings.log)) as output:
         child = _spawn(settings, output)
         now_ns = clock.now_ns()
         deadline_ns, again_ns, failed = now_ns + int(START_S * 1e9), now_ns + int(YIELDED_S * 1e9), False
         pause = threading.Event()
         while clock.now_ns() < deadline_ns:
-            # The child ends as soon as the daemon it leaves behind answers or fails: the benchmark has no child of ours to wait
-            # for, to count or to kill.
+            # The child ends once the detached daemon answers or fails, so that the benchmark has no extra child to wait for, to
+            # count or to kill.
             ended = child.poll()
             connection = dial_user_daemon(settings) if ended is not None else None
             if connection is not None:
                 return connection
-            # It may have yielded to the daemon of another window, which then failed.  One more attempt follows.
+            # The child may have yielded to another window's daemon, which then failed: try once more.
             if (ended and not _is_owner_starting(settings)) or (ended == 0 and clock.now_ns() > again_ns):
                 if ended and failed:
                     raise DaemonError(f"the daemon stopped at start: {output.last()}", "unreachable")
@@ -95,17 +95,17 @@ def _is_owner_starting(settings: Settings) -> bool:
 
 
 def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
-    if not sys.executable:  # an embedded interpreter may not know one
+    if not sys.executable:  # empty in some embedded interpreters
         raise DaemonError(
             "expected the path of Python in sys.executable, found none; start a daemon with: gpuwatch daemon", "unreachable"
         )
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    # OpenBLAS would start a thread per processor, before the daemon leaves its parent and in its worker
-    # again; neither multiplies any, and where threads are short the library ends the process.
+    # OpenBLAS would start a thread per processor in the daemon and in the worker.  Neither multiplies matrices, and if the
+    # limit of threads is reached, OpenBLAS ends the process.
     environment = inherited | settings.variables() | {"OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-P", "-m", "gpuwatch.daemon.on_demand", *settings.flags()]
     try:
-        # Its own session and no inherited streams: a pipe, a terminal or a Ctrl-C of the benchmark does not reach it.
+        # A new session without inherited streams: the benchmark's pipes, terminal and Ctrl-C do not reach the daemon.
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -121,13 +121,13 @@ def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
 
 
 class _StartOutput:
-    """The output of a starting daemon: kept in memory until it opens its log, which the daemon before may still hold."""
+    """The output of a starting daemon, in memory until the daemon opens the log, which an earlier daemon may still hold."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self._log_before = self._log_version()
         self.file = subprocess.DEVNULL
-        with contextlib.suppress(OSError):  # a filter of system calls may refuse it
+        with contextlib.suppress(OSError):  # a filter of system calls may refuse this call
             self.file = os.memfd_create("gpuwatch-start")
 
     def close(self) -> None:
@@ -135,11 +135,13 @@ class _StartOutput:
             os.close(self.file)
 
     def last(self) -> str:
-        """Return the last line that this start wrote."""
+        """Return the last line that the starting daemon wrote, else a hint at the log."""
         with contextlib.suppress(OSError):
             lines = self._log.read_text(errors="replace").strip().splitlines()
             if lines and self._log_version() != self._log_before:
-                if crashed := [line for line in lines if line.startswith("Fatal Python error: ")]:  # where follows on many
+                if crashed := [
+                    line for line in lines if line.startswith("Fatal Python error: ")
+                ]:  # many lines with the location follow
                     return crashed[-1]
                 # A line of the log is date, time, level and module before the colon, and the message after it.
                 return lines[-1].partition(": ")[2] or lines[-1]
@@ -147,7 +149,7 @@ class _StartOutput:
             said = os.pread(self.file, 1 << 20, 0).decode(errors="replace").strip().splitlines() if self.file >= 0 else []
             if said:
                 return said[-1].removeprefix("gpuwatch: ")
-        return f"see {self._log}" if self._log_version() else "it said nothing"
+        return f"see {self._log}" if self._log_version() else "no output"
 
     def _log_version(self) -> tuple[int, int, int] | None:
         try:

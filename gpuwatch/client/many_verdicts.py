@@ -13,15 +13,15 @@ from gpuwatch.utf8 import found_words
 
 
 def verdicts(windows: Iterable[Window]) -> tuple[Verdict, ...]:
-    """Wait once for the deciding verdicts of many windows; the judge works on all of them meanwhile.
+    """Return the deciding verdicts of many windows, after one wait for all.
 
     Args:
         windows: Windows whose blocks have ended.
 
     Returns:
-        One verdict per window, in their order.
+        One verdict per window, in the same order.
 
-    Raises UsageError: when one of them is no window, or its block has not ended.
+    Raises UsageError: when an element is not a window, or the block of a window has not ended.
 
     Example:
         >>> windows = []
@@ -39,6 +39,6 @@ def verdicts(windows: Iterable[Window]) -> tuple[Verdict, ...]:
         if each.end_ns is None:
             raise UsageError("verdicts: expected windows whose with block has ended, found an open one")
     with closing(Connections()) as connections:
-        # From the last one on: the judge reaches it last, and the others then answer at once.
+        # Start with the last window: once it is judged, the other verdicts are ready.
         judged = {id(each): each.wait_for_verdicts(connections)[0] for each in reversed(found)}
     return tuple(judged[id(each)] for each in found)

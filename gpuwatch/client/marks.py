@@ -1,4 +1,4 @@
-"""Marks at the edges of iterations and of other work: on the GPU where this process uses one, else by the host's clock."""
+"""Marks at the edges of iterations and of other work: on the GPU if this process uses one, else by the host's clock."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from gpuwatch.wire.packed_times import PackedTimes
 if TYPE_CHECKING:
     from gpuwatch.cuda.event_marks import CudaMarks
 
-TIMED = -1  # marks an iteration, in place of the number of a word
+TIMED = -1  # means an iteration; other numbers mean a kind of other work
 _ROW = struct.Struct("=qqq")
 
 
 class HostMarks:
     """Marks by the host's clock, for a process that uses no GPU; ``timer`` names the timer in the declared facts.
 
-    An iteration stores its own beginning mark: iterations nest, and each thread has its own.
+    An iteration stores its own start mark: iterations nest, and threads run iterations in parallel.
     """
 
     timer = "host"
 
     def __init__(self) -> None:
-        # Begin, end and word of each, in one array: no mark makes an object that the collector tracks.
+        # Start, end and kind of each piece, in one array: marks create no object that the garbage collector tracks.
         self._rows = array("q")
 
     def declared(self) -> dict[str, FactValue]:
-        """Return the facts that the marks declare, after their times were read."""
+        """Return the facts that the marks declare; call it after ``timings``."""
         return {"timer": self.timer}
 
     def begin(self, word: int = TIMED) -> int:  # noqa: ARG002 - as CudaMarks, which stamps iterations only
-        """Mark a beginning; ``word`` is the number of other work's word."""
+        """Return a start mark in ns; ``word`` is TIMED or the number of a kind of other work."""
         return clock.now_ns()
 
     def end(self, begun: int, word: int = TIMED) -> None:
@@ -50,26 +50,26 @@ class HostMarks:
         return clock.now_ns()
 
     def reserve(self, count: int) -> None:
-        """Do nothing: the array grows by itself."""
+        """Do nothing: the array grows on demand."""
 
     def settle(self) -> bool:
-        """Return False: the times of ten thousand iterations are read in milliseconds."""
+        """Return False: reading host times is fast."""
         return False
 
     def reading_beside(self) -> AbstractContextManager[None]:
-        """Return a context in which a thread beside the program's may read the marks: any thread may."""
+        """Return an empty context: any thread may read these marks."""
         return nullcontext()
 
     def timings(self) -> PackedTimes | None:
-        """Return the marked iterations in the order of their beginnings; None where there are none.
+        """Return the marked iterations in the order of their starts; None without iterations.
 
-        Without numpy, whose import would hold the benchmark up for longer than ten thousand iterations take here.
+        This function avoids numpy, because the import would delay the benchmark.
         """
         begins_ns, ends_ns, words = (self._rows[place::3] for place in range(3))
-        if words.count(TIMED) < len(words):  # other work is among them
+        if words.count(TIMED) < len(words):  # other work is among the rows
             timed = [each for each in zip(begins_ns, ends_ns, words, strict=True) if each[2] == TIMED]
             begins_ns, ends_ns = (array("q", [each[place] for each in timed]) for place in range(2))
-        if any(map(gt, begins_ns, begins_ns[1:])):  # nested ones, and those of several threads, end in another order
+        if any(map(gt, begins_ns, begins_ns[1:])):  # nested and parallel iterations end in another order
             both = sorted(zip(begins_ns, ends_ns, strict=True), key=itemgetter(0))
             begins_ns, ends_ns = (array("q", [each[place] for each in both]) for place in range(2))
         if not begins_ns:
@@ -79,7 +79,7 @@ class HostMarks:
         return PackedTimes(at_ns.tobytes(), took_s.tobytes(), None, 1)
 
     def other_work(self) -> Iterator[tuple[int, int, int]]:
-        """Yield begin, end and word of each piece of other work."""
+        """Yield start (ns), end (ns) and kind of each piece of other work."""
         rows = self._rows
         for at in range(0, len(rows), 3):
             if rows[at + 2] != TIMED:
@@ -93,7 +93,7 @@ Marks: TypeAlias = "HostMarks | CudaMarks"
 
 
 def make_marks(count: int, driver: Any = None) -> Marks:  # cuda has no types
-    """Make marks for about ``count`` iterations: CUDA events and stamps where torch has a context and captures no graph."""
+    """Make marks for about ``count`` iterations: CUDA events and stamps if torch has a context and captures no graph."""
     cuda = torch_state.cuda_at_hand()
     if cuda is None:
         return HostMarks()

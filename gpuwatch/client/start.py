@@ -13,13 +13,13 @@ from gpuwatch.wire.messages import FactValue
 
 
 def start(settings: Settings | None = None) -> None:
-    """Start the daemon, so that the next window opens in a millisecond.
+    """Start the daemon, so that the next window opens fast.
 
-    Call it at the top of a script, before any warm-up.  It waits until the daemon answers, and returns at once where one
-    runs.
+    Call this function at the top of a script, before any warm-up.  The call waits until the daemon answers, and returns at
+    once if a daemon is running.
 
     Args:
-        settings: Settings in place of those of environment and files.
+        settings: Settings to use instead of the environment's and the files'.
 
     Raises nothing: a daemon that cannot start is the reason in the verdicts of the windows.
 
@@ -31,8 +31,8 @@ def start(settings: Settings | None = None) -> None:
 
 
 def warm_up(step: Callable[[], object], settings: Settings | None) -> dict[str, FactValue]:
-    """Start the daemon, run the step until it is steady, and return the facts of the warm-up.  Exceptions of the step pass."""
+    """Start the daemon, run the step until it is steady, and return the facts of the warm-up.  Exceptions of the step propagate."""
     start(settings)
-    # Imported by name: the measuring room lies above this one, and a window without a warm-up imports none of it.
+    # Imported by name: the import contract puts ``measuring`` above ``client``, and only a warm-up needs the module.
     warmed: dict[str, FactValue] = importlib.import_module("gpuwatch.measuring.warm_up").warm_until_steady(step)
     return warmed

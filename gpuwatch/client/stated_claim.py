@@ -1,4 +1,4 @@
-"""The parts of a claim that a user states beside its name: a clock that is locked, a period that is kept, times that vary."""
+"""The parts of a claim that a user states: a locked clock, a period of calls, varying times, untrusted code."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import found_words
 from gpuwatch.wire.messages import FactValue
 
-MOST_MHZ = 10_000.0  # thrice the fastest GPU's: beyond it the unit is wrong
+MOST_MHZ = 10_000.0  # three times the fastest GPU's; a larger value has a wrong unit
 MOST_EVERY_S = 86_400.0  # a day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedClaim:
-    """The parts of a claim that ``window()`` was given; None and False are not stated."""
+    """The stated parts of a claim; None and False mean not stated."""
 
     locked_mhz: float | None = None
     every_s: float | None = None
@@ -33,8 +33,8 @@ class StatedClaim:
         if not isinstance(untrusted, bool):
             raise UsageError(f"untrusted: expected True or False, found {found_words(untrusted)}")
         return StatedClaim(
-            locked_mhz=_amount("locked_mhz", locked_mhz, MOST_MHZ, "the SM clock in MHz, as 1500"),
-            every_s=_amount("every", every, MOST_EVERY_S, "seconds from one call's begin to the next, as 0.02"),
+            locked_mhz=_amount("locked_mhz", locked_mhz, MOST_MHZ, "the SM clock in MHz, such as 1500"),
+            every_s=_amount("every", every, MOST_EVERY_S, "seconds from the start of one call to the next, such as 0.02"),
             varies=varies,
             untrusted=untrusted,
         )
@@ -47,14 +47,14 @@ class StatedClaim:
 
 
 def check_facts(facts: Mapping[str, object]) -> None:
-    """Check those of a process's declared facts that are parts of the claim.  Raises UsageError."""
+    """Check the declared facts that are parts of the claim.  Raises UsageError."""
     stated = {name: facts.get(fact) for name, fact in (("locked_mhz", "locked_mhz"), ("every", "every_s"))}
     varies = facts.get("varies")
     StatedClaim.checked(**stated, varies=False if varies is None else varies)
 
 
 def describe(facts: Mapping[str, object]) -> str:
-    """Return the stated parts in words, from declared facts; empty where there are none."""
+    """Return the stated parts among declared facts in words; empty without stated parts."""
     words = []
     if isinstance(locked_mhz := facts.get("locked_mhz"), int | float):
         words.append(f"clock locked at {locked_mhz:g} MHz")
@@ -63,7 +63,7 @@ def describe(facts: Mapping[str, object]) -> str:
     if facts.get("varies") is True:
         words.append("times vary by design")
     if isinstance(own := facts.get("own_processes"), str):
-        words.append(f"own work is that of {own}")
+        words.append(f"own work: {own}")
     if facts.get("untrusted") is True:
         words.append("untrusted code")
     return ", ".join(words)

@@ -1,6 +1,6 @@
 """The measured process's report on one window: declared facts, times of iterations, the true clock at the edges.
 
-All of it may be missing, and none of it may break the benchmark.
+Every part may be missing, and no part may break the benchmark.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("gpuwatch")
 
-ROOM_COUNT = 15_000  # iterations whose clocks are stamped where their number is not known beforehand
-_DECLARED_LENGTH = DECLARED_LENGTH - 4096  # of all declared facts; versions, flags and GPUs need some of it
+ROOM_COUNT = 15_000  # stamped iterations if the number of iterations is not known in advance
+_DECLARED_LENGTH = DECLARED_LENGTH - 4096  # for all declared facts; the rest is for versions, flags and GPUs
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ class Testimony:
 
     def __init__(
         self,
-        driver: Any = None,  # cuda-bindings' has no types; None: that one, where it is installed
+        driver: Any = None,  # None means cuda-bindings, if installed, which has no types
         stated: StatedClaim = StatedClaim(),  # noqa: B008 - frozen
     ) -> None:
         self.before = torch_state.Snapshot()
@@ -60,19 +60,19 @@ class Testimony:
         self._declared: dict[str, FactValue] = stated.facts()
         self._looked: dict[str, FactValue] = {}
         self._recorded: list[Timings | RecordedTimes] = []
-        self.replace_times: Callable[[Timings | PackedTimes | None], Timings | PackedTimes | None] | None = None  # a harness's
+        self.replace_times: Callable[[Timings | PackedTimes | None], Timings | PackedTimes | None] | None = None  # by harness
         self.beside = Beside()
         self.tags = WindowTags()
         self._marks: Marks | None = None
-        self._is_marking = True  # until it fails, or the window is over
+        self._is_marking = True  # until marking fails or the window ends
         self._making = threading.Lock()
         self._stamps: Stamps | None = None
-        self._seen: dict[str, FactValue] | None = None  # at the end
+        self._seen: dict[str, FactValue] | None = None  # the facts observed at the end
 
     def begin(self, *, is_stamped: bool = False) -> dict[str, FactValue]:
-        """Return the facts known at the beginning, and make room for the stamps of the true clock if it ``is_stamped``.
+        """Return the facts known at the start, and with ``is_stamped`` allocate stamps of the true clock.
 
-        The first stamps of a process take 0.1 s; without a CUDA context there are none.
+        Without a CUDA context there are no stamps.
         """
         self.before = torch_state.snapshot()
         if torch_state.cuda_at_hand() is not None:
@@ -87,13 +87,13 @@ class Testimony:
         return self.before.facts | self._declared
 
     def stamp(self) -> None:
-        """Stamp the true clock at the window's beginning and end."""
+        """Stamp the true clock; the window calls this at its start and end."""
         with spared("stamping the true clock"):
             if self._stamps is not None:
                 self._stamps.put()
 
     def declare(self, facts: dict[str, FactValue]) -> None:
-        """Keep facts to declare; names the judge does not know become tags.  Raises UsageError: for values that cannot be sent."""
+        """Keep facts to declare; facts with unknown names become tags.  Raises UsageError: for values that cannot be sent."""
         from annotate.declared import FACTS
 
         checked: dict[str, FactValue] = {}
@@ -102,7 +102,7 @@ class Testimony:
                 checked[name] = _sendable(name, fact)
             except UsageError:
                 raise
-            except Exception as error:  # its type is the caller's, whose conversions may fail in any way
+            except Exception as error:  # conversions of a caller's type may raise anything
                 raise UsageError(f"declare: {name}: expected a value that converts, found {type(error).__name__}") from error
         check_facts(checked)
         declared = self._declared | checked
@@ -112,13 +112,13 @@ class Testimony:
         self._declared = declared
 
     def look_at(self, tensors: tuple[Any, ...]) -> None:
-        """Sample the inputs of the measured work.  Raises UsageError: where none is a tensor."""
+        """Sample the inputs of the measured work.  Raises UsageError: when none is a tensor."""
         from gpuwatch.process.inputs import facts, has_tensor
 
         try:
             is_tensor_there = has_tensor(tensors)
         except Exception as error:  # a list that holds itself, a type whose attributes fail
-            raise UsageError(f"inputs: expected tensors of torch or numpy; {type(error).__name__} while looking") from error
+            raise UsageError(f"inputs: expected tensors of torch or numpy, found: {type(error).__name__}") from error
         if not is_tensor_there:
             found = ", ".join(type(each).__name__ for each in tensors)
             raise UsageError(f"inputs: expected tensors of torch or numpy, found {found or 'nothing'}")
@@ -126,11 +126,11 @@ class Testimony:
             self._looked |= facts(*tensors)
 
     def iterations(self, count: int) -> Iterator[int]:
-        """Yield the numbers from 0 to ``count``, each pass of the loop marked as one iteration."""
-        marked = self.iteration(count // 2 + 1)  # one stamp each, and one more
+        """Yield the numbers from 0 to ``count - 1``, and mark each pass of the loop as one iteration."""
+        marked = self.iteration(count // 2 + 1)  # one stamp per pass and one at the end
         if self._marks is not None:
             self._marks.reserve(count)
-        # Not a with block: a loop that is left early keeps the iterations that ended and drops the last.
+        # Not a with block: a loop left early keeps finished iterations and drops the last one.
         marked.__enter__()
         for number in range(count):
             if number:
@@ -139,7 +139,7 @@ class Testimony:
         marked.__exit__()
 
     def other_work(self, kind: str) -> Iteration:
-        """Make a context manager around work that is declared and not timed."""
+        """Make a context manager around declared work that is not an iteration."""
         return self.iteration(word=self.beside.other.number_of(kind))
 
     def iteration(self, count: int = ROOM_COUNT, *, word: int = TIMED) -> Iteration:
@@ -148,7 +148,7 @@ class Testimony:
             torch_state.notice_profiler()
             if self._marks is None and self._is_marking:
                 self._make_marks(count)
-        except Exception as error:  # noqa: BLE001 - the window's boundary, too often crossed for a context manager
+        except Exception as error:  # noqa: BLE001 - the window's boundary; a context manager would be too slow
             self._give_up(error)
         return Iteration(self._marks if self._is_marking else None, self._give_up, word)
 
@@ -166,7 +166,7 @@ class Testimony:
             _log.warning("gpuwatch: marking iterations failed: %s: %s", type(error).__name__, error)
 
     def record(self, times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begin_ns: int) -> None:
-        """Keep times a caller took.  A value that is no time is logged, and the judge rejects it."""
+        """Keep times that the caller measured.  An invalid value is logged, and the judge rejects it."""
         now_ns = clock.now_ns()
         with spared("recording times"):
             evidence = sys.modules.get("annotate.evidence")  # a caller with such arrays has imported it
@@ -177,7 +177,7 @@ class Testimony:
         self.beside.note_hand_over(now_ns, clock.now_ns())
 
     def _newest_recorded(self) -> RecordedTimes:
-        """Return the times to which later ones are added."""
+        """Return the record to which new times are added."""
         newest = self._recorded[-1] if self._recorded else None
         if not isinstance(newest, RecordedTimes):
             newest = RecordedTimes()
@@ -186,11 +186,11 @@ class Testimony:
 
     @property
     def has_more_than_facts(self) -> bool:
-        """Return True if there is anything to hand over before the window closes."""
+        """Return True if times, pauses or other work must be sent before the window closes."""
         return bool(self._recorded or self._marks or self.replace_times) or not self.beside.is_empty
 
     def hand_over_beside(self, client: Client, run: str) -> None:
-        """Send pauses of the host, and other work with the times of its marks."""
+        """Send pauses of the host, and other work with the marked times."""
         with spared("reading the times of other work"):
             if self._marks is not None:
                 for begin_ns, end_ns, word in self._marks.other_work():
@@ -198,7 +198,7 @@ class Testimony:
         self.beside.send(client, run)
 
     def hand_over_times(self, client: Client, run: str) -> None:
-        """Send the times, recorded ones rather than marked ones."""
+        """Send the recorded times; without any, send the marked times."""
         declared: dict[str, FactValue] = {"timer": "caller"}
         pieces: list[Timings | PackedTimes] = []
         with spared("reading the times of iterations"):
@@ -213,14 +213,14 @@ class Testimony:
         except DaemonError as error:
             if error.code not in ("unknown-message", "usage"):
                 raise
-            # An older daemon, or more times than it accepts: the judge works without them.
+            # An older daemon, or too many times: the window is judged without times.
             _log.warning("gpuwatch: times of iterations: %s", error)
             return
         if pieces:
             self._declared = declared | self._declared
 
     def settle(self) -> bool:
-        """Read this process for the last time; return True if the rest takes long and may run beside the program."""
+        """Observe the last facts; return True if reading the times takes long and may run in a thread."""
         self._seen = torch_state.facts_since(self.before) | self._true_clock() | self._looked
         self._is_marking = False
         with spared("reading the times of iterations"):
@@ -229,7 +229,7 @@ class Testimony:
 
     @contextlib.contextmanager
     def reading_beside(self) -> Iterator[None]:
-        """Hand the times over in the calling thread and close this testimony, after ``settle`` returned True."""
+        """Return a context in which the calling thread may read the times, after ``settle`` returned True."""
         with contextlib.ExitStack() as held:
             with spared("reading the times of iterations"):
                 if self._marks is not None:
@@ -245,7 +245,7 @@ class Testimony:
         return self._declared | {name: fact for name, fact in seen.items() if fact or name not in self._declared}
 
     def _true_clock(self) -> dict[str, FactValue]:
-        """Return the mean clock between the stamps at the window's edges."""
+        """Return the mean clock and the time between the stamps at the window's edges; empty without stamps."""
         with spared("reading the true clock"):
             if self._stamps is not None and self._stamps.used == 2:
                 stamped = self._stamps.read()
@@ -255,7 +255,7 @@ class Testimony:
         return {}
 
     def close(self) -> None:
-        """Release the GPU's memory and mark nothing more.  It runs at every end of a window."""
+        """Release the GPU memory of marks and stamps, and stop marking.  Every window calls this at its end."""
         self._is_marking = False
         held = (self._marks, self._stamps)
         self._stamps = None
@@ -278,22 +278,22 @@ def _complain(words: str) -> None:
 
 
 def _sendable(name: str, fact: object) -> FactValue:
-    """Convert a fact to a type that JSON and a database hold; numbers and texts of other libraries become Python's own."""
+    """Convert a fact to a Python type that JSON and a database can store."""
     if fact is None or isinstance(fact, bool):
         return fact
     if isinstance(fact, str):
         try:
             fact.encode()
         except UnicodeEncodeError as error:
-            raise UsageError(f"declare: {name}: expected text that can be written as UTF-8; {error.reason}") from error
+            raise UsageError(f"declare: {name}: expected text that can be written as UTF-8, found: {error.reason}") from error
         return str(fact)
     if isinstance(fact, Integral):
         if not -(2**63) <= int(fact) < 2**63:
             raise UsageError(
-                f"declare: {name}: expected a whole number of at most 64 bits, found one of {int(fact).bit_length()}"
+                f"declare: {name}: expected a whole number of at most 64 bits, found {int(fact).bit_length()} bits"
             )
         return int(fact)
     if isinstance(fact, Real):
         with contextlib.suppress(OverflowError):
             return float(fact)
-    raise UsageError(f"declare: {name}: expected text, a number, a truth value or None, found {found_words(fact)}")
+    raise UsageError(f"declare: {name}: expected text, a number, True, False or None, found {found_words(fact)}")

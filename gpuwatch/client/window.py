@@ -33,19 +33,19 @@ _enclosing: ContextVar[Window | None] = ContextVar("gpuwatch_window", default=No
 
 
 class Window(WindowBody, WindowAnswers):
-    """A window: the ``with`` block of a benchmark, and after the block its verdict.
+    """A window: the ``with`` block of a benchmark, and after the block the verdict.
 
-    ``window()`` makes a window.  Enter a window once.  Make a new one for each measurement, or use it as a decorator.
+    ``window()`` makes a window.  A window can be entered once.  Make a new window for each measurement, or use a decorator.
 
     Attributes:
         label: Name of the window; None without a name.
         policy: Claim, accepted hazards, limits and thresholds by which the daemon judges.
         tags: Tags known so far; ``tags.all()`` is a dict of text.
         run_id: Run under which the store keeps the window (18 hexadecimal digits); None before it opens and without a daemon.
-        begin_ns: Beginning of the block on ``time.monotonic_ns``, in nanoseconds; None before the block.
+        begin_ns: Start of the block on ``time.monotonic_ns``, in nanoseconds; None before the block.
         end_ns: End of the block on the same clock, in nanoseconds; None before the end.
-        parent: Window of the same process around this one; None without one.
-        warm_up: Step that runs before the beginning; None without one.
+        parent: Enclosing window of the same process; None without one.
+        warm_up: Step that runs before the block; None without one.
         stated: Parameters of the claim, by the names of ``annotate.declared``.
         verdict: Verdict of the worst GPU.  Waits for the judge, usually less than a second after the block.
         verdicts: One verdict per GPU, worst first.  Waits for the judge as ``verdict`` does.
@@ -77,7 +77,7 @@ class Window(WindowBody, WindowAnswers):
         self.policy = policy
         self.run_id: str | None = None
         self.parent: Window | None = None
-        self.warm_up: Callable[[], object] | None = None  # runs before the block until its times are steady
+        self.warm_up: Callable[[], object] | None = None  # runs before the block until the step's times are steady
         self.begin_ns: int | None = None
         self.end_ns: int | None = None
         self._gpus = gpus
@@ -95,7 +95,7 @@ class Window(WindowBody, WindowAnswers):
 
     def __enter__(self) -> Window:
         if self.begin_ns is not None:
-            raise UsageError("expected a window not entered before, found one that was; make a new one with gpuwatch.window()")
+            raise UsageError("expected a new window, found one that was entered before; make a new one with gpuwatch.window()")
         self._pid = os.getpid()
         if self.warm_up is not None:
             self.declare(**start.warm_up(self.warm_up, self._settings))
@@ -126,7 +126,7 @@ class Window(WindowBody, WindowAnswers):
         self._note_in_parents(opening_ns)
 
     def _note_in_parents(self, begin_ns: int) -> None:
-        """Note in the enclosing windows that opening or closing this window delayed their blocks."""
+        """Log in the enclosing windows the pause that opening or closing this window caused."""
         end_ns, window = clock.now_ns(), self.parent
         while window is not None:
             if window.end_ns is None:
@@ -169,7 +169,7 @@ class Window(WindowBody, WindowAnswers):
         return self._stated.facts()
 
     async def __aenter__(self) -> Window:
-        return self.__enter__()  # opening takes 2 ms on a local socket; a thread would have another CUDA stream
+        return self.__enter__()  # opening is fast on a local socket; a thread would have another CUDA stream
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -217,22 +217,22 @@ def window(
         label: Name of the window, at most 256 characters.
         claim: Meaning of the number: ``"sustained"``, ``"burst"`` or ``"fixed-clock"``.
         locked_mhz: SM clock that you locked, in MHz.
-        every: Intended time from the beginning of one call to the beginning of the next, in seconds.
+        every: Intended time from the start of one call to the start of the next, in seconds.
         varies: True states that times vary by design.
         untrusted: True states that the code may cheat: only the daemon's evidence counts.
-        policy: A ``Policy`` in place of claim, accept and limits.
-        accept: Names of rules whose hazards you accept.  They stay in the verdict.
-        limits: Limits to override by rule and name, as ``{"outliers": {"host_ratio": 0.8}}``.
-        tolerance: Share by which disturbances may move a number before the window is flagged; 0.01 by default.
+        policy: A ``Policy`` instead of claim, accept and limits.
+        accept: Names of rules whose hazards you accept.  Accepted hazards stay in the verdict.
+        limits: Limits to override by rule and name, such as ``{"outliers": {"host_ratio": 0.8}}``.
+        tolerance: Share by which disturbances may change a number before the window is flagged; 0.01 by default.
         precision: Share to which a number must repeat from window to window; not required by default.
         gpus: UUIDs of the GPUs to judge, or unique prefixes.  Default: the GPUs on which this process and its descendants
             hold a context.
-        sync: False skips ``torch.cuda.synchronize()`` at both ends.  Without a CUDA context of torch it never runs.
-        warm_up: Step of the work, a function without arguments.  It runs before the block until times and clock are
+        sync: False skips ``torch.cuda.synchronize()`` at both ends, which needs a CUDA context of torch.
+        warm_up: Step of the work, a function without arguments.  The step runs before the block until times and clock are
             steady, for 10 s at most.
-        tags: Tags to keep with the window, as ``{"team": "vision"}``, in addition to those of its batch job, pod or CI run.
+        tags: Tags to store with the window, such as ``{"team": "vision"}``, in addition to those of batch job, pod or CI run.
         on_reject: ``"raise"`` waits for the verdict at the end of the block and raises RejectedError for a rejected one.
-        settings: Settings in place of those of environment and files.
+        settings: Settings to use instead of the environment's and the files'.
 
     Returns:
         A new window, not yet entered.

@@ -1,4 +1,4 @@
-"""The answers of a closed window: its verdicts, and their forms as text and data."""
+"""The answers of a closed window: verdicts, as objects, text and data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WindowAnswers:
         return self.wait_for_verdicts()
 
     def wait_for_verdicts(self, connections: Connections | None = None) -> tuple[Verdict, ...]:
-        """Wait for the verdicts over connections that windows share; ``gpuwatch.verdicts`` does so for many windows.
+        """Return the verdicts, over connections that windows can share, as in ``gpuwatch.verdicts``.
 
         Args:
             connections: Connections to share; None opens one.
@@ -49,10 +49,12 @@ class WindowAnswers:
             1
         """
         if self.begin_ns is None:
-            raise UsageError("expected a window that was entered, found one that was not; its verdict follows the `with` block")
+            raise UsageError(
+                "expected a window that was entered, found one that was not; read the verdict after the `with` block"
+            )
         if self.end_ns is None:
             raise UsageError(
-                "expected a window whose `with` block has ended, found an open one; ask for the verdict after the block"
+                "expected a window whose `with` block has ended, found an open one; read the verdict after the block"
             )
         if found := self._conversation.verdicts(connections):
             return found
@@ -79,7 +81,7 @@ class WindowAnswers:
     def raise_for_verdict(self) -> None:
         """Raise RejectedError if the verdict is rejected; do nothing otherwise.
 
-        Raises RejectedError: when the verdict is rejected; it is in ``error.verdict``.
+        Raises RejectedError: when the verdict is rejected; ``error.verdict`` holds the verdict.
         Raises UsageError: when the block has not ended.
 
         Example:
@@ -118,7 +120,7 @@ class WindowAnswers:
 
     def __repr__(self) -> str:
         state = "open" if self.end_ns is None else "closed"
-        from annotate.output.report import plain  # a label must not steer a terminal
+        from annotate.output.report import plain  # escapes control characters in the label
 
         return f"<gpuwatch.window {plain(self.label or self.run_id or '')} {state if self.begin_ns else 'not entered'}>"
 

@@ -1,4 +1,4 @@
-"""Checks of the arguments of ``window()``: impossible ones are refused before the benchmark runs."""
+"""Checks of the arguments of ``window()``, before the benchmark runs."""
 
 import inspect
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from gpuwatch.wire.messages import LABEL_LENGTH, NAME_LENGTH
 
 
 def check_label(label: object) -> str | None:
-    """Return the label as UTF-8: a program's name may hold bytes that can be neither sent nor stored.
+    """Return the label as UTF-8, without bytes that cannot be sent or stored.
 
-    Raises UsageError: for another type, for a function that was decorated without brackets, and for a long text.
+    Raises UsageError: for another type, for a function decorated without parentheses, and for a long text.
     """
     if callable(label):
         raise UsageError("label: expected text, found a function; as a decorator write @gpuwatch.window()")
@@ -28,7 +28,7 @@ def check_label(label: object) -> str | None:
 
 
 def check_choices(on_reject: object, settings: object) -> None:
-    """Check the arguments that are one of few choices.  Raises UsageError: for an unknown word, and for settings of another type."""
+    """Check ``on_reject`` and ``settings``.  Raises UsageError: for an unknown word, and for settings of another type."""
     if on_reject not in ("report", "raise"):
         raise UsageError(f"on_reject: expected 'report' or 'raise', found {found_words(on_reject)}")
     if settings is not None and not isinstance(settings, Settings):
@@ -36,7 +36,7 @@ def check_choices(on_reject: object, settings: object) -> None:
 
 
 def check_kind(kind: object) -> str:
-    """Return the word for a kind of other work as UTF-8.  Raises UsageError: for another type, and for no or a long word."""
+    """Return the word for a kind of other work as UTF-8.  Raises UsageError: for another type, and for an empty or long word."""
     if not isinstance(kind, str) or not 0 < len(kind) <= NAME_LENGTH:
         raise UsageError(f"other_work: expected a word of at most {NAME_LENGTH} characters, found {found_words(kind)}")
     return clean_text(kind)
@@ -47,9 +47,7 @@ def check_step(step: object) -> Callable[[], object] | None:
     if step is not None and not callable(step):
         raise UsageError(f"warm_up: expected a function that runs one step, found {found_words(step)}")
     if inspect.iscoroutinefunction(step) or inspect.isgeneratorfunction(step):
-        raise UsageError(
-            "warm_up: expected a function that runs one step, found one whose call only makes a coroutine or generator"
-        )
+        raise UsageError("warm_up: expected a function that runs one step, found a coroutine function or generator function")
     return step
 
 
@@ -62,22 +60,24 @@ def check_policy(
     accept: object = (),
     limits: object = None,
 ) -> Policy:
-    """Return the given policy, or one of claim, accepted hazards and limits, with the thresholds given beside it.
+    """Return the given policy, or a new one of claim, accepted hazards and limits, with the given thresholds.
 
-    Raises UsageError: for other types and amounts, an unknown claim, rule or limit, and for parts beside a policy that has its own.
+    Raises UsageError: for wrong types and amounts, an unknown claim, rule or limit, and for arguments that contradict the policy.
     """
     if not isinstance(claim, str):
         raise UsageError(f"claim: expected text, found {found_words(claim)}")
     if policy is not None and not isinstance(policy, Policy):
         raise UsageError(f"policy: expected a gpuwatch.Policy, found {found_words(policy)}")
     if policy is not None and (accept or limits):
-        raise UsageError("policy: expected a policy without accept and limits beside it, found both; put them into the policy")
+        raise UsageError(
+            "policy: expected no accept or limits with a policy, found both; put accept and limits into the policy"
+        )
     try:
         chosen = _policy_of(claim, accept, limits) if policy is None else policy
     except AnnotateError as error:
         raise UsageError(str(error)) from error
     if claim not in (Claim.SUSTAINED, chosen.claim):
-        raise UsageError(f"claim: {found_words(claim)} contradicts the policy's {chosen.claim.value!r}; give one of them")
+        raise UsageError(f"claim: {found_words(claim)} contradicts the policy's {chosen.claim.value!r}; give only one")
     for name, amount in (("tolerance", tolerance), ("precision", precision)):
         if amount is None:
             continue
@@ -94,7 +94,7 @@ def _policy_of(claim: str, accept: Any, limits: Any) -> Policy:  # of any type: 
 
 
 def list_gpus(gpus: object) -> list[str] | None:
-    """Return the GPUs' names as a list; None where none was given.
+    """Return the GPUs' names as a list; None if no GPU was given.
 
     Raises UsageError: for other types, such as an index.
     """

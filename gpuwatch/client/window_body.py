@@ -1,4 +1,4 @@
-"""The part of a window that is called inside its block: times, other work, inputs and declared facts."""
+"""The methods of a window for its open block: times, other work, inputs and declared facts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WindowBody:
         """Return a context manager around one iteration, whose time and true clock become evidence.
 
         On a GPU each iteration costs about 12 µs of the host (two events, two stamps) and 4 µs of the GPU outside the
-        measured time.  Without a GPU the host's clock is read twice.
+        measured time (``docs/TRUE_CLOCK.md``).  Without a GPU the host's clock is read twice.
 
         Raises UsageError: when the window's block is not open.
 
@@ -42,7 +42,7 @@ class WindowBody:
     def iterations(self, count: int) -> Iterator[int]:
         """Return an iterator over 0 to ``count - 1``; each pass of the loop is timed as one iteration.
 
-        One stamp is the end of an iteration and the beginning of the next, so a loop costs less than ``iteration``.
+        One stamp is the end of an iteration and the start of the next, so a loop costs less than ``iteration``.
 
         Args:
             count: Number of passes, a count of at least 1.
@@ -60,10 +60,10 @@ class WindowBody:
         return self._testimony.iterations(count)
 
     def other_work(self, kind: str) -> Iteration:
-        """Return a context manager around work of the window that is no iteration: a flush, a warm-up, a check.
+        """Return a context manager around work of the window that is not an iteration: a flush, a warm-up, a check.
 
-        Its time becomes evidence as that of an iteration does, by CUDA events where this process uses a GPU.  The judge
-        then knows why the GPU was busy.
+        The time becomes evidence like an iteration's, by CUDA events if this process uses a GPU.  The judge then attributes
+        the GPU's activity to this work.
 
         Args:
             kind: Word for the work, such as ``"flush"``.
@@ -79,15 +79,15 @@ class WindowBody:
         return self._testimony.other_work(check_kind(kind))
 
     def record(self, times: Iterable[float] | Timings, *, at_ns: Iterable[int] | None = None) -> None:
-        """Hand over times that you took yourself, in the order in which the iterations ran.
+        """Record times that you measured yourself, in the order in which the iterations ran.
 
-        A value that is no duration (text, a truth value, zero, infinity) never stops the benchmark: gpuwatch logs it, and
-        the verdict rejects it as an impossible time.
+        An invalid duration (text, a boolean, zero, infinity) never stops the benchmark: gpuwatch logs the value, and the
+        verdict rejects it as an impossible time.
 
         Args:
-            times: Durations in seconds, one per iteration; any iterable of floats, a numpy array of shape (n,) among them.
-            at_ns: Beginnings in nanoseconds on ``time.monotonic_ns``, as many as times.  Without them the iterations count
-                as back to back until now.
+            times: Durations in seconds, one per iteration; any iterable of floats, such as a numpy array of shape (n,).
+            at_ns: Start times in nanoseconds on ``time.monotonic_ns``, one per duration.  Without start times the iterations
+                count as back to back until now.
 
         Raises UsageError: when the window's block is not open.
 
@@ -100,10 +100,10 @@ class WindowBody:
         self._testimony.record(times, at_ns, self.begin_ns or 0)
 
     def record_other_work(self, other: OtherWork) -> None:
-        """Hand over work that you timed yourself and that is no iteration: flushes, holds, checks.
+        """Record work that you timed yourself and that is not an iteration: flushes, holds, checks.
 
         Args:
-            other: ``annotate.evidence.OtherWork``: arrays of shape (n,) of beginnings in nanoseconds and durations in
+            other: ``annotate.evidence.OtherWork``: arrays of shape (n,) of start times in nanoseconds and durations in
                 seconds, and a word for each piece.
 
         Raises UsageError: when the window's block is not open.
@@ -121,7 +121,7 @@ class WindowBody:
     def inputs(self, *tensors: Any) -> None:
         """Sample the inputs of the measured work: zeros and repeated values run cooler and faster than data.
 
-        Sampling reads some values of each tensor, which takes about a millisecond.  Call it before the timed part.
+        Sampling reads some values of each tensor.  Call ``inputs`` before the timed part.
 
         Args:
             tensors: Tensors of torch or arrays of numpy, of any shape.
@@ -137,7 +137,7 @@ class WindowBody:
         self._testimony.look_at(tensors)
 
     def declare(self, **facts: FactValue) -> None:
-        """Declare facts that only the measured process knows.  A declared fact can only worsen the verdict.
+        """Declare facts that only the measured process can provide.  A declared fact can only worsen the verdict.
 
         Args:
             facts: Values by the names of ``annotate.declared.FACTS``, in the unit that ends the name.  Other names become
@@ -152,9 +152,9 @@ class WindowBody:
         self._testimony.declare(facts)
 
     def tell(self, **facts: FactValue) -> None:
-        """Declare facts.  This former name of ``declare`` works in 0.2 and goes with 0.3."""
+        """Declare facts.  ``tell`` is the former name of ``declare`` and will be removed in 0.3."""
         self.declare(**facts)
 
     def _check_inside(self, doing: str) -> None:
         if self.begin_ns is None or self.end_ns is not None:
-            raise UsageError(f"{doing}: expected a call inside the window's `with` block, found one outside of it")
+            raise UsageError(f"{doing}: expected a call inside the window's `with` block, found one outside")

@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 
 def wrap(function: Callable[P, T], label: str | None, make_window: Callable[[str], Window]) -> Callable[P, T]:
-    """Return the function in windows, named after it where there is no label; ``wrapper.window`` is the latest.
+    """Return a wrapper that runs each call in a window; without a label the function names the window.
+
+    ``wrapper.window`` is the latest window.
 
     Raises UsageError: for a generator, whose call does no work.
     """
@@ -29,7 +31,7 @@ def wrap(function: Callable[P, T], label: str | None, make_window: Callable[[str
 
     def open_next() -> Window:
         made = make_window(label or function.__qualname__[:LABEL_LENGTH])
-        wrapper.window = made  # type: ignore[attr-defined]  # functions take attributes; their type does not say so
+        wrapper.window = made  # type: ignore[attr-defined]  # functions accept attributes; the type lacks them
         return made
 
     wrapper: Callable[P, Any]

@@ -1,6 +1,6 @@
-"""Tags of a window: words for its job, team and build, by which `gpuwatch fleet` finds it later.
+"""Tags of a window, such as job, team and build, for later queries with `gpuwatch fleet`.
 
-A user gives tags, ``w.declare()`` keeps names the judge does not know, and the environment of a job adds more.
+A user gives tags, ``w.declare()`` keeps facts with unknown names as tags, and the environment of a job adds more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuwatch.process.surroundings import found_tags
 from gpuwatch.utf8 import clean_text, found_words
 from gpuwatch.wire.messages import NAME_LENGTH, TAG_LENGTH, TAGS_COUNT, TAGS_LENGTH, FactValue
 
-OWN_COUNT = TAGS_COUNT // 2  # the rest is left to the surroundings
+OWN_COUNT = TAGS_COUNT // 2  # the rest is for tags of the environment
 OWN_LENGTH = TAGS_LENGTH // 2
 VARIABLE = "GPUWATCH_TAGS"  # KEY=VALUE,KEY=VALUE for every window below: a prolog, a pod or `gpuwatch run` sets it
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*")
@@ -23,7 +23,7 @@ _log = logging.getLogger("gpuwatch")
 
 
 class WindowTags:
-    """The tags of one window: given by its user, declared while it is open, and found around its process."""
+    """The tags of one window: given by the user, declared in the block, and found in the environment."""
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         self.given = dict(given or {})
@@ -31,20 +31,20 @@ class WindowTags:
         self._found: dict[str, str] = {}
 
     def at_opening(self, outer: WindowTags | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """Return all tags known when the window opens: the user's win over those of the window around it and of the job."""
+        """Return all tags at the opening: the user's override the enclosing window's, which override the job's."""
         around = {} if outer is None else {**outer.given, **outer.declared}
         found = {**found_tags(environment), **_read_variable(environment.get(VARIABLE, "")), **around}
         kept: dict[str, str] = {}
         for name, text in found.items():
             try:
                 kept = _bounded({**kept, **check_tags({name: text})})
-            except UsageError as error:  # of the environment, which the user may not be able to change
+            except UsageError as error:  # the user may not be able to change the environment
                 _log.warning("gpuwatch: a tag of this process's environment is left out: %s", error)
         self._found = kept
         return self.all()
 
     def all(self) -> dict[str, str]:
-        """Return every tag that is known so far."""
+        """Return all current tags."""
         return {**self._found, **self.given, **self.declared}
 
     def take_unknown(self, facts: Mapping[str, FactValue], known: Iterable[str]) -> dict[str, FactValue]:
@@ -59,7 +59,7 @@ class WindowTags:
         for name in unknown:
             near = get_close_matches(name, known, 1)
             _log.warning(
-                "gpuwatch: declare: %r is not a fact the judge knows%s; it is kept as a tag",
+                "gpuwatch: declare: %r is not a known fact%s; kept as a tag",
                 name,
                 f" (did you mean {near[0]!r}?)" if near else "",
             )
@@ -71,7 +71,7 @@ def check_tags(tags: object, *, doing: str = "tags") -> dict[str, str]:
     if tags is None:
         return {}
     if not isinstance(tags, Mapping):
-        raise UsageError(f"{doing}: expected names and values, as {{'team': 'vision'}}, found {found_words(tags)}")
+        raise UsageError(f"{doing}: expected names and values, such as {{'team': 'vision'}}, found {found_words(tags)}")
     return _bounded({_name(name, doing): _value(name, value, doing) for name, value in tags.items()}, doing)
 
 
@@ -81,7 +81,7 @@ def read_tags(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"--tag: expected KEY=VALUE, as team=vision, found {text!r}")
+            raise UsageError(f"--tag: expected KEY=VALUE, such as team=vision, found {text!r}")
         read = check_tags({name: clean_text(value)}, doing="--tag")
         if tags.get(name, read[name]) != read[name]:
             raise UsageError(f"--tag: expected one value of {name}, found {tags[name]!r} and {read[name]!r}")
@@ -90,7 +90,7 @@ def read_tags(texts: Iterable[str]) -> dict[str, str]:
 
 
 def write_variable(tags: Mapping[str, str]) -> str:
-    """Return tags as ``GPUWATCH_TAGS`` holds them."""
+    """Return tags in the format of ``GPUWATCH_TAGS``."""
     return ",".join(f"{name}={value.replace('%', '%25').replace(',', '%2C')}" for name, value in tags.items())
 
 

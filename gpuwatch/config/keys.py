@@ -20,14 +20,14 @@ class Key:
 
     name: str  # as in the file, with its table: "sampling.idle_period"
     field: str  # of Settings
-    default: Any  # the field's type; None where it follows from the source
+    default: Any  # the field's type; None if the source determines the value
     read: Callable[[object], Any]
     write: Callable[[Any], str]
     meaning: str
 
     @property
     def variable(self) -> str:
-        """Return the name of its environment variable."""
+        """Return the name of the setting's environment variable."""
         return "GPUWATCH_" + self.name.replace(".", "_").upper()
 
 
@@ -71,28 +71,28 @@ def _socket(found: object) -> Path:
 
 
 def _period(found: object) -> int:
-    period_ns = quantities.duration_ns(_text('a duration with its unit, as "50ms"', found))
+    period_ns = quantities.duration_ns(_text('a duration with its unit, such as "50ms"', found))
     if not 1_000_000 <= period_ns <= 10_000_000_000:
         raise QuantityError(f"expected a period of 1ms to 10s, found {found!r}")
     return period_ns
 
 
 def _seconds(found: object) -> float:
-    return quantities.duration_ns(_text('a duration with its unit, as "60s" or "30d"', found)) / 1e9
+    return quantities.duration_ns(_text('a duration with its unit, such as "60s" or "30d"', found)) / 1e9
 
 
 def _share(found: object) -> float:
-    ratio = quantities.share_ratio(_text('a share with its sign, as "1 %"', found))
+    ratio = quantities.share_ratio(_text('a share with its sign, such as "1 %"', found))
     if not 0 < ratio <= 1:
         raise QuantityError(f"expected more than 0 %, found {found!r}")
     return ratio
 
 
 def _threshold(range_: Range) -> Callable[[object], float]:
-    """Make a reader of shares in a range; zero stands for none."""
+    """Return a function that reads a share in a range; the text "none" is read as 0."""
 
     def read(found: object) -> float:
-        ratio = quantities.share_ratio(_text('a share with its sign, as "0.5 %"', found)) if found != "none" else 0.0
+        ratio = quantities.share_ratio(_text('a share with its sign, such as "0.5 %"', found)) if found != "none" else 0.0
         if ratio and not range_.holds(ratio):
             least, most = quantities.share_text(range_.least), quantities.share_text(range_.most)
             raise QuantityError(f"expected {least} to {most}, found {found!r}")
@@ -106,7 +106,7 @@ def _threshold_text(ratio: float) -> str:
 
 
 def _bytes(found: object) -> int:
-    size = quantities.size_bytes(_text('a size with its unit, as "2GiB"', found))
+    size = quantities.size_bytes(_text('a size with its unit, such as "2GiB"', found))
     if size < 1 << 20:
         raise QuantityError(f"expected at least 1MiB, found {found!r}")
     return size
@@ -124,7 +124,7 @@ def _listen(found: object) -> str:
     elif not colon or text.endswith("]"):
         host, port = text, str(LISTEN_PORT)
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    # An address of IPv6 holds colons and so is written in brackets; an empty host would mean every address by accident.
+    # An IPv6 address contains colons and must be in brackets; an empty host would mean every address by accident.
     if not bare or (":" in host and bare == host) or any(letter.isspace() for letter in host):
         raise QuantityError(f"expected {expected}, found {text!r}")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
@@ -177,13 +177,13 @@ KEYS: tuple[Key, ...] = (
     Key("listen_insecure", "listen_insecure", False, _switch, _switch_text,  # noqa: FBT003 - a default like the others
         "serve metrics beyond this machine without encryption or without authentication"),
     Key("tolerance", "tolerance_ratio", 0.0, _threshold(TOLERANCES), _threshold_text,
-        "share by which disturbances may move a number before its window is flagged; none: the policy's own, 1 %"),
+        "share by which disturbances may change a number before the window is flagged; none: the policy's own, 1 %"),
     Key("precision", "precision_ratio", 0.0, _threshold(PRECISIONS), _threshold_text,
-        "share to which a number must repeat from window to window; none: no demand"),
+        "share to which a number must repeat from window to window; none: not required"),
     Key("card_spread", "card_spread_ratio", 0.0, _threshold(CARD_SPREADS), _threshold_text,
         "share by which two cards of a model differ in time at one clock; none: the model's recorded spread (H200: 0.34 %)"),
     Key("sampling.idle_period", "idle_period_ns", 50_000_000, _period, quantities.duration_text,
-        "period of the fast lane of a busy GPU while no window is open; in windows, of all but clock and reasons, 50 ms at most"),
+        "period of the fast lane of a busy GPU; in windows, of all signals but clock and reasons, at most 50 ms"),
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,
         "period of clock and reasons while a window is open"),
     Key("sampling.budget", "budget_ratio", 0.01, _share, quantities.share_text,
@@ -194,7 +194,7 @@ KEYS: tuple[Key, ...] = (
         "age at which raw readings are dropped; windows and verdicts stay"),
     Key("store.segment", "segment_bytes", 64 << 20, _bytes, quantities.size_text, "size at which a new segment begins"),
     Key("daemon.idle_exit", "idle_exit_s", 900.0, _seconds, _seconds_text,
-        "time for which a daemon started on demand stays after its last client"),
+        "time without clients after which a daemon started on demand exits"),
     Key("exporter.certificate", "exporter_certificate", "", _file, lambda path: path or "none",
         "certificate (PEM, with its chain) of the metrics page, which is then served over TLS"),
     Key("exporter.key", "exporter_key", "", _file, lambda path: path or "none", "private key of the certificate"),
@@ -203,7 +203,7 @@ KEYS: tuple[Key, ...] = (
     Key("exporter.users", "exporter_users", "", _file, lambda path: path or "none",
         "file of users that may read the page by basic auth: lines NAME:SHA256"),
     Key("exporter.processes", "exporter_processes_count", 0, _few, str,
-        "number of processes per GPU, the largest, whose memory is shown"),
+        "number of processes per GPU whose memory the metrics page shows, largest first"),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}

@@ -1,6 +1,6 @@
 """Default paths of the store, the socket and the configuration files, as a function of user and source.
 
-Not from platformdirs: its import takes 15 ms of the 60 ms allowed for ``import gpuwatch``.
+platformdirs is not used, because importing it would slow ``import gpuwatch`` down.
 """
 
 import hashlib
@@ -110,8 +110,8 @@ def _check_ours(folder: Path, found: os.stat_result, option: str) -> None:
 
 
 def user_folder(environment: Mapping[str, str], variable: str, below: str) -> Path:
-    """Return the folder in a variable, else the one below the user's home; an empty HOME counts as unset, as in systemd."""
-    # The base-directory specification demands that relative paths in these variables are ignored.
+    """Return the folder in a variable, else a folder below the user's home; an empty HOME counts as unset, as in systemd."""
+    # The XDG base-directory specification requires that relative paths in these variables are ignored.
     named = environment.get(variable, "")
     if named.startswith("/"):
         return Path(named)
@@ -131,7 +131,7 @@ def _private_folder(environment: Mapping[str, str]) -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return True if this user owns a folder and can write to it: sudo and containers pass on other users' variables."""
+    """Return True if this user owns a folder and can write there: sudo and containers pass on other users' variables."""
     try:
         return folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK)
     except OSError:

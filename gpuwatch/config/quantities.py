@@ -1,4 +1,4 @@
-"""Amounts as people write them ("50ms", "2GiB", "1 %"): read into the units of the code, and written back exactly."""
+"""Amounts with units ("50ms", "2GiB", "1 %"), converted exactly to and from the units of the code."""
 
 import re
 from collections.abc import Mapping
@@ -36,12 +36,12 @@ class QuantityError(ValueError):
 
 
 def duration_ns(text: str) -> int:
-    """Read a duration with its unit.  Raises QuantityError."""
-    return _scaled(text, _DURATIONS_NS, 'a duration with its unit, as "50ms", "2.5s" or "24h"')
+    """Return a duration with its unit, such as ``50ms``, in ns.  Raises QuantityError."""
+    return _scaled(text, _DURATIONS_NS, 'a duration with its unit, such as "50ms", "2.5s" or "24h"')
 
 
 def lapse_ns(text: str) -> int:
-    """Read a time distance like ``duration_ns``, but a bare number is seconds and ``5m`` is minutes.
+    """Return a time distance like ``duration_ns``, but read a bare number as seconds and ``5m`` as minutes.
 
     Raises QuantityError.
     """
@@ -52,13 +52,13 @@ def lapse_ns(text: str) -> int:
 
 
 def size_bytes(text: str) -> int:
-    """Read a size with its unit.  Raises QuantityError."""
-    return _scaled(text, _SIZES_BYTES, 'a size with its unit, as "64MiB" or "2GiB"')
+    """Return a size with its unit, such as ``2GiB``, in bytes.  Raises QuantityError."""
+    return _scaled(text, _SIZES_BYTES, 'a size with its unit, such as "64MiB" or "2GiB"')
 
 
 def share_ratio(text: str) -> float:
-    """Read a percentage with its sign.  Raises QuantityError."""
-    expected = 'a share of 0 to 100 % with its sign, as "1 %"'
+    """Return a percentage with the percent sign, such as ``1 %``, as a ratio.  Raises QuantityError."""
+    expected = 'a share of 0 to 100 % with its sign, such as "1 %"'
     amount, unit = _split(text, expected)
     if unit != "%" or amount > 100:
         raise QuantityError(f"expected {expected}, found {text!r}")

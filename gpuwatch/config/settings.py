@@ -21,11 +21,11 @@ from gpuwatch.config.paths import (
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
 
-# GPUWATCH_ variables that are no settings: the path of the configuration file, and those that `gpuwatch run` sets.
+# GPUWATCH_ variables that are not settings: the path of the configuration file, and variables that `gpuwatch run` sets.
 _OTHER_VARIABLES = frozenset({"GPUWATCH_CONFIG", "GPUWATCH_PARENT", "GPUWATCH_TAGS"})
 _TABLES = frozenset(name.partition(".")[0] for name in BY_NAME if "." in name)
 _LIBRARY_VARIABLES = "GPUWATCH_NVTX"  # prefix of the C library's variables
-# The first of each two settings may not exceed the second; a configured value wins over a default.
+# The first setting of each pair may not exceed the second; a configured value wins over a default.
 _ORDERED = (("sampling.active_period", "sampling.idle_period"), ("store.segment", "store.budget"))
 
 
@@ -59,7 +59,7 @@ class Settings:
 
     @property
     def simulated(self) -> bool:
-        """Return True if the source is no driver of this machine, but a simulation or a recording."""
+        """Return True if the source is a simulation or a recording."""
         return self.source.partition(":")[0] in ("simulated", "replay")
 
     @property
@@ -78,7 +78,7 @@ class Settings:
         return [f"--{name.replace('_', '-')}={value}" for name, value in named.items()]
 
     def variables(self) -> dict[str, str]:
-        """Return the given values that have no option, as environment variables for that process."""
+        """Return the given settings as environment variables for another ``gpuwatch`` process."""
         return {key.variable: self.given[key.name] for key in KEYS if key.name in self.given}
 
     def reread(self) -> Settings:
@@ -115,7 +115,7 @@ def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, st
 
 
 def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """List the configuration files to read, the strongest first.  Raises UsageError: when a named one is missing."""
+    """List the configuration files to read, highest precedence first.  Raises UsageError: when a named file is missing."""
     named = flags.get("config") or environment.get("GPUWATCH_CONFIG")
     if named:
         path = Path(named).expanduser().absolute()
@@ -127,7 +127,7 @@ def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Pat
 
 
 def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """List the GPUWATCH_ variables that are no settings.  They are no error, because an orchestrator may set GPUWATCH_PORT."""
+    """List the unknown GPUWATCH_ variables.  These are not an error, because an orchestrator may set GPUWATCH_PORT."""
     known = {key.variable for key in KEYS} | _OTHER_VARIABLES
     ours = [name for name in environment if name.startswith("GPUWATCH_") and not name.startswith(_LIBRARY_VARIABLES)]
     return tuple(sorted(name for name in ours if name not in known))
@@ -135,7 +135,7 @@ def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _read_file(path: Path) -> Iterator[tuple[Key, object, str]]:
     """Yield the keys of one file with their raw values and places.  Raises UsageError."""
-    import tomllib  # imported late: it takes 9 ms, and most processes have no file to read
+    import tomllib  # imported late: slow, and most processes have no file to read
 
     try:
         text = path.read_bytes().decode()

@@ -1,4 +1,4 @@
-"""The files beside the packages, such as units, dashboards and rules: in a checkout or in ``share/gpuwatch``."""
+"""The files next to the packages, such as units, dashboards and rules: in a checkout or in ``share/gpuwatch``."""
 
 import contextlib
 import importlib.metadata
@@ -15,7 +15,7 @@ _CHECKOUT = Path(__file__).parents[2]
 def shipped_folder(name: str, needed: Sequence[str]) -> Path:
     """Find the folder of this name with the needed files; another package may have a folder of the same name.
 
-    Raises UsageError: for an installation without it.
+    Raises UsageError: for an installation without the folder.
     """
     candidates = [_CHECKOUT / name]
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -1,4 +1,4 @@
-"""Spans beside the timed entries of one window: declared other work, and pauses of its host."""
+"""Spans next to one window's timings: declared other work and pauses."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,21 +15,21 @@ from gpuwatch.wire.spans import NamedSpans
 class BesideTimes:
     """Spans that the window's process declares, and pauses that the daemon observed."""
 
-    seen: list[Pause] = field(default_factory=list)  # observed by the daemon; beyond the bound the oldest is dropped
+    seen: list[Pause] = field(default_factory=list)  # observed by the daemon, at most PAUSES_COUNT
     _declared: list[Spans] = field(default_factory=list)
     _counts: Counter[str] = field(default_factory=Counter)
     _names: set[str] = field(default_factory=set)
 
     @property
     def spans_count(self) -> int:
-        """The number of spans held in memory for the process."""
+        """Return the number of declared spans in memory."""
         return self._counts.total()
 
     def count(self, piece: Spans) -> int:
-        """Return how many spans a message adds.  Raises UsageError: for a malformed span, or too many."""
+        """Return the number of spans in a message.  Raises UsageError: for a malformed span, or too many spans or names."""
         names = self._names | set(piece.names)
         if len(names) > SPAN_NAMES_COUNT:
-            raise UsageError(f"spans: expected at most {SPAN_NAMES_COUNT} different words of a window, found {len(names)}")
+            raise UsageError(f"spans: expected at most {SPAN_NAMES_COUNT} names per window, found {len(names)}; reuse names")
         return spans.check(piece, self._counts[piece.what])
 
     def add(self, piece: Spans, count: int) -> None:
@@ -43,11 +43,11 @@ class BesideTimes:
         del self.seen[:-PAUSES_COUNT]
 
     def take(self, run: Run) -> dict[str, NamedSpans]:
-        """Return and forget all spans by their name; pauses are clipped to the window."""
+        """Return the spans under the keys ``other`` and ``pauses``, and forget them.  Pauses outside the window are left out."""
         end_ns = run.begin_ns if run.end_ns is None else run.end_ns
         other = spans.decode([piece for piece in self._declared if piece.what == "other"])
-        told = spans.decode([piece for piece in self._declared if piece.what == "pauses"])
-        pauses = [*(told.as_pauses() if told is not None else ()), *self.seen]
+        declared = spans.decode([piece for piece in self._declared if piece.what == "pauses"])
+        pauses = [*(declared.as_pauses() if declared is not None else ()), *self.seen]
         inside = spans.of_pauses(each for each in pauses if each.begin_ns < end_ns and each.end_ns > run.begin_ns)
         self._declared.clear()
         self._counts.clear()

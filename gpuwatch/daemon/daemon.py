@@ -1,4 +1,4 @@
-"""The composition root of the witness: it wires sources to sinks, starts the judge, and ends everything."""
+"""The daemon's composition root: wiring of sources and sinks, start and shutdown."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
-FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost
-IDLE_CHECK_S, IDLE_CHECKS_COUNT = 1.0, 15  # the shortest pause between checks, and checks until the daemon exits
-ATTENDED_S = 60.0  # after a scrape, until the next one
-REACHABLE_S = 2.0  # interval of checks for a removed socket; a window waits longer than this for its daemon
-QUIET_S = 0.5  # a client opens its window within milliseconds of its welcome
-FINISH_S = 8.0  # for windows that are open or being judged when the daemon ends
+FIRST_SWEEP_S = 5.0  # a GPU without an answer within this time is served as lost
+IDLE_CHECK_S, IDLE_CHECKS_COUNT = 1.0, 15  # the shortest interval of idle checks, and checks per idle time
+ATTENDED_S = 60.0  # a scrape counts as a client for this long
+REACHABLE_S = 2.0  # interval of checks for a removed socket, shorter than a window's wait for a daemon
+QUIET_S = 0.5  # no exit on request this soon after a welcome: the client may be about to open a window
+FINISH_S = 8.0  # time limit for each of three shutdown steps: windows, server, judge
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # the system daemon's files are readable by their group
 
 
 class Daemon:
-    """One daemon: built from settings, run until it is told to stop or has had no client for a while."""
+    """A daemon, which runs until a signal or a client stops it; an on-demand one exits after its idle time without clients."""
 
     def __init__(
         self,
@@ -106,12 +106,12 @@ class Daemon:
         self._server = Server(self._windows, Answers(self._greeting, self.status, self._now, self._leave), is_shared=shared)
 
     def _export(self, settings: Settings) -> Exporter:
-        from gpuwatch.exporter.exporter import Exporter  # 50 ms, saved by a daemon without a metrics page
+        from gpuwatch.exporter.exporter import Exporter  # imported late: only for a metrics page
 
         return Exporter(settings, self._device)
 
     def _device(self, uuid: str) -> Device | None:
-        return self._gpus.devices.get(uuid)  # the exporter is created after the object that counts its sweeps
+        return self._gpus.devices.get(uuid)  # a callback, because the exporter is created before the GPUs
 
     def _counting(self) -> tuple[Sink, ...]:
         return (self._exporter.tallies,) if self._exporter else ()
@@ -126,7 +126,7 @@ class Daemon:
             self._exporter.start(self._overview, figures, lambda: self._serving)
 
     def take(self, sweep: Sweep) -> None:
-        """Hand every changed process list to the windows, and others each second, in the event loop's thread (a sink)."""
+        """Pass process lists to the windows in the event loop's thread: changed lists at once, others every second (a sink)."""
         if self._windows.tracked_count and self._gpus.latest.is_news(sweep.observed):
             with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is exiting
                 self._loop.call_soon_threadsafe(self._windows.note, sweep.observed)
@@ -142,7 +142,7 @@ class Daemon:
             self._gpus.start()
             watches = [asyncio.create_task(self._windows.recall())]
             await self._gpus.first_sweep(FIRST_SWEEP_S)
-            # Objects made at start live for good.  Freezing them shortens each garbage collection, which pauses the sampler.
+            # Objects made at start are never freed.  Freezing them shortens garbage collections, which pause the sampler.
             gc.collect()
             gc.freeze()
             if self._listener is not None:
@@ -176,7 +176,7 @@ class Daemon:
             except Exception:  # noqa: BLE001 - shutdown: no failure may keep the store from the next daemon
                 _log.exception("a part of the daemon failed to shut down")
         stops: list[Callable[[], object]] = [self._store.close]
-        if self._listener is None:  # a service manager keeps its socket, which starts the next daemon: clients must find it
+        if self._listener is None:  # a service manager's socket outlives the daemon: clients must find it
             stops.insert(0, partial(store_owner.forget_socket, self.settings.state, self.settings.socket))
         if self._exporter is not None:
             stops.append(self._exporter.stop)
@@ -203,14 +203,14 @@ class Daemon:
                 return
 
     def _leave(self, request: messages.Leave) -> messages.Reply:
-        """Exit if no window is open or being judged and no client is about to open one; otherwise refuse."""
+        """Exit; without ``now``, refuse while a window is open or being judged, or just after a client has connected."""
         if (count := self._windows.tracked_count) and not request.now:
             return messages.Refused("windows-open", f"{count} window{'s are' if count > 1 else ' is'} open or being judged")
         if clock.now_ns() - self._server.last_greeted_ns() < QUIET_S * 1e9 and not request.now:
-            return messages.Refused("client-came", "a client came just now and may open a window")
+            return messages.Refused("client-came", "a client has just connected and may open a window")
         self._server.stop_listening()
         self._stop.set()
-        _log.info("asked to exit")
+        _log.info("exiting: a client requested it")
         return messages.Leaving()
 
     async def _stay_reachable(self) -> None:
@@ -227,7 +227,7 @@ class Daemon:
         return is_scraped or self._server.client_count > 0 or self._windows.tracked_count > 0
 
     def _record_socket(self) -> None:
-        """Record the socket for clients whose default is another one; without the record only they cannot find this daemon."""
+        """Record the socket for clients with another default socket; only they need the record."""
         try:
             store_owner.record_socket(self.settings.state, self.settings.socket, mode=self._mode)
         except OSError as error:
@@ -250,7 +250,7 @@ class Daemon:
             return
         for name in ("source", "state", "socket", "budget_ratio", "segment_bytes", "listen", "exporter_processes_count"):
             if getattr(fresh, name) != getattr(self.settings, name):
-                _log.warning("%s changed in the configuration; it takes effect at the next start", name)
+                _log.warning("%s changed in the configuration; the new value takes effect at the next start", name)
         self.settings = replace(fresh, source=self.settings.source, state=self.settings.state, socket=self.settings.socket)
         logging.getLogger("gpuwatch").setLevel(self.settings.log_level.upper())
         self._store.set_budget(self.settings.store_budget_bytes, self.settings.store_max_age_s)
@@ -288,7 +288,7 @@ class Daemon:
         return snapshot.readings(self._overview.machine(), self._windows.shown(uid), at_ns=clock.now_ns(), since_ns=since_ns)
 
     def _greeting(self) -> Greeting:
-        # The path in the form that clients send: a message holds only UTF-8.
+        # Clients send the path in this form, because a message holds only UTF-8.
         state = Path(clean_text(str(self.settings.state)))
         return Greeting(self._overview.source_name, self._overview.simulated, state, self._boot_id)
 

@@ -1,4 +1,4 @@
-"""Flushing of the store on behalf of windows: one flush serves many, and a slow or locked disk is tried again."""
+"""Store flushes for windows: one flush serves many windows, and a failed flush is repeated."""
 
 import asyncio
 from concurrent.futures import Future
@@ -20,7 +20,7 @@ class Flushable(Protocol):
 
 
 class Flushing:
-    """Flushes a store in its own thread: a hanging disk blocks neither the event loop nor other threads."""
+    """A thread that flushes a store, so that a hanging disk blocks neither the event loop nor other threads."""
 
     def __init__(self, store: Flushable, *, patience_s: float = PATIENCE_S) -> None:
         self._store = store
@@ -40,18 +40,18 @@ class Flushing:
                 break
             if done:
                 return None
-            if self._leaving or self._store.statistics()["disk_full"]:  # a full disk drops the refused rows: no retry can help
+            if self._leaving or self._store.statistics()["disk_full"]:  # the store drops rows for a full disk: no retry helps
                 break
-            # The refused rows may be another window's, or another process may hold the file: both pass.
+            # The refused rows may belong to another window, or another process may hold a lock: a retry can succeed.
             await asyncio.sleep(AGAIN_S)
-        return self._store.statistics()["refused"] or "the disk did not take them in time"
+        return self._store.statistics()["refused"] or "the commit timed out"
 
     def leave(self) -> None:
         """Stop retrying: the daemon is exiting."""
         self._leaving = True
 
     def _begun(self) -> Future[bool]:
-        """Return the flush that has not started yet, or a new one: it stores everything so far, so windows share it."""
+        """Return the queued flush, or queue a new one.  A queued flush commits everything received, so windows share it."""
         if self._last is None or self._last.running() or self._last.done():
             self._last = self._thread.submit(self._store.flush, self._patience_s)
         return self._last

@@ -17,7 +17,7 @@ from gpuwatch.view.snapshot import WatchedMachine
 
 
 class GpuOverview:
-    """Summary of the known facts about the watched GPUs; it reads none of them."""
+    """A summary of the watched GPUs from memory: no method reads a GPU."""
 
     def __init__(self, gpus: WatchedGpus) -> None:
         self._gpus = gpus
@@ -39,15 +39,15 @@ class GpuOverview:
         return self._gpus.source.absence
 
     def watched(self) -> tuple[WatchedGpu, ...]:
-        """Return every GPU that the source named, including lost ones, in the source's order."""
+        """Return every GPU that the source listed, including lost ones, in the source's order."""
         return tuple(self._watched(position, uuid) for position, uuid in enumerate(self._gpus.devices))
 
     def rare(self, uuid: str) -> RareReading | None:
-        """Return the latest reading made only for the metrics page; asking for it keeps the reader running."""
+        """Return the latest reading made only for the metrics page; each call keeps the reader running."""
         return self._gpus.rare.latest(uuid)
 
     def machine(self) -> WatchedMachine:
-        """Return what screens show of the GPUs."""
+        """Return the GPU data that screens show."""
         return WatchedMachine(
             source=self.source_name,
             is_simulated=self.simulated,
@@ -58,14 +58,14 @@ class GpuOverview:
         )
 
     def silent(self, within_s: float, idle_period_ns: int) -> tuple[str, ...]:
-        """Return GPUs with an outdated fast lane that are not declared lost: their samplers hang."""
+        """Return GPUs that are not lost but have an outdated fast-lane reading: their samplers hang."""
         oldest_ns = clock.now_ns() - int(max(within_s * 1e9, 2 * idle_period_ns))
         latest = self._gpus.latest.by_lane()
         last = {uuid: latest.get((uuid, Lane.FAST)) for uuid, sampler in self._gpus.samplers.items() if sampler.lost is None}
         return tuple(uuid for uuid, sweep in last.items() if sweep is not None and sweep.observed.at_ns < oldest_ns)
 
     def summary(self) -> str:
-        """Return one line for people: the watched GPUs, their real sampling rates, the lost ones."""
+        """Return one line for people: the watched GPUs, the lowest real sampling rate, and GPUs that do not answer."""
         if self.absence is not None:
             return f"no GPU to watch: {self.absence}"
         if not self.looked:
@@ -101,7 +101,7 @@ class GpuOverview:
         }
 
     def _unmeasured(self) -> list[str]:
-        """Return the GPUs that still wait for their lane plan, without lost ones."""
+        """Return the GPUs without a measured lane plan, except lost ones."""
         samplers = self._gpus.samplers
         settled = {uuid for uuid, sampler in samplers.items() if sampler.plan.is_measured or sampler.lost is not None}
         return [uuid for uuid in self._gpus.devices if uuid not in settled]
@@ -109,7 +109,7 @@ class GpuOverview:
     def _watched(self, position: int, uuid: str) -> WatchedGpu:
         device, sampler = self._gpus.devices[uuid], self._gpus.samplers.get(uuid)
         if sampler is None:
-            return WatchedGpu(device, position, "it has not answered since the daemon started", {}, {})
+            return WatchedGpu(device, position, "no answer since the daemon started", {}, {})
         plan = sampler.plan
         supported = {name: name not in plan.unanswered for name in SIGNALS} if plan.is_measured else {}
         return WatchedGpu(device, position, sampler.lost, sampler.period_ns, supported)
@@ -125,7 +125,7 @@ async def report_to_manager(
 ) -> None:
     """Report to the service manager until cancelled; feed its watchdog only while every GPU that is not lost is being read.
 
-    The event loop runs this itself: if the loop hangs, the watchdog gets no signal either.
+    This runs in the event loop: if the loop hangs, the watchdog gets no signal.
     """
     if not manager.listens:
         return

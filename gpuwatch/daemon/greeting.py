@@ -1,4 +1,4 @@
-"""The first exchange of a connection: the daemon describes itself, or says why it refuses the client."""
+"""The daemon's answer to a client's greeting: its description, or the reason for a refusal."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ class Greeting:
     boot_id: str
 
     def answer(self, hello: messages.Hello) -> messages.Welcome | messages.Refused:
-        """Welcome a client, or refuse one that wants another daemon."""
+        """Return a welcome, or a refusal if the client expects another protocol, source or state folder."""
         return self._refusal(hello) or messages.Welcome(
             protocol=min(hello.protocol, messages.PROTOCOL),
             version=__version__,
@@ -45,11 +45,12 @@ class Greeting:
         if hello.source == "auto" and (self.simulated or self.source.startswith("replay:")):
             return messages.refused(
                 "source-mismatch",
-                f"this daemon watches {self.source}, not a real GPU; ask for it with --source {self.source}",
+                f"expected a real GPU, found a daemon that watches {self.source}; accept it with --source {self.source}",
             )
         if hello.source not in (None, "auto", self.source):
             return messages.refused(
-                "source-mismatch", f"expected source {hello.source}, found a daemon that watches {self.source}"
+                "source-mismatch",
+                f"expected source {hello.source}, found a daemon that watches {self.source}; choose another --socket too",
             )
         if hello.state is not None and hello.state != str(self.state):
             return messages.refused(
@@ -59,8 +60,8 @@ class Greeting:
         return None
 
 
-def said_in(protocol: int, verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return verdicts in the form that a client of this protocol reads: before protocol 2 there were no budgets."""
+def in_protocol(protocol: int, verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return verdicts in the schema of a client's protocol; protocol 1 has no budgets."""
     if protocol >= _BUDGETS_SINCE:
         return [dict(each) for each in verdicts]
     return [Verdict.from_dict(each).as_schema_1() for each in verdicts]

@@ -1,4 +1,4 @@
-"""The handover of a daemon's place: `gpuwatch daemon stop`, or a new daemon started by a person, asks the old one to exit."""
+"""Requests to a running daemon to exit: from `gpuwatch daemon stop`, or from a new daemon that a person starts."""
 
 import shlex
 import threading
@@ -12,8 +12,8 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.wire import store_owner
 
-WAIT_S = 30.0  # how long to wait for the open windows of a daemon that was asked to exit
-GONE_S = 20.0  # how long an exiting daemon may take to store its data
+WAIT_S = 30.0  # the longest wait for the old daemon's open windows
+GONE_S = 20.0  # the longest time for an exiting daemon to store its data
 _AGAIN_S = 0.1
 
 
@@ -23,17 +23,17 @@ def stop_command(socket: Path | str) -> str:
 
 
 def started_by(facts: dict[str, Any]) -> str:
-    """Return who started a daemon, from its status: ``window``, ``person`` or ``service``; older daemons report less."""
+    """Return ``window``, ``person`` or ``service``: a daemon's starter, from its status.  Older daemons report no service."""
     return str(facts.get("started_by") or ("window" if facts.get("on_demand") else "person"))
 
 
 def ask_to_leave(client: Client, *, wait_s: float, now: bool = False, tell: Callable[[str], object] | None = None) -> None:
-    """Have a daemon exit once it has no window in hand.  Wait at most ``wait_s`` for windows; ``now`` ends them as unproven.
+    """Request a daemon's exit, and repeat the request for at most ``wait_s`` while windows are open or being judged.
 
-    ``tell`` is called once with the reason for waiting.
-    Raises DaemonError: when the daemon refuses, with code ``windows-open`` where windows are still in hand.
+    ``now`` ends these windows as unproven.  ``tell`` receives the reason for waiting, once.
+    Raises DaemonError: when the daemon refuses, with code ``windows-open`` where windows are still open or being judged.
     """
-    until_ns, pause, told = clock.now_ns() + round(wait_s * 1e9), threading.Event(), False
+    until_ns, pause, has_told = clock.now_ns() + round(wait_s * 1e9), threading.Event(), False
     while True:
         try:
             client.leave(now=now)
@@ -42,24 +42,24 @@ def ask_to_leave(client: Client, *, wait_s: float, now: bool = False, tell: Call
                 return
             if error.code == "unknown-message":
                 pid = client.welcome.pid
-                why = f"expected a daemon that can be asked to leave, found version {client.welcome.version}; run: kill {pid}"
+                why = f"expected a daemon that exits on request, found version {client.welcome.version}; run: kill {pid}"
                 raise DaemonError(why, error.code) from error
             if error.code not in ("windows-open", "client-came") or clock.now_ns() > until_ns:
                 raise
-            if error.code == "windows-open" and tell is not None and not told:
-                tell(f"{error}; waiting {wait_s:g} s for them")
-                told = True
+            if error.code == "windows-open" and tell is not None and not has_told:
+                tell(f"{error}; waiting {wait_s:g} s at most")
+                has_told = True
         else:
             return
         pause.wait(_AGAIN_S)
 
 
 def make_room(settings: Settings, tell: Callable[[str], object], *, is_handed: bool) -> None:
-    """Have the daemon that a window started at this socket or store exit in favour of a daemon that a person starts.
+    """Stop the on-demand daemon at this socket or store, to make room for a daemon that a person starts.
 
     ``is_handed``: a service manager handed over the socket, so no other daemon answers there.
 
-    Raises UsageError: when another daemon serves there, or its windows stay open.
+    Raises UsageError: when a person or a service started the old daemon, or when its windows stay open.
     """
     for path in _places(settings, is_handed=is_handed):
         try:
@@ -69,7 +69,7 @@ def make_room(settings: Settings, tell: Callable[[str], object], *, is_handed: b
             with client:
                 _make_room_at(path, client, tell)
         except DaemonError as error:
-            if error.code in ("gone", "silent"):  # it is just exiting or starting: the caller waits for the locks, then retries
+            if error.code in ("gone", "silent"):  # that daemon is exiting or starting: the caller waits for the lock
                 continue
             raise UsageError(f"{path}: {error}; stop the daemon there with: {stop_command(path)}") from error
 
@@ -97,14 +97,14 @@ def _make_room_at(path: Path, client: Client, tell: Callable[[str], object]) -> 
         if error.code not in ("windows-open", "client-came"):
             raise
         raise UsageError(
-            f"{path}: expected the daemon of pid {pid} to leave within {WAIT_S:g} s, found that {error};"
-            f" start this one when they have ended, or end them as unproven with: {stop_command(path)} --now"
+            f"{path}: expected the daemon of pid {pid} to exit within {WAIT_S:g} s, found that {error};"
+            f" try again after these windows, or end them as unproven with: {stop_command(path)} --now"
         ) from error
     wait_until_gone(client)
 
 
 def wait_until_gone(client: Client) -> None:
-    """Wait until the daemon that was asked to exit has closed this connection and released its store.
+    """Wait until an exiting daemon has released its store.
 
     Raises DaemonError: when it does not exit in time.
     """
@@ -112,5 +112,5 @@ def wait_until_gone(client: Client) -> None:
     until_ns, pause = clock.now_ns() + round(GONE_S * 1e9), threading.Event()
     while store_owner.is_alive(state):
         if clock.now_ns() > until_ns:
-            raise DaemonError(f"expected the daemon of pid {pid} to end within {GONE_S:g} s; run: kill -9 {pid}", "stays")
+            raise DaemonError(f"expected the daemon of pid {pid} to exit within {GONE_S:g} s; run: kill -9 {pid}", "stays")
         pause.wait(_AGAIN_S / 5)

@@ -1,4 +1,4 @@
-"""Windows that no connection owns: `gpuwatch mark` begins one in one process and ends it by name in another."""
+"""Windows that no connection owns: one process begins a mark, and another process ends the mark by its name."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _log = logging.getLogger("gpuwatch.daemon.held_marks")
 
 MARKS_COUNT = 64  # open marks of one user
 EXPIRED_COUNT = 64  # expired marks of one user; `mark end` still returns their verdicts
-_CLAIMED = frozenset({"claimed_calls_count", "claimed_call_s"})  # what only untrusted code claims
+_CLAIMED = frozenset({"claimed_calls_count", "claimed_call_s"})  # only marks begun with --untrusted declare these
 
-_Key = tuple[int, str]  # uid and name: users may choose the same name, and neither learns of the other's mark
+_Key = tuple[int, str]  # uid and name: different users may choose the same name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class HeldMarks:
         self._expired: dict[_Key, str] = {}  # run ids, the oldest first
 
     def holds(self, run_id: str) -> bool:
-        """Return whether this window belongs to an open mark, which only its name can end."""
+        """Return whether an open mark owns this window."""
         return any(mark.run.id == run_id for mark in self._open.values())
 
     async def answer(self, request: messages.OpenMark | messages.CloseMark, *, pid: int, uid: int) -> messages.Reply:
-        """Begin or end a mark.  Raises UsageError: for a request that cannot be met, in one line."""
+        """Begin or end a mark.  Raises UsageError: for a request that cannot be met."""
         owner = uid if request.uid is None else request.uid
         if uid not in (owner, 0):
-            raise UsageError(f"mark {request.name!r}: expected root to name the owner {owner}, found uid {uid}")
+            raise UsageError(f"mark {request.name!r}: expected uid {owner} or root, found uid {uid}; run it as uid {owner}")
         if isinstance(request, messages.OpenMark):
             _check_terms(request, self._shortest_s)
             return await self._begin(request, (owner, request.name), pid)
@@ -67,9 +67,9 @@ class HeldMarks:
         stated = msgspec.structs.replace(request, declared={**request.declared, "own_processes": words})
         run, warning = await self._windows.open(stated, pid=root, uid=key[0], own=own)
         try:
-            self._check_room(key)  # others may have begun while this one read the GPU
+            self._check_room(key)  # other marks may have begun during the reads of the GPU
         except UsageError:
-            self._windows.abandon(run.id, "another mark was begun at once")
+            self._windows.abandon(run.id, "another mark began at the same time")
             raise
         expiry = asyncio.get_running_loop().call_later(request.expires_s, self._expire, key, request.expires_s)
         self._open[key] = _Mark(run, expiry, own)
@@ -81,12 +81,12 @@ class HeldMarks:
         if (mark := self._open.get(key)) is not None:
             age_s = (clock.now_ns() - mark.run.begin_ns) / 1e9
             raise UsageError(
-                f"mark {name!r}: expected a name that is free, found a mark of yours open for {age_s:.0f} s"
-                f" (run {mark.run.id}); end it with `gpuwatch mark end`, or choose another name"
+                f"mark {name!r}: expected an unused name, found your mark open for {age_s:.0f} s"
+                f" (run {mark.run.id}); end that mark with `gpuwatch mark end`, or choose another name"
             )
         if (count := Counter(each for each, _ in self._open)[uid]) >= MARKS_COUNT:
             raise UsageError(
-                f"mark {name!r}: expected at most {MARKS_COUNT} open marks of yours, found {count}; end some first"
+                f"mark {name!r}: expected fewer than {MARKS_COUNT} open marks of your user, found {count}; end one first"
             )
 
     def _end(self, request: messages.CloseMark, key: _Key) -> messages.Closed:
@@ -94,7 +94,7 @@ class HeldMarks:
         if (mark := self._open.get(key)) is not None:
             if _CLAIMED & request.declared.keys() and not is_untrusted(mark.run.declared):
                 raise TrustedMarkError(
-                    f"--calls, --call-time: expected a mark begun with --untrusted, found {name!r}, begun without"
+                    f"--calls, --call-time: expected a mark begun with --untrusted, found {name!r}; begin it with --untrusted"
                 )
             del self._open[key]
             mark.expiry.cancel()
@@ -105,15 +105,16 @@ class HeldMarks:
         others = sorted(other for owner, other in self._open if owner == uid)
         age_s = (clock.now_ns() - self._begun_ns) / 1e9
         found = (
-            ", ".join(map(repr, others[:8])) or f"none; this daemon began {age_s:.0f} s ago, and marks end with their daemon"
+            ", ".join(map(repr, others[:8]))
+            or f"none; this daemon started {age_s:.0f} s ago, and a mark does not outlive its daemon"
         )
-        raise UsageError(f"mark {name!r}: expected an open mark of yours of that name, found {found}")
+        raise UsageError(f"mark {name!r}: expected the name of your open mark, found {found}")
 
     def _close(self, mark: _Mark, declared: dict[str, messages.FactValue], uid: int) -> None:
         if isinstance(mark.own, TreeMembers) and (reused := mark.own.reused()):
-            # Evidence names processes by PID: the work of the two that had one cannot be told apart.
+            # Evidence names processes by PID, so the work of two processes with the same PID cannot be separated.
             whose = ", ".join(map(str, reused))
-            self._windows.abandon(mark.run.id, f"process {whose}, whose work it is, ended, and another process has its PID now")
+            self._windows.abandon(mark.run.id, f"the measured process {whose} ended, and another process reused the PID")
             return
         run = mark.run
         end = messages.Close(run=run.id, begin_ns=run.begin_ns, end_ns=clock.now_ns(), declared=declared)
@@ -125,41 +126,44 @@ class HeldMarks:
         mine = [each for each in self._expired if each[0] == key[0]]
         if len(mine) > EXPIRED_COUNT:
             del self._expired[mine[0]]
-        why = f"its mark expired {after_s:g} s after its begin, and nobody had ended it"
+        why = f"the mark expired after {after_s:g} s without `gpuwatch mark end`"
         _log.warning("window %s: %s", mark.run.id, why)
         self._windows.abandon(mark.run.id, why)
 
 
 def _check_terms(request: messages.OpenMark, shortest_s: float) -> None:
     if not request.name or not 0 <= (request.uid or 0) < 1 << 32:
-        raise UsageError("mark: expected a name that is not empty, and a uid of 32 bits")
+        raise UsageError(f"mark {request.name!r}: expected a non-empty name and a uid of 32 bits, found uid {request.uid}")
     if not shortest_s <= request.expires_s <= LONGEST_S:
         raise UsageError(
-            f"mark {request.name!r}: expires_s: expected {shortest_s:g} to {LONGEST_S:g}, found {request.expires_s:g}"
+            f"mark {request.name!r}: --expires: expected {shortest_s:g} to {LONGEST_S:g} s, found {request.expires_s:g} s"
         )
 
 
 def _own_processes(terms: messages.OpenMark, pid: int, uid: int, proc: Path) -> tuple[int, OwnProcesses, str]:
-    """Return a mark's first process, its membership test, and that test in words.  Raises UsageError: for a hidden process."""
+    """Return a mark's first process, its own processes, and their description.
+
+    Raises UsageError: for a process that is hidden, gone or another user's, or where root names its own user.
+    """
     if not pid or user_of(pid, proc=proc) is None:
         raise UsageError(
-            "mark: expected a process in the PID namespace of the daemon, found one outside of it; give the daemon the host's PIDs"
+            "mark: expected a process in the PID namespace of the daemon, found one outside; run the daemon in the host's namespace"
         )
     if terms.own == "pids":
         found = {each: user_of(each, proc=proc) for each in terms.pids}
         wrong = [each for each, user in found.items() if user is None or uid not in (user, 0)]
         if wrong or not found:
-            raise UsageError(f"mark {terms.name!r}: expected processes of yours that run, found {wrong or 'none'}")
+            raise UsageError(f"mark {terms.name!r}: --pid: expected running processes of your user, found {wrong or 'none'}")
         return terms.pids[0], TreeMembers.held(tuple(terms.pids), proc=proc), f"processes {', '.join(map(str, terms.pids))}"
     session = session_of(pid, proc=proc)
     if terms.own == "user" and uid == 0:
         raise UsageError(
-            "mark: expected --own session, --pid or --uid of root, below whose processes all others run, found user"
+            "mark: expected --own session, --pid or another --uid, found --own user as root: root's processes start all others"
         )
     if terms.own == "user":
         return session or pid, KinMembers(uid=uid, proc=proc), f"user {uid}"
     if session is None:
-        raise UsageError(f"mark {terms.name!r}: expected a process that runs, found {pid} gone")
-    if session == 0:  # `docker exec` leaves session 0: the users of a container can be told apart, its terminals cannot.
-        return pid, KinMembers(session=0, uid=uid, proc=proc), f"sessions of user {uid} begun outside this PID namespace"
+        raise UsageError(f"mark {terms.name!r}: expected a running process, found that process {pid} ended")
+    if session == 0:  # `docker exec` has session 0: a container's users can be distinguished, its terminals cannot
+        return pid, KinMembers(session=0, uid=uid, proc=proc), f"sessions of user {uid} started outside this PID namespace"
     return session, KinMembers(session=session, proc=proc), f"session {session}"

@@ -1,4 +1,4 @@
-"""The judge's worker process: it reads a closed window's evidence from the store and returns a judgement; it writes nothing.
+"""The judge's worker process: it reads a closed window's evidence from the store and returns a judgement.
 
 Judging imports scipy and uses tens of milliseconds of CPU: both would disturb the process that samples.
 """
@@ -29,7 +29,7 @@ _log = logging.getLogger("gpuwatch.daemon.judge_worker")
 
 
 def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Run the worker's loop: read a run id, write a judgement, until the daemon closes the pipe.  An empty id only warms up."""
+    """Read run ids and write judgements until the daemon closes the pipe.  An empty id only imports the judge."""
     from gpuwatch.errors import StoreError
     from gpuwatch.signing import signer_of
 
@@ -41,9 +41,9 @@ def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
             judgement = judge_run(state, run, signer) if run else Judgement()
         except StoreError as error:
             judgement = Judgement(run=run, why=str(error))
-        except Exception as error:  # noqa: BLE001 - one window must not cost the next ones their judge
+        except Exception as error:  # noqa: BLE001 - a failure on one window must not end the worker
             _log.exception("run %s could not be judged", run)
-            why = f"the judge failed on this window ({type(error).__name__}); the daemon's log says where"
+            why = f"the judge failed on this window ({type(error).__name__}); see the daemon's log"
             judgement = Judgement(run=run, why=why)
         answer = msgspec.msgpack.encode(judgement)
         answers.write(LENGTH.pack(len(answer)) + answer)
@@ -52,7 +52,7 @@ def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
 
 def _import_judge() -> None:
     import annotate.capsule.pack
-    import annotate.judge  # noqa: F401 - imported early so that the first window does not wait for them
+    import annotate.judge  # noqa: F401 - imported early so that the first window does not wait for the imports
     import gpuwatch.store  # noqa: F401
 
 
@@ -81,20 +81,20 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         recorded = {work: window for piece, verdict in judged for work, window in _recorded(run, piece, verdict)}
         verdicts = sorted((verdict for _, verdict in judged), key=lambda v: v.status.badness, reverse=True)
     log_failed_rules(run.id, verdicts)
-    said = [verdict.to_dict() for verdict in verdicts]
+    plain = [verdict.to_dict() for verdict in verdicts]
     packed = {uuid: pack([piece]) for uuid, piece in evidence.items()}
     signed = []
     if signer is not None:
-        for verdict in said:
+        for verdict in plain:
             kept = packed.get(verdict["device"]["uuid"])
             signed.append(signer.sign(statement(verdict, kept, run=run.id, user=run.user, process=run.process)).packed)
-    return Judgement(run=run_id, verdicts=said, evidence=packed, signatures=signed, recorded=recorded)
+    return Judgement(run=run_id, verdicts=plain, evidence=packed, signatures=signed, recorded=recorded)
 
 
 def _recorded(run: Run, piece: Evidence, verdict: Verdict) -> Iterator[tuple[str, RecordedWindow]]:
-    """Yield the entries that a GPU's window adds to its work's records, only if it is VALID against itself as well.
+    """Yield the entries that a window of one GPU adds to the records of its work, if it is VALID without the record too.
 
-    Otherwise a record that admits one window would admit the next by that one, and drift away from the first five.
+    Otherwise each admitted window could admit a slower one, and the record would drift away from its first five windows.
     """
     from annotate.judge import judge
     from annotate.user_policy import Policy
@@ -109,7 +109,7 @@ def _recorded(run: Run, piece: Evidence, verdict: Verdict) -> Iterator[tuple[str
 
 
 def log_failed_rules(run_id: str, verdicts: Sequence[Verdict]) -> None:
-    """Log the rules that failed, which the verdicts list as not checked: no limit and no evidence should make a rule fail."""
+    """Log the rules that raised an exception; the verdicts list these rules as not checked."""
     for verdict in verdicts:
         if verdict.failed:
             failures = ", ".join(f"{finding.rule} ({finding.failure})" for finding in verdict.failed)
@@ -117,8 +117,8 @@ def log_failed_rules(run_id: str, verdicts: Sequence[Verdict]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C too: the daemon ends the worker by closing its pipe
-    with contextlib.suppress(BrokenPipeError):  # the daemon died meanwhile; the next daemon reports that for this window
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignores Ctrl-C too: the daemon ends the worker by closing the pipe
+    with contextlib.suppress(BrokenPipeError):  # the daemon died meanwhile
         serve(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
-    with contextlib.suppress(BrokenPipeError):  # nobody reads the rest of an answer
+    with contextlib.suppress(BrokenPipeError):  # the daemon no longer reads
         sys.stdout.close()

@@ -8,11 +8,11 @@ from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
 from gpuwatch.store.run_reader import RunReader
 
-REMEMBERED_COUNT = 200  # 60 kB each
+REMEMBERED_COUNT = 200
 
 
 class JudgedWindows:
-    """Finds judged windows.  Methods that begin with ``read`` open the store and must run in a thread."""
+    """A lookup of judged windows.  Methods named ``read…`` open the store and must run in a thread."""
 
     def __init__(self, state: Path, boot_id: str) -> None:
         self._state = state
@@ -29,15 +29,15 @@ class JudgedWindows:
             del self._runs[next(iter(self._runs))]
 
     def add_earlier(self, runs: Iterable[Run]) -> None:
-        """Remember windows that were judged before the first that was added."""
+        """Remember windows that were judged before those in memory."""
         self._runs = {run.id: run for run in runs} | self._runs
 
     def get(self, run_id: str) -> Run | None:
-        """Return a window from memory."""
+        """Return a window from memory, if present."""
         return self._runs.get(run_id)
 
     def read(self, run_id: str) -> Run | None:
-        """Return a window from the store: an earlier daemon may have closed it."""
+        """Return a window from the store, if it has a verdict: an earlier daemon may have closed it."""
         try:
             with RunReader(self._state) as reader:
                 run = reader.run(run_id)

@@ -1,4 +1,4 @@
-"""The judge's answer on one window, as its worker sends it to the daemon: a length, then the message."""
+"""The judge's answer on one window.  The worker sends a length, then the message."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LENGTH = struct.Struct(">I")  # before each request and each answer
 class Judgement(msgspec.Struct, frozen=True):
     """Verdicts as plain data, worst first, with each GPU's packed evidence and its signature.
 
-    A signature holds the public key (32 bytes) and the signature itself (64 bytes); without a usable key there are none.
-    ``recorded`` holds the run's entries for the records of its work, by the digests of their keys.
-    ``run`` is the run that was asked for: a late answer must not be taken for the next one's.
+    A signature holds the public key (32 bytes) and the signature itself (64 bytes); without a usable key the list is empty.
+    ``recorded`` holds the run's entries for the records of its work, by the digests of the work keys.
+    ``run`` is the requested run, so that the daemon can discard a late answer.
     """
 
     run: str = ""

@@ -1,4 +1,4 @@
-"""The daemon's end of the judge: it starts the worker when a window opens and ends it after a minute without work.
+"""The daemon's side of the judge: it starts the worker when a window opens and ends the worker after a minute without work.
 
 An idle worker would hold as much memory as the daemon itself.
 """
@@ -22,15 +22,15 @@ from gpuwatch.store.run import UNJUDGED
 _log = logging.getLogger("gpuwatch.daemon.judging")
 
 WARM_S = 8.0  # the daemon stops waiting for longer imports; the first verdicts may then be late
-REST_S = 60.0  # idle time before the worker exits; starting it again takes a second
-CLOSE_S = 2.0  # for a killed worker to end
-_NICE = 5  # the benchmark's next window may run while the worker judges, and its first while the worker imports
-# numpy's libraries would start a thread per processor for matrix products, and the judge uses none.
+REST_S = 60.0  # idle time before the worker is killed
+CLOSE_S = 2.0  # time limit for a killed worker to end
+_NICE = 5  # a benchmark may run while the worker imports or judges
+# numpy's libraries would start a thread per CPU for matrix products, and the judge computes no matrix products.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Judge:
-    """Sends the worker one request at a time; replaces a dead worker and asks once more."""
+    """The owner of the worker: it sends one request at a time, and replaces a failed worker once per request."""
 
     def __init__(
         self, state: Path, *, log: Path | None = None, patience: WorkerPatience | None = None, rest_s: float = REST_S
@@ -57,11 +57,12 @@ class Judge:
             except TimeoutError:
                 _log.warning("the judge's worker needs longer than %g s to start; the first verdicts may be late", patience_s)
             except (OSError, EOFError, msgspec.DecodeError) as error:
-                _log.warning("the judge's worker failed to start: %r", error)
-                self.stop()
+                if not self._is_closed:
+                    _log.warning("the judge's worker failed to start: %r", error)
+                    self.stop()
 
     async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
-        """Have a run judged.  Never raises for a failing worker: the judgement then has no verdicts and says why."""
+        """Return a run's judgement; after two failures of the worker, one without verdicts that gives the reason."""
         async with self._working():
             for _ in range(2):
                 if self._is_closed:
@@ -72,10 +73,12 @@ class Judge:
                     if not self._is_closed:
                         _log.warning("the judge's worker failed on %s: %r", run, error)
                         self.stop()
-            return Judgement(run=run, why="the judge's worker failed twice; the evidence is kept: gpuwatch audit --rejudge")
+            return Judgement(
+                run=run, why="the judge's worker failed twice; the evidence is stored; run: gpuwatch audit --rejudge"
+            )
 
     def stop(self) -> None:
-        """End the worker; it writes nothing, so it can be ended at any time."""
+        """Kill the worker.  It writes to no file, so it can end at any time."""
         if self._resting is not None:
             self._resting.cancel()
         if self._worker is not None and self._lives:
@@ -85,10 +88,10 @@ class Judge:
         self._worker = None
 
     async def close(self, patience_s: float = CLOSE_S) -> None:
-        """End the worker and wait until the kernel reports its end: a loop closed before would lose the report."""
+        """Kill the worker and wait for its exit, which asyncio cannot collect after the loop has closed."""
         self._is_closed = True
         self.stop()
-        with contextlib.suppress(TimeoutError):  # a process in the kernel's hands can outlive its kill
+        with contextlib.suppress(TimeoutError):  # a process in uninterruptible sleep outlives its kill
             async with asyncio.timeout(patience_s):
                 for worker in self._killed:
                     await worker.wait()
@@ -119,7 +122,7 @@ class Judge:
         """Send a request to a living worker, and return the task that waits for its answer."""
         if self._worker is None or not self._lives:
             with contextlib.ExitStack() as stack:
-                said = stack.enter_context(self._log.open("ab")) if self._log else None
+                errors = stack.enter_context(self._log.open("ab")) if self._log else None
                 # -P: import nothing from the daemon's start folder, which other users may be able to write.  The worker has its
                 # own process group: Ctrl-C in a terminal is for the daemon, and would interrupt the worker's imports.
                 self._worker = await asyncio.create_subprocess_exec(
@@ -130,11 +133,11 @@ class Judge:
                     str(self._state),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
-                    stderr=said,
+                    stderr=errors,
                     process_group=0,
                     env={**os.environ, **_ONE_THREAD},
                 )
-            with contextlib.suppress(OSError):  # it ended already, or a filter of system calls refuses the call
+            with contextlib.suppress(OSError):  # the worker ended already, or a seccomp filter refuses the call
                 os.setpriority(os.PRIO_PROCESS, self._worker.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
         stdin, stdout = self._worker.stdin, self._worker.stdout
         if stdin is None or stdout is None:
@@ -144,7 +147,7 @@ class Judge:
         await stdin.drain()
 
         async def answer() -> Judgement:
-            while True:  # answers that nobody waited for, such as that of a slow start, arrive first
+            while True:  # late answers to earlier requests arrive first
                 (length,) = LENGTH.unpack(await stdout.readexactly(LENGTH.size))
                 judgement = msgspec.msgpack.decode(await stdout.readexactly(length), type=Judgement)
                 if judgement.run == run:

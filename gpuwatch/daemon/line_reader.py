@@ -1,4 +1,4 @@
-"""Reading and writing of lines on one connection, and bounds on what a client may make the daemon hold and wait for."""
+"""Reading and writing of lines on one connection, with bounds on the memory and time that a client can occupy."""
 
 import asyncio
 from collections import Counter
@@ -9,13 +9,13 @@ from gpuwatch.wire.messages import WireError
 READ_S = 30.0  # a client that does not read its answer for this long is treated as gone
 LINE_S = 30.0  # a line must end within this after its first byte: a client that stops midway must not hold memory
 PIECE_BYTES = 1 << 16
-USER_HALF_SAID_BYTES = 64 << 20  # of one user's connections: a thousand could otherwise hold a gigabyte of unfinished lines
+USER_UNFINISHED_BYTES = 64 << 20  # for all connections of one user: a thousand could hold a gigabyte
 
 
 class UnfinishedLines:
-    """The bytes of unfinished lines, counted by user: one user's bytes never refuse another user."""
+    """The bytes of unfinished lines, counted by user: one user's bytes never cause the refusal of another user."""
 
-    def __init__(self, user_most_bytes: int = USER_HALF_SAID_BYTES) -> None:
+    def __init__(self, user_most_bytes: int = USER_UNFINISHED_BYTES) -> None:
         self.user_most_bytes = user_most_bytes
         self._by_uid: Counter[int] = Counter()
 
@@ -31,52 +31,58 @@ class UnfinishedLines:
     def check_room(self, uid: int) -> None:
         """Raise WireError if this user's connections hold too much."""
         if self._by_uid[uid] > self.user_most_bytes:
-            raise WireError("busy", "too many of your connections are in the middle of a line; try again")
+            raise WireError(
+                "busy",
+                f"expected at most {self.user_most_bytes} bytes of unfinished lines per user, found {self._by_uid[uid]}; try again",
+            )
 
 
 class LineReader:
-    """Reads one connection line by line.  It cannot be used after it raised WireError."""
+    """A reader of the lines of one connection.  It is unusable after it raised WireError."""
 
-    def __init__(self, reader: asyncio.StreamReader, half_said: UnfinishedLines, uid: int, *, rest_s: float = LINE_S) -> None:
+    def __init__(self, reader: asyncio.StreamReader, unfinished: UnfinishedLines, uid: int, *, rest_s: float = LINE_S) -> None:
         self._reader = reader
-        self._half_said = half_said
+        self._unfinished = unfinished
         self._uid = uid
         self._rest_s = rest_s
         self._buffer = bytearray()
 
     async def next(self, most_bytes: int = messages.LINE_BYTES) -> bytes | None:
-        """Return the next line without its end; None at the end of the stream.  Only its first byte may come late.
+        """Return the next line without its end; None at the end of the stream.  The wait for its first byte is unlimited.
 
         Raises WireError: for a line that is too long or too slow, or when this user's connections hold too many bytes.
         """
         searched = 0
-        if self._buffer:  # a client that sends the next line before its last answer takes turns with the others
+        if self._buffer:  # the next line was sent early: let other connections run first
             await asyncio.sleep(0)
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
             if searched > most_bytes:
-                raise WireError("too-long", f"expected a line of at most {most_bytes} bytes")
+                raise WireError("too-long", f"expected a line of at most {most_bytes} bytes, found a longer one")
             if self._buffer:
-                self._half_said.check_room(self._uid)
+                self._unfinished.check_room(self._uid)
             if not (piece := await self._piece()):
                 return None
             self._hold(piece)
         line = bytes(self._buffer[:end])
         self._let_go(end + 1)
         if len(line) > most_bytes:
-            raise WireError("too-long", f"expected a line of at most {most_bytes} bytes")
+            raise WireError("too-long", f"expected a line of at most {most_bytes} bytes, found {len(line)}")
         return line
 
     async def gone(self, most_bytes: int = messages.LINE_BYTES) -> None:
-        """Return once the other end has closed the connection; buffer the lines that it sends until then.
+        """Wait until the client closes the connection, and buffer the lines that arrive before.
 
-        Raises WireError: when it sends more than is allowed before the answer to its last request.
+        Raises WireError: when the client sends too many bytes before the answer to its last request.
         """
         while piece := await self._reader.read(PIECE_BYTES):
             self._hold(piece)
-            self._half_said.check_room(self._uid)
+            self._unfinished.check_room(self._uid)
             if len(self._buffer) > most_bytes:
-                raise WireError("too-long", f"expected at most {most_bytes} bytes before the last answer")
+                raise WireError(
+                    "too-long",
+                    f"expected at most {most_bytes} bytes before the last answer, found {len(self._buffer)}; read answers first",
+                )
 
     def close(self) -> None:
         self._let_go(len(self._buffer))
@@ -87,21 +93,21 @@ class LineReader:
         try:
             return await asyncio.wait_for(self._reader.read(PIECE_BYTES), self._rest_s)
         except TimeoutError:
-            raise WireError("too-slow", f"expected the rest of a line within {self._rest_s:g} s") from None
+            raise WireError("too-slow", f"expected the rest of a line within {self._rest_s:g} s, found none") from None
 
     def _hold(self, piece: bytes) -> None:
         self._buffer += piece
-        self._half_said.hold(self._uid, len(piece))
+        self._unfinished.hold(self._uid, len(piece))
 
     def _let_go(self, count: int) -> None:
         del self._buffer[:count]
-        self._half_said.hold(self._uid, -count)
+        self._unfinished.hold(self._uid, -count)
 
 
 async def receive(
     lines: LineReader, writer: asyncio.StreamWriter, most_bytes: int = messages.LINE_BYTES
 ) -> messages.Request | None:
-    """Return the next request, or None at the end.  Refuse a malformed line and read on."""
+    """Return the next request; None at the end of the stream or after a refused line.  Refuse a malformed request and read on."""
     while True:
         try:
             line = await lines.next(most_bytes)
@@ -121,6 +127,6 @@ async def send(writer: asyncio.StreamWriter, message: messages.Message) -> None:
     writer.write(messages.encode(message))
     if writer.is_closing():
         raise ConnectionResetError
-    # The system takes nearly every answer at once, and waiting with a limit costs as much as writing.
+    # The kernel accepts nearly every answer at once, and a wait with a time limit costs as much as the write.
     if writer.transport.get_write_buffer_size():
         await asyncio.wait_for(writer.drain(), READ_S)

@@ -17,28 +17,28 @@ from gpuwatch.errors import UsageError
 from gpuwatch.wire import store_owner
 
 INTERVAL_S = 60.0
-PLACE_COUNT = 30  # different messages of one line of code in an interval
+PLACE_COUNT = 30  # different messages per line of code and interval
 _KNOWN_COUNT = 1000  # messages whose repetitions are counted at a time
 
 
 @dataclass(slots=True)
-class _Said:
+class _Occurrence:
     since_ns: int
     passed_count: int = 1
     held_count: int = 0
 
 
 class Repeats(logging.Filter):
-    """Limits a log's rate: each message once per interval, and a bounded number of different ones per line of code.
+    """A limit on a log's rate: each message once per interval, and a bounded number of different ones per line of code.
 
-    The next message that passes reports how many were held back.  Debug messages always pass.
+    The next message that passes reports the number held back.  Debug messages always pass.
     """
 
     def __init__(self, *, now_ns: Callable[[], int] = clock.now_ns) -> None:
         super().__init__()
         self._now_ns = now_ns
-        self._texts: dict[Hashable, _Said] = {}
-        self._places: dict[Hashable, _Said] = {}
+        self._texts: dict[Hashable, _Occurrence] = {}
+        self._places: dict[Hashable, _Occurrence] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.INFO:
@@ -54,19 +54,19 @@ class Repeats(logging.Filter):
             record.msg, record.args = f"{text} (and {count} more like it since the last)", ()
         return True
 
-    def _held_before(self, known: dict[Hashable, _Said], key: Hashable, most_count: int) -> int | None:
-        """Return how many messages were held back before this one; None if this one is held back too."""
+    def _held_before(self, known: dict[Hashable, _Occurrence], key: Hashable, most_count: int) -> int | None:
+        """Return the number of messages held back before this one; None if this one is held back too."""
         now_ns = self._now_ns()
-        said = known.get(key)
-        if said is None or now_ns - said.since_ns >= INTERVAL_S * 1e9:
+        seen = known.get(key)
+        if seen is None or now_ns - seen.since_ns >= INTERVAL_S * 1e9:
             if len(known) >= _KNOWN_COUNT:
                 known.clear()
-            known[key] = _Said(now_ns)
-            return said.held_count if said is not None else 0
-        if said.passed_count < most_count:
-            said.passed_count += 1
+            known[key] = _Occurrence(now_ns)
+            return seen.held_count if seen is not None else 0
+        if seen.passed_count < most_count:
+            seen.passed_count += 1
             return 0
-        said.held_count += 1
+        seen.held_count += 1
         return None
 
 
@@ -74,7 +74,7 @@ def log_to(settings: Settings, *, on_demand: bool) -> None:
     """Send log messages to their destination.  Raises UsageError: when the log cannot be opened."""
     if on_demand:
         log = _emptied(settings.log)
-        # An unexpected death is reported here too: a daemon that a window started has no reader of its standard error.
+        # The log receives standard error too, which nobody reads for a daemon that a window started.
         os.dup2(log.fileno(), 2)
         faulthandler.enable(log)  # also for a crash inside a driver's library
     handler = logging.StreamHandler(log if on_demand else sys.stderr)
@@ -90,7 +90,7 @@ def _emptied(log: Path) -> TextIO:
     """Open a new, empty log, never through a link, which could lead to another file.  Raises UsageError.
 
     The previous daemon's log is kept: it may explain that daemon's end.  If a daemon of another socket owns the
-    store, the log belongs to it, and this daemon appends the reason for its own exit.
+    store, the log belongs to that daemon, and this one appends the reason for its own exit.
     """
     taken = store_owner.is_alive(log.parent)
     with contextlib.suppress(OSError):

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _code_of(work: Callable[[], None]) -> int:
-    """Do the work; print an expected error in one line, which the waiting window quotes, and return 1."""
+    """Run ``work`` and return 0; print an expected error in one line, which the waiting window quotes, and return 1."""
     try:
         work()
     except (GpuwatchError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The daemon as a process: detached from its parent, alone on its socket, with its log and a bounded end."""
+"""The daemon as a process: detached from its parent, alone on its socket, with a log and a time limit on shutdown."""
 
 import asyncio
 import contextlib
@@ -28,13 +28,13 @@ from gpuwatch.systemd import notify
 
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
-END_S = 30  # longer than the sum of all waits at the daemon's end
+END_S = 30  # longer than the sum of all waits during shutdown
 
 
 def main(
     settings: Settings, *, code_of: Callable[[Callable[[], None]], int], on_demand: bool = False, shared: bool = False
 ) -> None:
-    """Run a daemon in this process and end the process with it; ``shared``: serve every user, each their own windows.
+    """Run a daemon, then exit the process.  ``shared`` serves every user, each with their own windows.
 
     Returns only where no daemon is needed.  ``code_of`` reports an error and returns the exit code.
     Raises UsageError: when another daemon already serves the socket.
@@ -47,7 +47,7 @@ def main(
     make_room = None if on_demand else partial(handover.make_room, settings, say, is_handed=listener is not None)
     with _only_one(settings, make_room) as first:
         if not first:
-            ready()  # another window was quicker: both use its daemon
+            ready()  # another window has just started a daemon: both windows use it
             return
         ensure_state_folder(settings.state, mode=0o750 if shared else 0o700)
         log_to(settings, on_demand=on_demand)
@@ -77,10 +77,10 @@ async def _run(make: Callable[[], Daemon], *, on_demand: bool) -> None:
 
 
 def _end(run: Callable[[], int]) -> NoReturn:
-    """Run, then exit without the interpreter's shutdown, which would wait for threads: all our files are closed by then.
+    """Run, flush the log and the streams, and exit without the interpreter's shutdown, which would wait for threads.
 
     A thread inside a hung driver or disk call cannot be joined or ended.  A thread that failed to start for lack of
-    memory never reports its end.  Of the skipped shutdown, flushing the log and the streams matters, and happens here.
+    memory never reports its end.
     """
     code = 1
     try:
@@ -97,23 +97,23 @@ def _end(run: Callable[[], int]) -> NoReturn:
 
 
 def _end_in_time() -> None:
-    """Have the kernel end this process if shutdown takes too long: its locks would keep the next daemon out."""
+    """Have the kernel end this process after a slow shutdown, because the process's locks keep the next daemon out."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(END_S)
 
 
 def _watch_children_without_threads() -> None:
-    """Learn of the worker's end through a pidfd, as Python 3.12 does; 3.11 starts a thread for each child process."""
+    """Watch child processes through a pidfd, as Python 3.12 does; 3.11 starts a thread for each child process."""
     if sys.version_info < (3, 12):
-        with contextlib.suppress(OSError):  # a service's or container's filter of system calls may refuse it
+        with contextlib.suppress(OSError):  # a seccomp filter may refuse the call
             os.close(os.pidfd_open(os.getpid()))
             asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
 
 
 def _leave_parent() -> Callable[[], None]:
-    """Detach from the parent; return a function that tells the process started in our place that this daemon answers.
+    """Fork, and detach the child from its parent; return a function that reports the daemon as ready.
 
-    That process then ends with 0, or with 1 as soon as the daemon dies before the call.
+    The original process exits with 0 after that report, or with 1 if the daemon dies first.
     """
     here, there = os.pipe()
     if os.fork():
@@ -131,7 +131,7 @@ def _leave_parent() -> Callable[[], None]:
     return ready
 
 
-# A thousand windows need a thousand connections.  The other limits were set by a benchmark, and its daemon serves others too.
+# A thousand windows need a thousand connections.  A benchmark may have set the other limits, and the daemon also serves others.
 _LIMITS = (
     resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_DATA,
     resource.RLIMIT_NPROC,
@@ -139,7 +139,7 @@ _LIMITS = (
 
 
 def _raise_limits() -> None:
-    """Raise this process's resource limits to the most that it may set."""
+    """Raise this process's resource limits to the hard limits."""
     for limit in _LIMITS:
         _, hard = resource.getrlimit(limit)
         with contextlib.suppress(OSError, ValueError):
@@ -159,14 +159,14 @@ def _undo_inheritance() -> None:
 
 @contextlib.contextmanager
 def _only_one(settings: Settings, make_room: Callable[[], None] | None) -> Iterator[bool]:
-    """Hold the lock beside the socket; yield False if another process holds it.  The kernel releases it when this one dies.
+    """Hold the lock file next to the socket; without ``make_room``, yield False if another process holds the lock.
 
-    ``make_room`` has a daemon that a window started exit; this call then waits for the lock.
+    ``make_room`` stops a daemon that a window started; this function then waits for the lock.
     Raises UsageError: when that daemon stays, or another one serves the socket or the store.
     """
     path = Path(f"{settings.socket}.lock")
     try:
-        # Never follow a link or truncate: the path may have been made to lead to another file.
+        # Never follow a link or truncate: another user may have linked the path to another file.
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise UsageError(f"{path}: cannot be locked: {error.strerror}; choose another --socket") from error
@@ -189,9 +189,9 @@ def _is_locked_now(lock: int) -> bool:
 
 
 def _wait_for(lock: int, path: Path, socket: Path, make_room: Callable[[], None]) -> None:
-    """Lock once the process that holds the lock, and does not answer, has answered or ended.
+    """Wait for the lock, and call ``make_room`` until the lock is free.
 
-    Raises UsageError: when it does neither.
+    Raises UsageError: when the process that holds the lock neither answers nor ends in time.
     """
     make_room()
     until_ns, pause = clock.now_ns() + round(START_S * 1e9), threading.Event()
@@ -201,15 +201,15 @@ def _wait_for(lock: int, path: Path, socket: Path, make_room: Callable[[], None]
             named = f"process {pid}" if pid is not None else "a process"
             stops = f"kill {pid}" if pid is not None else f"fuser -k {path}"
             raise UsageError(
-                f"{socket}: expected no daemon there, found {named} that holds it and does not answer;"
-                f" stop it with: {stops}, or choose another --socket and --state"
+                f"{socket}: expected no daemon, found {named} that holds the socket's lock and does not answer;"
+                f" stop that process with: {stops}, or choose another --socket and --state"
             )
         pause.wait(0.05)
         make_room()
 
 
 def _holder(path: Path) -> int | None:
-    """Return the process that holds a lock on a file; None where the kernel does not tell."""
+    """Return the process that holds a lock on a file; None if /proc/locks does not list the lock."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         inode = str(path.stat().st_ino)
         for line in Path("/proc/locks").read_text().splitlines():

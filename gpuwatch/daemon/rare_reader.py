@@ -1,4 +1,4 @@
-"""The thread for readings that only the metrics page shows: at most every ten seconds, within a CPU budget, while scraped."""
+"""The thread for readings that only the metrics page shows: every ten seconds at most, within a CPU budget, while scraped."""
 
 import logging
 import threading
@@ -11,16 +11,16 @@ from gpuwatch.interfaces import RareReading, Source
 _log = logging.getLogger("gpuwatch.daemon.rare_reader")
 
 PERIOD_S = 10.0
-BUDGET_RATIO = 0.002  # of one processor, for all GPUs together; with 56 MIG instances each is read more rarely
-ATTENDED_S = 300.0  # after a scrape; scrapers usually come every minute or more often
+BUDGET_RATIO = 0.002  # of one CPU core, for all GPUs together; many GPUs lengthen the pause
+ATTENDED_S = 300.0  # reads continue for this long after a scrape; most scrape intervals are a minute or shorter
 STALE_PERIODS_COUNT = 3
 RETRY_S = 1.0
 
 
 class RareReader:
-    """Reads every answering board rarely, and remembers the last reading.  It reads nothing before the first scrape.
+    """A thread that reads every live board rarely, and the last readings.  The first scrape starts the thread.
 
-    A hanging driver blocks only this thread; earlier readings leave the page as they age.
+    A hanging driver blocks only this thread; old readings are no longer returned.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RareReader:
         self._thread: threading.Thread | None = None
 
     def latest(self, uuid: str) -> RareReading | None:
-        """Return a board's last reading unless it is stale; the call starts the thread, or keeps it reading."""
+        """Return a board's last reading unless it is stale; each call keeps the thread reading."""
         now_ns = clock.now_ns()
         self._attend(now_ns)
         reading = self._readings.get(uuid)
@@ -52,7 +52,7 @@ class RareReader:
         return reading if reading is not None and now_ns - reading.at_ns <= stale_ns else None
 
     def read_all(self) -> None:
-        """Read every board once, and set the pause that keeps to the budget."""
+        """Read every board once, and set the pause that keeps the thread within its budget."""
         begun_ns = self._cpu_ns()
         source = self._source()
         read_rare: Callable[[str], RareReading] | None = getattr(source, "read_rare", None)
@@ -79,5 +79,5 @@ class RareReader:
         while not self._stop.is_set():
             if clock.now_ns() - self._scraped_ns <= ATTENDED_S * 1e9:
                 self.read_all()
-            # Without an answer retry soon: a page may be requested before the first GPU is watched.
+            # Without a reading, retry soon: a page may be requested before the first GPU is watched.
             self._stop.wait(self.pause_s if self._readings else min(RETRY_S, self.pause_s))

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuwatch import clock
 from gpuwatch.config.settings import ensure_socket_folder
-from gpuwatch.daemon.greeting import Greeting, said_in
+from gpuwatch.daemon.greeting import Greeting, in_protocol
 from gpuwatch.daemon.held_marks import HeldMarks
 from gpuwatch.daemon.line_reader import PIECE_BYTES, LineReader, UnfinishedLines, receive, send
 from gpuwatch.daemon.socket_place import SocketPlace
@@ -32,17 +32,17 @@ GREETING_BYTES = 1 << 15  # the longest possible path, with room to spare
 BACKLOG_COUNT, ACCEPTED_COUNT = 1024, 64  # connections queued by the kernel; connections that asyncio accepts in one turn
 CONNECTIONS_COUNT = 4096
 USER_CONNECTIONS_COUNT = 1024  # per user of a shared daemon, so that other users are served too
-VERDICTS_S = 600.0  # the longest wait for a verdict that a client may ask for
+VERDICTS_S = 600.0  # the longest wait for a verdict that a client may request
 WINDOWS_COUNT = 256  # open windows of a connection; gpuwatch.window() uses a connection for each
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers that come from the daemon itself, given to the server as functions."""
+    """Functions that answer requests about the daemon itself."""
 
     greeting: Callable[[], Greeting]
     status: Callable[[], dict[str, Any]]
-    readings: Callable[[int, int], messages.Readings]  # arguments: the user, and the time since which
+    readings: Callable[[int, int], messages.Readings]  # arguments: the user id, and the oldest time in ns
     leave: Callable[[messages.Leave], messages.Reply]
 
 
@@ -55,7 +55,7 @@ class _Peer:
 
 
 class Server:
-    """Listens, greets, and passes requests to the windows; a peer's open windows end with its connection."""
+    """A listener that passes requests to the windows.  A closed connection ends the windows opened on it."""
 
     def __init__(self, windows: Windows, answers: Answers, *, is_shared: bool) -> None:
         self._windows = windows
@@ -65,7 +65,7 @@ class Server:
         self._is_shared = is_shared  # a system daemon serves every local user, each their own windows
         self._greeted_ns: dict[asyncio.Task[None] | None, int] = {}  # by connection
         self._server: asyncio.Server | None = None
-        self._place: SocketPlace | None = None  # only a socket that this daemon bound: it removes no other
+        self._place: SocketPlace | None = None  # only for a socket that this daemon bound and may remove
         self._lost: str | None = None  # the reason why clients cannot find this daemon
         self._is_leaving = False
         self._connections: set[asyncio.Task[None]] = set()
@@ -77,7 +77,7 @@ class Server:
         return len(self._connections)
 
     def last_greeted_ns(self) -> int:
-        """Return when another connection was last welcomed: its client may be about to open a window."""
+        """Return the time of the last welcome on another connection, or 0: that client may be about to open a window."""
         asking = asyncio.current_task()
         return max((at_ns for task, at_ns in self._greeted_ns.items() if task is not asking), default=0)
 
@@ -87,7 +87,7 @@ class Server:
         await self.serve(self._place.bind())
 
     async def reappear(self) -> None:
-        """Listen again after the socket was removed: no client finds it, and no other daemon may take its place."""
+        """Listen again if the socket was removed: clients could not find it, and the lock keeps other daemons out."""
         place = self._place
         if place is None:
             return
@@ -107,12 +107,12 @@ class Server:
             self._lost = None
 
     async def serve(self, listener: socket.socket) -> None:
-        """Serve a bound socket, from this process or a service manager; clients that connected before have waited."""
-        # Python 3.13 removes the path of every listener that it closes; 3.12 does not know the option.
+        """Serve a socket that this process or a service manager bound, with the connections already queued."""
+        # By default, Python 3.13 removes the path of a closed listener; 3.12 lacks this option.
         cleanup: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        # asyncio accepts up to its backlog in one turn.  Without free descriptors every attempt fails and is logged, each
-        # second. The kernel's own queue, set below, is longer.
+        # asyncio accepts up to ``backlog`` connections in one turn.  Without free descriptors, it logs each failed attempt,
+        # every second.  The kernel's own queue, set below, is longer.
         self._server = await asyncio.start_unix_server(
             self._connected, sock=listener, limit=PIECE_BYTES, backlog=ACCEPTED_COUNT, **cleanup
         )
@@ -143,12 +143,15 @@ class Server:
         self._by_uid[uid] += 1
         try:
             if len(self._connections) > CONNECTIONS_COUNT:
-                await _turn_away(reader, writer, "busy", f"more than {CONNECTIONS_COUNT} connections; close some")
+                await _turn_away(
+                    reader, writer, "busy", f"expected at most {CONNECTIONS_COUNT} connections, found more; close some"
+                )
             elif self._is_shared and uid and self._by_uid[uid] > USER_CONNECTIONS_COUNT:
-                await _turn_away(reader, writer, "busy", f"more than {USER_CONNECTIONS_COUNT} connections of yours; close some")
+                why = f"expected at most {USER_CONNECTIONS_COUNT} connections of your user, found more; close some"
+                await _turn_away(reader, writer, "busy", why)
             elif not self._is_shared and uid not in (os.getuid(), 0):
                 await _turn_away(
-                    reader, writer, "not-yours", f"this daemon serves uid {os.getuid()}, not {uid}; start your own"
+                    reader, writer, "not-yours", f"this daemon serves uid {os.getuid()}, not {uid}; start your own daemon"
                 )
             elif await self._greet(peer, lines, writer):
                 while await self._serve(peer, lines, writer):
@@ -186,7 +189,7 @@ class Server:
         return True
 
     async def _serve(self, peer: _Peer, lines: LineReader, writer: asyncio.StreamWriter) -> bool:
-        """Serve one request; return False when the connection is over."""
+        """Serve one request; return False when the connection must be closed."""
         request = await receive(lines, writer)
         if request is None:
             return False
@@ -210,13 +213,13 @@ class Server:
     async def _answer(self, peer: _Peer, request: messages.Request) -> messages.Reply:
         match request:
             case messages.Open() if self._is_leaving:
-                raise ConnectionResetError  # the client then finds the daemon that takes over
+                raise ConnectionResetError  # the client then connects to the next daemon
             case messages.OpenMark() | messages.CloseMark():
                 check_declared(request)
                 return await self._marks.answer(request, pid=peer.pid, uid=peer.uid)
             case messages.Open():
                 if len(peer.runs) >= WINDOWS_COUNT:
-                    raise UsageError(f"expected at most {WINDOWS_COUNT} open windows of a connection; close some")
+                    raise UsageError(f"expected at most {WINDOWS_COUNT} open windows per connection, found more; close some")
                 check_declared(request)
                 run, warning = await self._windows.open(request, pid=peer.pid, uid=peer.uid)
                 peer.runs.add(run.id)
@@ -246,17 +249,17 @@ class Server:
                     )
                 return self._answers.leave(request)
             case _:
-                return messages.Refused("bad-message", "hello comes once, as the first message")
+                return messages.Refused("bad-message", "expected hello only as the first message, found a second one")
 
     def _check_end(self, peer: _Peer, request: messages.Request) -> None:
-        """Raise UsageError for an untrusted window of another connection, or for a window that a mark holds."""
+        """Raise UsageError if this connection did not open the request's window, and it is untrusted or held by a mark."""
         if not isinstance(request, messages.End | messages.Times | messages.Spans | messages.Close):
             return
         if request.run not in peer.runs and (request.run in self._untrusted or self._marks.holds(request.run)):
-            raise UsageError(f"window {request.run} takes times, facts and its end only from whoever opened it")
+            raise UsageError(f"window {request.run} takes times, facts and its end only from the client that opened it")
 
     async def _verdicts(self, peer: _Peer, lines: LineReader, request: messages.AskVerdicts) -> messages.Reply:
-        """Wait for the verdicts of a window, at most while the client is connected.
+        """Wait for the verdicts of a window, but no longer than the client stays connected.
 
         Raises ConnectionResetError: when the client went away.  Raises WireError, UsageError.
         """
@@ -275,7 +278,7 @@ class Server:
             judged.cancel()
             gone.cancel()
             await asyncio.gather(judged, gone, return_exceptions=True)
-        verdicts = said_in(peer.protocol, run.verdicts)
+        verdicts = in_protocol(peer.protocol, run.verdicts)
         return messages.JudgedReply(run=run.id, status=run.status, why=run.why, verdicts=verdicts, parent=run.parent)
 
 

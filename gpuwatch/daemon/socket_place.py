@@ -41,14 +41,16 @@ class SocketPlace:
         return listener
 
     def is_there(self) -> bool:
-        """Return whether the socket is still where it was bound.  Raises UsageError: when another file took its place."""
+        """Return whether the bound socket still exists.  Raises UsageError: when another file has replaced the socket."""
         found = _identity(self.path)
         if found not in (None, self._bound):
-            raise UsageError(f"{self.path}: another socket took the place of ours; new windows do not reach this daemon")
+            raise UsageError(
+                f"{self.path}: expected this daemon's socket, found another one; new windows cannot reach this daemon: restart it"
+            )
         return found is not None
 
     def remove(self) -> None:
-        """Remove the socket, but no other file that took its place."""
+        """Remove the socket, unless another file has replaced it."""
         with contextlib.suppress(OSError, UsageError):
             if self.is_there():
                 self.path.unlink()

@@ -12,18 +12,18 @@ from gpuwatch.interfaces import Clock, Sink, Source
 from gpuwatch.sampling.sampler_thread import EventWatch
 from gpuwatch.sources import open_source
 
-_MISNAMED_STAY_S = 15.0  # the window that started the daemon has had its answer by then
+_MISNAMED_STAY_S = 15.0  # enough for the answer to the window that started the daemon
 
 _log = logging.getLogger("gpuwatch.daemon.watched_gpus")
 
 
 class SourceKeeper:
-    """Keeps one source open, with the GPUs that it named.  Its threads may hang in a driver; other threads only read."""
+    """One open source and the GPUs that it listed.  Threads that open it may hang in a driver; other threads only read."""
 
     def __init__(
         self, spec: str, clock: Clock, *, on_new: Callable[[Source, Device], None], sinks: Callable[[], Sequence[Sink]]
     ) -> None:
-        # "auto" never means simulated GPUs here: without a driver the daemon reports that there are none.
+        # "auto" never means simulated GPUs here: without a driver, the daemon reports that no GPU is present.
         self._spec = "nvml" if spec == "auto" else spec
         self._clock = clock
         self._on_new = on_new
@@ -32,9 +32,9 @@ class SourceKeeper:
         self._reopening = threading.Lock()
         self._deaf = threading.Event()  # once set, the daemon ignores the driver's events of the current source
         self._looked = threading.Event()
-        self.devices: Mapping[str, Device] = {}  # with identity and limits from the last time the source was opened
+        self.devices: Mapping[str, Device] = {}  # each as it was first listed
         self.absence: str | None = None
-        self._is_misnamed = False  # no scene or recording of that name: waiting brings none
+        self._is_misnamed = False  # no such scene, or an unreadable recording: retries do not help
         # GPUs that the driver lists but that never answered, each with the reason.
         self.unanswered: tuple[str, ...] = ()
 
@@ -44,7 +44,7 @@ class SourceKeeper:
 
     @property
     def current(self) -> Source | None:
-        """The open source; None while there is none."""
+        """Return the open source; None while no source is open."""
         return self._source
 
     @property
@@ -57,16 +57,16 @@ class SourceKeeper:
 
     @property
     def has_looked(self) -> bool:
-        """Return whether the source was opened or found absent: before that, nothing is known."""
+        """Return whether the first attempt to open the source has ended."""
         return self._looked.is_set()
 
     def stay_s(self, idle_s: float) -> float:
-        """Return how long a daemon that a window started stays without clients: without a source it is of no use to the next."""
+        """Return an on-demand daemon's idle time: 15 s at most before the first look at the source, and for a misnamed one."""
         return idle_s if self.has_looked and not self._is_misnamed else min(idle_s, _MISNAMED_STAY_S)
 
     @property
     def epoch_ns(self) -> int | None:
-        """Return when a simulated source's scene began."""
+        """Return the start time of a simulated source's scene; None for other sources."""
         found: int | None = getattr(self._source, "epoch_ns", None)
         return found
 
@@ -141,7 +141,7 @@ class SourceKeeper:
         for device in (board for board in boards if board.uuid not in known):
             self._on_new(source, device)
         unanswered: tuple[str, ...] = getattr(source, "unanswered", ())  # only a driver has unanswered GPUs
-        # A GPU that was watched before is left out: its own lanes report the loss and retry.
+        # Lost GPUs that were watched before need no report here: their lanes report the loss and retry.
         if len(unanswered) <= len(known.keys() - {board.uuid for board in boards}):
             unanswered = ()
         if unanswered != self.unanswered:

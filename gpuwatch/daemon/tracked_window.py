@@ -1,4 +1,4 @@
-"""A tracked window: its life from its opening to its verdict, from top to bottom."""
+"""A tracked window, from its opening to its verdict, in the order of events."""
 
 import asyncio
 import contextlib
@@ -27,12 +27,12 @@ from gpuwatch.wire.messages import FactValue, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
-# The largest distance between a client's mark of an edge and the daemon's.  It covers a descheduled process, and is too short
-# to cut off a part of the benchmark.
+# The largest difference between the client's time of an edge and the daemon's.  It covers a descheduled process, and is too
+# short to cut off a part of the benchmark.
 EDGE_SLACK_NS = 100_000_000
 DECLARING_S = 20.0  # time limit for a client to hand over its times after the window ended
-IDENTIFYING_S = 1.0  # time limit for naming its process, on a machine that is busy
-# Wait of the judge after the end: one refresh of utilisation (208 ms), the slowest required signal.
+IDENTIFYING_S = 1.0  # time limit for naming the window's process on a busy machine
+# Wait between the end and the judging: longer than one refresh of utilisation, the slowest required signal.
 TAIL_S = 0.25
 
 
@@ -63,26 +63,26 @@ class TrackedWindow:
         self.judging_s: float | None = None
         self.done = asyncio.Event()  # set when the window has its verdict and is no longer tracked
         self._services = services
-        self._opened_ns = run.begin_ns  # when its client asked for it: no honest mark is earlier
+        self._opened_ns = run.begin_ns  # when the client requested the window: earlier marks are refused
         self._times: list[Times] = []
-        self.closed = asyncio.Event()  # set when its client declares nothing more
-        self._identified = asyncio.Event()  # set when its process is named
-        self._is_sampled = False  # True while its GPUs are sampled at the full rate for it
+        self.closed = asyncio.Event()  # set when the window accepts no more declarations
+        self._identified = asyncio.Event()  # set when the window's process is named
+        self._is_sampled = False  # True while this window requests the full sampling rate
         self._is_stored = False
 
     @property
     def is_open(self) -> bool:
-        """Return whether its body runs."""
+        """Return whether the window's body runs."""
         return self.run.status == "open"
 
     def shown(self) -> Run:
-        """Return the window as screens show it, with everything known so far."""
+        """Return the window for screens, with the GPUs and processes found until now."""
         return replace(self.run, pids=frozenset(self.host.pids), uuids=self.run.uuids or tuple(self.gpus.seen))
 
     # Opening
 
     async def open(self, marked: Awaitable[None]) -> None:
-        """Wait for the cheap part of the opening edge, the only part that delays the benchmark; the window begins after it."""
+        """Wait for the cheap part of the opening edge, the only part that delays the benchmark, then begin the window."""
         watched = self._services.gpus
         for uuid in self.gpus.named or watched.uuids[:1]:
             watched.source.adopt(uuid, self.run.pid)
@@ -90,7 +90,7 @@ class TrackedWindow:
         self.run = replace(self.run, begin_ns=clock.now_ns())
 
     async def watch(self) -> None:
-        """Read everything that need not delay the benchmark: the rest of the edge, the process, the pressure on it."""
+        """Read everything that need not delay the benchmark: the rest of the edge, the process, its CPU pressure."""
         watched = self._services.gpus
         watched.window_opened(self.gpus.named)
         self._is_sampled = True
@@ -99,7 +99,7 @@ class TrackedWindow:
         if self.run.pid:
             identity = await self.host.in_thread(self._services.identities.of, self.run.pid)
             program = await self.host.in_thread(processes.program, self.run.pid)
-            if self.run.status in ("open", "closing"):  # what is signed with its verdict must not change
+            if self.run.status in ("open", "closing"):  # the verdict's signature covers these fields
                 self.run = replace(self.run, user=identity.user, process=identity.name, program=program)
             self._identified.set()
             await self.host.begin()
@@ -107,17 +107,17 @@ class TrackedWindow:
         if self.is_open:
             self._store_known()
 
-    # While it is open
+    # While the window is open
 
     def note(self, listed: ProcessList) -> None:
-        """Look for its processes in a GPU's process list; store new ones, because windows beside it are judged by them."""
+        """Find the window's processes in a GPU's process list; store new ones, which the judging of parallel windows needs."""
         known_counts = len(self.gpus.seen), len(self.host.pids)
         self.gpus.note(listed, self.host)
         if self._is_stored and self.is_open and known_counts != (len(self.gpus.seen), len(self.host.pids)):
             self._store_known()
 
     def count_times(self, piece: Times) -> int:
-        """Return how many times a message adds.  Raises UsageError: for a malformed message, or too many times."""
+        """Return the number of times in a message.  Raises UsageError: for a malformed message, or too many times."""
         return packed_times.check(piece, self._times[0] if self._times else None, self.times_count)
 
     def add_times(self, piece: Times, count: int) -> None:
@@ -127,29 +127,29 @@ class TrackedWindow:
     # The end
 
     def settled(self, begin_ns: int, end_ns: int, now_ns: int) -> tuple[int, int]:
-        """Return the interval to judge, from its client's marks.  Raises UsageError: for impossible marks."""
+        """Return the interval to judge, from the client's and the daemon's times.  Raises UsageError: for impossible times."""
         if not self._opened_ns <= begin_ns <= end_ns <= now_ns:
             raise UsageError(
-                f"times of {self.run.id}: expected begin and end between {self._opened_ns} and {now_ns}, "
-                f"found {begin_ns} and {end_ns}"
+                f"times of {self.run.id}: expected begin and end between {self._opened_ns} and {now_ns} ns, "
+                f"found {begin_ns} and {end_ns} ns; use the monotonic clock"
             )
         if is_untrusted(self.run.declared):
             return self.run.begin_ns, now_ns
-        # The client marks the edges, because only it knows when its body ran.  A client that is rewarded for a good verdict
-        # must not cut off the bad part, so its marks must stay close to the daemon's.
+        # The client marks the edges, because only the client observes when the body runs.  A client that is rewarded for a good
+        # verdict must not cut off the bad part, so the client's marks must stay close to the daemon's.
         return min(begin_ns, self.run.begin_ns + EDGE_SLACK_NS), max(end_ns, now_ns - EDGE_SLACK_NS)
 
     def end(self, begin_ns: int, end_ns: int) -> None:
-        """Settle the interval; the benchmark continues, and may exit at once."""
+        """Set the interval to judge; the benchmark continues, and may exit at once."""
         self.run = replace(self.run, status="closing", begin_ns=begin_ns, end_ns=end_ns)
-        # Stored now, because declaring its times may take long, and windows that begin meanwhile do not overlap it.
+        # Stored now: sending the times may take long, and windows that open meanwhile must not count as overlapping.
         self._store_known()
 
     def close(self, declared: dict[str, FactValue], tags: dict[str, str] | None = None) -> None:
-        """Take the last facts that its process declares, and all tags if the client sent any."""
+        """Add the last declared facts, and replace the tags if the client sent any."""
         if is_untrusted(self.run.declared):
-            # Claims made before its code ran cannot change.  Facts that can only be observed later, such as a replaced timer,
-            # may come.
+            # Claims made before the untrusted code ran cannot change.  Facts that can only be observed later, such as a
+            # replaced timer, are added.
             late = {name: fact for name, fact in declared.items() if name not in CLAIM_FACTS}
             declared = {**late, **{name: fact for name, fact in self.run.declared.items() if fact}}
         self.run = replace(self.run, declared={**self.run.declared, **declared}, tags=tags or self.run.tags)
@@ -158,12 +158,12 @@ class TrackedWindow:
     # The verdict
 
     async def finish(self) -> None:
-        """Complete an ended window's evidence and have it judged, whatever goes wrong: its client waits for the verdict."""
+        """Complete an ended window's evidence and judge it.  A failure becomes an UNPROVEN verdict: the client waits for one."""
         try:
             await self._read_end()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.closed.wait(), DECLARING_S)
-            self.closed.set()  # facts that come later are refused
+            self.closed.set()  # later facts are refused
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._identified.wait(), IDENTIFYING_S if self.run.pid else 0.0)
             self._store_evidence()
@@ -176,11 +176,11 @@ class TrackedWindow:
                 await self._judge()
             else:
                 # Missing evidence would be judged as if the GPU had not been read, or as if no other process had used it.
-                why = f"its readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges what is stored by then"
+                why = f"readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges the stored readings"
                 self._put(status=Status.UNPROVEN.value, why=why)
         except Exception as error:  # noqa: BLE001 - the daemon's outermost loop, for one window
             _log.exception("window %s could not be judged", self.run.id)
-            why = f"the daemon failed on this window: {type(error).__name__}; see its log"
+            why = f"the daemon failed on this window: {type(error).__name__}; see the daemon's log"
             self._put(status=Status.UNPROVEN.value, why=why)
         finally:
             self._sample_less()
@@ -190,7 +190,7 @@ class TrackedWindow:
         await asyncio.gather(watched.edges.edge(self.gpus.at_edges(self.run.declared, watched.uuids)), self.host.end())
 
     def _store_evidence(self) -> None:
-        """Store everything that only this window's client and processes know of it."""
+        """Store the window's GPUs, processes, host, times and spans."""
         watched = self._services.gpus
         self._note_latest(since_ns=self.run.begin_ns)
         uuids, why = self.gpus.covered(self.run.declared, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
@@ -212,7 +212,7 @@ class TrackedWindow:
         """Return the reason why the store lacks evidence; None when it is complete."""
         late = await self._services.gpus.edges.hand_over(self.run.uuids)
         refusal = await self._services.flushing.refusal()
-        return f"what was read of {', '.join(late)} is held up by a driver that does not answer" if late else refusal
+        return f"a driver call that has not returned holds up the readings of {', '.join(late)}" if late else refusal
 
     async def _judge(self) -> None:
         asked_ns = clock.now_ns()
@@ -228,7 +228,7 @@ class TrackedWindow:
         self._services.store.put_recorded(self.run, judgement.recorded)
 
     def _store_known(self) -> None:
-        """Store its interval with the GPUs and processes known so far."""
+        """Store the window's interval with the GPUs and processes found until now."""
         watched = self._services.gpus
         uuids, _ = self.gpus.covered(self.run.declared, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
         self._services.store.put_run(replace(self.run, uuids=uuids, pids=frozenset(self.host.pids)))

@@ -25,7 +25,7 @@ def running_pool(count: int, name: str) -> ThreadPoolExecutor:
 
     A thread started on demand may fail to start, and where memory is short the attempt may never return.
 
-    Raises DaemonError: when the machine gives fewer threads.
+    Raises DaemonError: when the machine cannot start this number of threads.
     """
     pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix=name)
     met = threading.Barrier(count + 1)  # no thread is idle before all have started, so each submission starts one
@@ -37,7 +37,7 @@ def running_pool(count: int, name: str) -> ThreadPoolExecutor:
         met.abort()
         pool.shutdown(wait=False, cancel_futures=True)
         raise DaemonError(
-            f"expected to start {count} threads, found: {error or 'not all of them began'}; "
+            f"expected to start {count} threads, found: {error or 'fewer in 10 s'}; "
             "raise the limit of tasks (ulimit -u, TasksMax, pids.max) or of memory"
         ) from error
     return pool
@@ -74,7 +74,7 @@ class UserTurns:
         try:
             await place
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():  # granted in the moment in which the wait was cancelled
+            if place.done() and not place.cancelled():  # granted just when the wait was cancelled
                 self._pass_on()
             raise
 
@@ -93,7 +93,7 @@ class UserTurns:
 
 
 class InThread(Protocol):
-    """Awaits a function in a thread: reads of the operating system take milliseconds, and the loop serves other windows."""
+    """A function that awaits work in a thread: reads of the operating system would block the event loop for milliseconds."""
 
     def __call__(self, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]: ...
 
@@ -113,7 +113,7 @@ class UserThreads:
         """
 
         async def in_thread(work: Callable[..., _T], *arguments: object) -> _T:
-            # Where memory is short, a pool keeps the work of a thread that could not start, and never does it.
+            # The time limit also covers a thread that cannot start: the pool would keep its work without running it.
             async with asyncio.timeout(self._patience_s), self._turns.turn(uid):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 

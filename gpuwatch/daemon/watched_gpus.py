@@ -1,4 +1,4 @@
-"""The watched GPUs: each is measured and sampled, at the full rate while windows are open on it; their latest sweeps."""
+"""The watched GPUs: measurement of call costs, sampling, and the latest sweeps."""
 
 import asyncio
 import logging
@@ -27,12 +27,12 @@ from gpuwatch.store import Store
 _log = logging.getLogger("gpuwatch.daemon.watched_gpus")
 
 STOP_S = 3.0  # time limit for all GPUs' threads, and then for the driver; threads that hang are abandoned
-# Measured all at once, GPUs delay each other's calls: of 38 on two busy processors one was then read every 9 s for good.
+# GPUs measured at once delay each other's calls, and a delayed measurement gives a GPU a low sampling rate for good.
 MEASURED_AT_ONCE_COUNT = 4
-MEASURE_TURN_S = 60.0  # the longest that hanging GPUs keep others waiting for their measurement
-MEASURED_AFTER_S = 5.0  # at the latest, even if the first sweep has not been answered
-UNCHANGED_NS = 1_000_000_000  # a process may join a window's tree later than the driver's list, which then stays the same
-LOOK_S = 10.0  # how often an absent driver is looked for: a missing driver is a state, not a failure to start
+MEASURE_TURN_S = 60.0  # the longest wait for other GPUs' measurements, which may hang
+MEASURED_AFTER_S = 5.0  # the longest wait of a measurement for the start of service
+UNCHANGED_NS = 1_000_000_000  # unchanged lists pass at this interval: a listed process may join a window's tree later
+LOOK_S = 10.0  # interval of attempts to open an absent driver
 
 
 class LatestSweeps:
@@ -48,7 +48,7 @@ class LatestSweeps:
         if isinstance(sweep.observed, ProcessList):
             self._process_lists[sweep.uuid] = sweep.observed
             sweep = replace(sweep, observed=self._add_use(sweep.observed))
-        elif sweep.lane is Lane.PROCESSES:  # the process lane is lost: an older list must not answer for a window
+        elif sweep.lane is Lane.PROCESSES:  # the last call failed: an older list is not evidence
             self._process_lists.pop(sweep.uuid, None)
         self._sweeps[(sweep.uuid, sweep.lane)] = sweep
 
@@ -61,7 +61,7 @@ class LatestSweeps:
         return self._process_lists.get(uuid)
 
     def is_news(self, listed: Observed) -> TypeGuard[ProcessList]:
-        """Return whether this is a process list with other processes than the last news, or that news is a second old."""
+        """Return whether a process list differs from the last list that windows saw, or whether a second has passed since."""
         if not isinstance(listed, ProcessList):
             return False
         content = (listed.visibility, tuple((each.pid, each.started_s) for each in listed.processes))
@@ -78,7 +78,7 @@ class LatestSweeps:
 
 
 class WatchedGpus:
-    """Watches every GPU of one source, and continues without lost ones."""
+    """All GPUs of one source and their samplers; lost GPUs do not affect the others."""
 
     def __init__(self, settings: Settings, store: Store, *, sinks: Sequence[Sink], threads: Executor) -> None:
         self._settings = settings
@@ -109,11 +109,11 @@ class WatchedGpus:
 
     @property
     def devices(self) -> Mapping[str, Device]:
-        """GPUs that the source named, including lost ones, in its order."""
+        """Return the GPUs that the source listed, including lost ones, in the source's order."""
         return self.source.devices
 
     def take(self, sweep: Sweep) -> None:
-        """Learn refresh periods from sweeps, as a sink of its own samplers."""
+        """Learn refresh periods from a sweep (a sink)."""
         if isinstance(sweep.observed, Reading) and (refresh := self._refresh.get(sweep.uuid)):
             refresh.take(sweep)
 
@@ -168,7 +168,7 @@ class WatchedGpus:
         self._store.set_resting(all(sampler.rest.is_resting for sampler in self.samplers.values()))
 
     def note_suspension(self, sleep: Sleep) -> None:
-        """Store a suspension of the machine: the time before and after it is not one interval of watching."""
+        """Store a suspension of the machine as an event and a gap on every GPU."""
         text = f"the machine was suspended for {sleep.slept_s:.1f} s"
         for uuid in self.samplers:
             event = Event(uuid=uuid, at_ns=sleep.end_ns, kind="suspended", text=text)
@@ -216,7 +216,7 @@ class WatchedGpus:
         sampler.rest.on_change = self._note_rest
         with self._adding:
             self._refresh = {**self._refresh, uuid: Refresh(uuid)}
-            # Replaced, not changed: other threads iterate over it.  In the source's order, not in the order of measuring.
+            # Replaced, not changed, because other threads iterate over the samplers; sorted in the source's order.
             found = {**self.samplers, uuid: sampler}
             self.samplers = {known: found[known] for known in self.devices if known in found}
             sampler.set_active(self._is_wanted(uuid))

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping
 from gpuwatch.errors import UsageError
 from gpuwatch.wire import messages
 
-# A window takes 17 kB.  Without a limit, windows opened faster than they are judged would fill any memory.
+# Without a limit, windows opened faster than they are judged would fill any memory.
 TRACKED_COUNT, OWN_COUNT = 4096, 2048
-TIMES_COUNT = 10_000_000  # of all tracked windows: a quarter of a gigabyte; beyond it, new windows are judged without times
+TIMES_COUNT = 10_000_000  # of all tracked windows together: further times are refused
 OWN_TIMES_COUNT = 2_500_000  # per user of a shared daemon, so that other users' windows keep their times
 
 
 def check_windows(uids: Iterable[int], uid: int) -> None:
-    """Raise UsageError if this user, or all users together, have more windows than the judge can finish in time."""
+    """Raise UsageError if this user, or all users together, have too many windows open or waiting for the judge."""
     by_uid = Counter(uids)
     if by_uid.total() >= TRACKED_COUNT or by_uid[uid] >= OWN_COUNT:
         raise UsageError(
-            f"expected at most {OWN_COUNT} windows of yours open or waiting for the judge, found {by_uid[uid]} and"
-            f" {by_uid.total()} in all; ask each for its verdict before the next one begins"
+            f"expected fewer than {OWN_COUNT} windows of your user and {TRACKED_COUNT} in all open or waiting for the judge,"
+            f" found {by_uid[uid]} and {by_uid.total()}; wait for each verdict before you open the next window"
         )
 
 
@@ -27,16 +27,16 @@ def check_times(by_uid: Mapping[int, int], uid: int, count: int, *, is_shared: b
     most_count, own_count, all_count = OWN_TIMES_COUNT if is_shared else TIMES_COUNT, by_uid[uid] + count, sum(by_uid.values())
     if own_count > most_count:
         raise UsageError(
-            f"times: expected at most {most_count} of all your windows at once, found {own_count}; close some windows first"
+            f"times: expected at most {most_count} in all your windows at once, found {own_count}; close some windows first"
         )
     if all_count + count > TIMES_COUNT:
         raise UsageError(
-            f"times: expected at most {TIMES_COUNT} of all users' windows at once, found {all_count + count}; try later"
+            f"times: expected at most {TIMES_COUNT} in all users' windows at once, found {all_count + count}; try later"
         )
 
 
 def check_declared(request: messages.Open | messages.Close | messages.CloseMark) -> None:
-    """Bound all declared facts together, and all tags; each message has its own bound.  Raises UsageError."""
+    """Raise UsageError if a request's declared facts or tags are too long together."""
     size = sum(len(name) + len(str(fact)) for name, fact in request.declared.items())
     if size > messages.DECLARED_LENGTH:
         raise UsageError(f"declared facts: expected at most {messages.DECLARED_LENGTH} characters, found {size}")
@@ -48,5 +48,5 @@ def check_tags(tags: Mapping[str, str]) -> None:
     """Raise UsageError if a window's tags are too many or too long together."""
     length = sum(len(name) + len(text) for name, text in tags.items())
     if len(tags) > messages.TAGS_COUNT or length > messages.TAGS_LENGTH:
-        most = f"{messages.TAGS_COUNT} of {messages.TAGS_LENGTH} characters together"
-        raise UsageError(f"tags: expected at most {most}, found {len(tags)} of {length}")
+        most = f"{messages.TAGS_COUNT} with {messages.TAGS_LENGTH} characters together"
+        raise UsageError(f"tags: expected at most {most}, found {len(tags)} with {length}")

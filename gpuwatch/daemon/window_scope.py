@@ -1,7 +1,7 @@
 """The scope of one window: its GPUs and its host.
 
-Its GPUs are the ones it names, or else those on which its processes held a context.  Its host consists of its process
-tree, the tree's CPU pressure, and profilers attached to it.
+The GPUs are the named ones, or else those on which the window's processes held a context.  The host is the window's
+process tree, the tree's CPU pressure, and the profilers attached to the tree.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from gpuwatch.host.cpu_pressure import Pressure
 from gpuwatch.host.mark_members import OwnProcesses, TreeMembers
 from gpuwatch.wire.messages import FactValue
 
-LOOK_S = 0.1  # between two reads of the launching thread's state, which take about 30 us each
+LOOK_S = 0.1  # interval of reads of the launching thread's state
 
 _UNSEEN = (
-    "the process of this window is not in the PID namespace of the daemon, which cannot find it on a GPU; give the daemon the"
-    " host's PIDs: hostPID: true in Kubernetes, --pid=host in Docker"
+    "the process of this window is not in the PID namespace of the daemon, so its GPUs are unknown; run the daemon with"
+    " hostPID: true in Kubernetes, or with --pid=host in Docker"
 )
-_NO_CONTEXT = "no process of this window held a context on a GPU; name the GPU if another process works for it: {}"
+_NO_CONTEXT = "no process of this window held a context on a GPU; if another process did the work, name the GPU: {}"
 
 
 @dataclass(slots=True)
 class WindowHost:
     """The operating system's view of one window.  Only the daemon's event loop changes it."""
 
-    pid: int  # of the process that opened the window; 0 if the daemon cannot see it
+    pid: int  # of the process that opened the window; 0 if the daemon's PID namespace hides the process
     opened_ns: int
     facts: Host  # facts about the machine and the process that do not change
     in_thread: InThread
@@ -40,22 +40,22 @@ class WindowHost:
     own: OwnProcesses | None = None  # None: the process and its descendants
     _before: Pressure | None = None
     _after: Pressure | None = None
-    # Read during the window, because threads that end before it would be missed.
+    # Read during the window, because a read at its end would miss the threads that ended before.
     _threads: dict[int, tuple[int, int]] = field(default_factory=dict)
     _owners: dict[int, int] = field(default_factory=dict)
 
     def includes(self, pid: int, *, is_new: bool) -> bool:
-        """Return whether a process belongs to the tree; the tree is read again only for a new process."""
+        """Return whether a process belongs to the window; only a new process is looked up in the process tree."""
         if is_new and self.pid and pid not in self.pids and self._members().includes(pid):
             self.pids.add(pid)
         return pid in self.pids
 
     def holds(self, pid: int) -> bool:
-        """Return whether a process belongs to the tree now."""
+        """Return whether a process belongs to the window's tree now."""
         return bool(self.pid and pid) and self._members().includes(pid)
 
     async def begin(self) -> None:
-        """Read the process tree, its initial CPU pressure, and the processes that share its GPUs or profile it."""
+        """Read the process tree, its initial CPU pressure, the way its GPUs are shared, and the attached profilers."""
         self.pids |= await self.in_thread(_measured, self._members())
         self._before = await self.in_thread(partial(cpu_pressure.pressure, self._tree(), there_by_ns=self.opened_ns))
         self.facts = replace(self.facts, sharing=await self.in_thread(gpu_sharing.sharing, self.pid))
@@ -96,7 +96,7 @@ class WindowHost:
         return self.own or TreeMembers((self.pid,))
 
     def _tree(self) -> tuple[int, ...]:
-        # The first process comes first: its processors and control group are used for all.
+        # The window's own process comes first: its CPUs and control group are used for the whole tree.
         return tuple(sorted(self.pids, key=lambda pid: (pid != self.pid, pid)))
 
     async def _look_for_profilers(self) -> None:
@@ -105,7 +105,7 @@ class WindowHost:
 
 
 def _measured(own: OwnProcesses) -> frozenset[int]:
-    """Return a window's own processes without this daemon, which the first window may have started."""
+    """Return a window's own processes without the daemon's, which the first window may have started."""
     return own.everyone() - processes.descendants(os.getpid())
 
 
@@ -114,7 +114,7 @@ class WindowGpus:
     """The GPUs that one window covers, learnt from process lists.  Only the daemon's event loop changes it."""
 
     named: tuple[str, ...] | None = None
-    seen: set[str] = field(default_factory=set)  # GPUs on which its processes held a context
+    seen: set[str] = field(default_factory=set)  # GPUs on which the window's processes held a context
     foreign_pids: dict[str, set[int]] = field(default_factory=dict)  # by GPU, from its last process list
     _is_hidden: bool = False  # True after a process list that could not have shown the window's processes
 
@@ -139,10 +139,13 @@ class WindowGpus:
     def covered(
         self, declared: Mapping[str, FactValue], watched: Sequence[str], absence: str | None, *, is_visible: bool
     ) -> tuple[tuple[str, ...], str]:
-        """Return the watched GPUs that the window covers, and a reason why there are none or others were left out."""
+        """Return the watched GPUs that the window covers, and a reason if none is covered or others are left out."""
         if self.named is not None:
             beside = [uuid for uuid in self.seen if uuid not in self.named]
-            return self.named, f"also held a context on {', '.join(beside)}, not judged" if beside else ""
+            return (
+                self.named,
+                f"not judged, because not named: {', '.join(beside)}, where the window held a context" if beside else "",
+            )
         used = self.seen.union(declared_gpus(declared, watched))
         if uuids := tuple(uuid for uuid in watched if uuid in used):
             return uuids, ""
@@ -163,7 +166,7 @@ def find_named(names: Sequence[str] | None, watched: Sequence[str]) -> tuple[tup
         matches = [uuid for uuid in watched if uuid.startswith((name, f"GPU-{name}"))]
         if len(matches) != 1:
             known = ", ".join(watched) or "none"
-            return (), f"gpus: expected the UUID of one GPU, found {name!r}; known here: {known}"
+            return (), f"gpus: expected the UUID of one GPU, found {name!r}; watched GPUs: {known}"
         found += matches
     return tuple(dict.fromkeys(found)), None
 

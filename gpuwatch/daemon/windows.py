@@ -32,12 +32,12 @@ from gpuwatch.wire.messages import Close, FactValue, Open, Spans, Times
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
 FOLLOW_S = 1.0
-PAUSES_FOLLOWED_COUNT = 8  # windows with ten reads per second each: a quarter of a percent of a core
-FOLLOWED_COUNT = 32  # with more windows at once, reading every process tree would itself be CPU pressure
+PAUSES_FOLLOWED_COUNT = 8  # with more windows at once, pauses are not followed: each window costs ten reads per second
+FOLLOWED_COUNT = 32  # with more windows at once, reading every process tree would itself cause CPU pressure
 
 
 class Windows:
-    """Opens, closes and finds windows, separately for each user.  All methods run in the daemon's event loop."""
+    """All windows, each visible to its user and to root.  All methods run in the daemon's event loop."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Windows:
 
     @property
     def tracked_count(self) -> int:
-        """Number of windows that are open or wait for their verdict."""
+        """Return the number of windows that are open or wait for their verdict."""
         return len(self._tracked)
 
     async def open(self, request: Open, *, pid: int, uid: int, own: OwnProcesses | None = None) -> tuple[Run, str | None]:
@@ -78,7 +78,7 @@ class Windows:
         watched = self._services.gpus
         named, warning = find_named(request.gpus, watched.uuids)
         gpus = WindowGpus(named)
-        # A thread reads the edge while the window is made here: its client waits for both.
+        # A thread reads the edge while the window is made here, because the client waits for both.
         marked = watched.edges.mark(gpus.at_edges(request.declared, watched.uuids))
         window = self._made(request, policy, gpus, warning, pid=pid, uid=uid, own=own)
         self._tracked[window.run.id] = window
@@ -91,10 +91,10 @@ class Windows:
         return window.run, warning
 
     def add_times(self, piece: Times | Spans, *, uid: int) -> None:
-        """Take times of a window that is not closed yet, in order: iterations, or spans beside them.  Raises UsageError."""
+        """Add times of iterations, or spans, to a window that is not closed yet.  Raises UsageError."""
         window = self._own(piece.run, uid)
         if window.closed.is_set():
-            raise UsageError(f"window {piece.run} is closed; it is {window.run.status}")
+            raise UsageError(f"window {piece.run} is closed; its status is {window.run.status}")
         count = window.count_times(piece) if isinstance(piece, Times) else window.beside.count(piece)
         by_uid: Counter[int] = Counter()
         for each in self._tracked.values():
@@ -106,23 +106,23 @@ class Windows:
             window.beside.add(piece, count)
 
     def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
-        """Settle a window's interval; the window is judged after its close.  Raises UsageError."""
+        """End a window's interval; the judge starts after the window's close.  Raises UsageError."""
         window = self._own(run_id, uid)
         if not window.is_open:
-            raise UsageError(f"window {run_id} is not open; it is {window.run.status}")
+            raise UsageError(f"window {run_id} is not open; its status is {window.run.status}")
         self._end(window, *window.settled(begin_ns, end_ns, clock.now_ns()))
 
     def close(self, request: Close, *, uid: int) -> None:
-        """End a window if it has not ended, and have it judged.  Raises UsageError."""
+        """End a window if it is still open, and let the judge start.  Raises UsageError."""
         window = self._own(request.run, uid)
         if window.closed.is_set():
-            raise UsageError(f"window {request.run} is not open; it is {window.run.status}")
+            raise UsageError(f"window {request.run} is not open; its status is {window.run.status}")
         check_tags(tags := {**window.run.tags, **request.tags})
         if window.is_open:
             self.end(request.run, uid=uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
         window.close(request.declared, tags)
 
-    def abandon(self, run_id: str, why: str = "its process went away without closing it") -> None:
+    def abandon(self, run_id: str, why: str = "the client disconnected without closing the window") -> None:
         """End a window that no client will close."""
         window = self._tracked.get(run_id)
         if window is None or window.closed.is_set():
@@ -130,7 +130,7 @@ class Windows:
         if window.is_open:
             self._end(window, window.run.begin_ns, clock.now_ns())
             window.close({"abandoned": why})
-        else:  # its body had ended; the facts that its process had not declared yet are lost
+        else:  # the body has ended; undeclared facts are lost
             window.close({})
 
     def is_open(self, run_id: str) -> bool:
@@ -150,7 +150,7 @@ class Windows:
         run = self._judged.get(run_id) or await self._services.threads.of(uid)(self._judged.read, run_id)
         if run is None or not _is_visible(run, uid):
             # One answer for an unknown window and another user's: the existence of the latter is private.
-            raise UsageError(f"no window {run_id!r} of yours is known")
+            raise UsageError(f"no window {run_id!r} of your user was found")
         return run
 
     async def recall(self) -> None:
@@ -169,10 +169,10 @@ class Windows:
                 window.note(listed)
 
     async def finish(self) -> None:
-        """End open windows as unproven, and wait a few seconds for those being judged; those still judged then are unproven."""
+        """Abandon open windows, wait a few seconds for the judge, and store windows still being judged as unproven."""
         self._services.flushing.leave()
         for run_id in list(self._tracked):
-            self.abandon(run_id, "the daemon was stopped meanwhile")
+            self.abandon(run_id, "the daemon stopped while the window was open")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
         for run in (window.run for window in self._tracked.values() if window.run.status == "judging"):
@@ -220,7 +220,7 @@ class Windows:
         return TrackedWindow(run, gpus, host, self._services)
 
     async def _watch(self, window: TrackedWindow) -> None:
-        """Follow its process tree: under `gpuwatch run` the command begins after its window, and ends before it."""
+        """Follow the window's process tree: under `gpuwatch run` the command starts after the window, and ends before it."""
         await window.watch()
         self._spawn(self._services.judge.warm())  # the worker's imports run during the window's body, which is rarely shorter
         if window.run.pid and len(self._tracked) <= PAUSES_FOLLOWED_COUNT:
@@ -248,7 +248,7 @@ class Windows:
         window = self._tracked.get(run_id)
         if window is None or not _is_visible(window.run, uid):
             # One answer for an unknown window and another user's: the existence of the latter is private.
-            raise UsageError(f"no window {run_id} of yours is open or being judged")
+            raise UsageError(f"no window {run_id} of your user is open or being judged")
         return window
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
@@ -262,7 +262,7 @@ class Windows:
             _log.error("a window's task failed", exc_info=error)
 
 
-@functools.lru_cache(maxsize=8)  # most windows state nothing but their claim, and their benchmark waits
+@functools.lru_cache(maxsize=8)  # most policies hold only a claim, and the benchmark waits for this call
 def _bare_policy(claim: str) -> Policy:
     return Policy.from_dict({"claim": claim})
 

@@ -1,5 +1,5 @@
-"""The metrics page for Prometheus.  ``metrics`` is the table of names; read it first.
+"""The metrics page for Prometheus.  Read ``metrics``, the table of names, first.
 
-Import ``Exporter`` and ``Daemon`` from ``gpuwatch.exporter.exporter``: they load an HTTP server, which a daemon without
-a page does not need.
+Import ``Exporter`` from ``gpuwatch.exporter.exporter``: that module loads an HTTP server, which a daemon without a page
+does not need.
 """

@@ -1,4 +1,4 @@
-"""Access control of the page: on loopback every local user may read it, elsewhere only known users over TLS."""
+"""Access control of the page: on loopback every local user may read the page; elsewhere it needs TLS and known readers."""
 
 import base64
 import hashlib
@@ -18,18 +18,18 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Access control of one page.  ``users`` maps names to the SHA-256 of their passwords; None asks for no password.
+    """Access control of one page.  ``users`` maps names to the SHA-256 of passwords; None means that no password is needed.
 
-    Not bcrypt: Python has none, and a slow hash at every scrape would use the measured machine's CPU time.  A slow hash
-    protects short passwords; these are long and random, so nobody can guess them.
+    bcrypt is not used: Python has none, and a slow hash at every scrape would use the measured machine's CPU time.  A slow
+    hash protects short passwords; passwords of the page are long and random (docs/decisions/0035).
     """
 
     tls: ssl.SSLContext | None
     users: Mapping[str, str] | None
-    expiry_s: float | None = None  # wall time at which the current certificate ends
+    expiry_s: float | None = None  # wall time at which the current certificate expires
 
     def admits(self, authorization: str | None) -> bool:
-        """Return whether a header ``Authorization: Basic …`` names a user with the right password."""
+        """Return True if a header ``Authorization: Basic …`` has a known user and password, or if no password is needed."""
         if self.users is None:
             return True
         scheme, _, coded = (authorization or "").partition(" ")
@@ -45,12 +45,12 @@ class Access:
 
 
 def access(settings: Settings) -> Access:
-    """Build the access control from the settings and the files they name.  Raises UsageError."""
+    """Build the access control from the settings and the files named in the settings.  Raises UsageError."""
     certificate, key, authorities = settings.exporter_certificate, settings.exporter_key, settings.exporter_client_ca
     if bool(certificate) != bool(key):
-        raise UsageError("exporter.certificate and exporter.key: expected both or neither, found one")
+        raise UsageError("exporter.certificate and exporter.key: expected both or neither, found one; set the other")
     if authorities and not certificate:
-        raise UsageError("exporter.client_ca: expected exporter.certificate and exporter.key beside it, found neither")
+        raise UsageError("exporter.client_ca: expected also exporter.certificate and exporter.key, found neither; set both")
     users = _users(Path(settings.exporter_users)) if settings.exporter_users else None
     if not settings.listen_insecure and not _stays_here(settings.listen):
         if not certificate:
@@ -61,8 +61,8 @@ def access(settings: Settings) -> Access:
             missing = ""
         if missing:
             raise UsageError(
-                f"listen: {settings.listen} is reached from other machines; expected {missing} with it, found none; "
-                "listen on 127.0.0.1, or say --listen-insecure where the network itself is guarded"
+                f"listen: {settings.listen} is reachable from other machines; expected also {missing}, found none; "
+                "listen on 127.0.0.1, or pass --listen-insecure if the network is protected"
             )
     if not certificate:
         return Access(None, users)
@@ -81,9 +81,9 @@ def address(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
 
 
 def own_names(listen: str) -> frozenset[str] | None:
-    """Return the Host names allowed for a page on loopback; None elsewhere, where clients may use any name.
+    """Return the Host names allowed for a page on loopback; None for other pages, which allow any name.
 
-    Without this check, a web page whose owner points its name to 127.0.0.1 could read the metrics through a local browser.
+    Without this check, a web page could point its DNS name to 127.0.0.1 and read the metrics through a local browser.
     """
     if not _stays_here(listen):
         return None
@@ -92,7 +92,7 @@ def own_names(listen: str) -> frozenset[str] | None:
 
 
 def is_ours(host: str | None, names: frozenset[str]) -> bool:
-    """Return whether a Host header names this machine: an own name, or a loopback address.  Browsers always send one."""
+    """Return True if a Host header is one of ``names`` or a loopback address, or is missing; browsers always send one."""
     if host is None:
         return True
     name = host.strip().lower()
@@ -108,7 +108,7 @@ def _stays_here(listen: str) -> bool:
 
 
 def _why(error: Exception) -> str:
-    """Return the error's text without its number."""
+    """Return the error's text without the error number."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -129,13 +129,13 @@ def _tls(certificate: str, key: str, authorities: str) -> ssl.SSLContext:
 
 
 def _expiry_s(path: Path) -> float | None:
-    """Return when the first certificate of a chain ends; None for an unreadable form."""
+    """Return the wall time at which the first certificate of a chain expires; None if the file cannot be parsed."""
     from cryptography import x509  # imported late: a page without TLS does not need it
 
     try:
         chain = x509.load_pem_x509_certificates(path.read_bytes())
         return min(certificate.not_valid_after_utc.timestamp() for certificate in chain)
-    except (OSError, ValueError):  # OpenSSL accepted it, so the page still serves with it
+    except (OSError, ValueError):  # OpenSSL accepted the file, so the page is served anyway
         return None
 
 
@@ -150,8 +150,10 @@ def _users(path: Path) -> Mapping[str, str]:
         if not line.strip() or line.startswith("#"):
             continue
         if not name or len(digest) != 64 or not set(digest.lower()) <= set("0123456789abcdef") or digest.lower() == _NOBODY:
-            # The line itself is not quoted: it may hold a password.
-            raise UsageError(f'{path}:{number}: expected NAME:SHA256, the second from: printf %s "$PASSWORD" | sha256sum')
+            # The message does not quote the line, which may contain a password.
+            raise UsageError(
+                f'{path}:{number}: expected NAME:SHA256, found another line; make SHA256 with: printf %s "$PASSWORD" | sha256sum'
+            )
         users[name] = digest.lower()
     if not users:
         raise UsageError(f"{path}: expected at least one line NAME:SHA256, found none")

@@ -1,4 +1,4 @@
-"""The collector of a scrape: it puts known values on a page, and reads no driver, store or disk."""
+"""The collector of a scrape: it writes values from memory to a page, and reads no driver, store or disk."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.host import processes
 from gpuwatch.interfaces import RareReading, WatchedGpu
 
-# A figure of the store, its metric and further labels.
+# Figure of the store, name of the metric, further labels.
 _STORE = (
     ("readings_bytes", "gpuwatch_store_bytes", "readings"),
     ("ledger_bytes", "gpuwatch_store_bytes", "ledger"),
@@ -56,7 +56,7 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DaemonFigures:
-    """The daemon's own figures on a page, as calls that cost nothing."""
+    """The daemon's own figures on a page, as cheap calls."""
 
     store: Callable[[], Mapping[str, Any]]
     in_hand_count: Callable[[], int]
@@ -65,7 +65,7 @@ class DaemonFigures:
 
 
 class Collector(Collecting):
-    """A custom collector of ``prometheus_client``: it keeps no series, so none can outlive its GPU."""
+    """A custom collector of ``prometheus_client``.  It keeps no series, so no series outlives its GPU."""
 
     def __init__(
         self, machine: Machine, daemon: DaemonFigures, tallies: Tallies, outcomes: Outcomes, *, processes_count: int = 0
@@ -76,14 +76,14 @@ class Collector(Collecting):
         self._outcomes = outcomes
         self._processes_count = processes_count
         self._started_s = clock.wall_s()
-        self._lock = threading.Lock()  # one scrape at a time: otherwise counters could go backwards
+        self._lock = threading.Lock()  # one scrape at a time, because parallel ones could show decreasing counters
         self._scrapes = Buckets(SCRAPE_BUCKETS)
         self.collected_ns: int | None = None
         self.certificate_expiry_s: Callable[[], float | None] = lambda: None
         self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method", "host"), 0)
 
     def describe(self) -> list[Family]:
-        return []  # an empty list keeps registration from collecting
+        return []  # without this method, registration would collect
 
     def collect(self) -> Iterator[Family]:
         return self.page().families()
@@ -93,7 +93,7 @@ class Collector(Collecting):
         with self._lock:
             self.collected_ns = self._daemon.now_ns()
             page = MetricsPage()
-            watched = self._machine.watched()  # read once: a GPU lost meanwhile must not be on the page as both
+            watched = self._machine.watched()  # read once, so that a GPU is either answering or lost on the whole page
             self._gpus(page, watched)
             self._witness(page, watched)
             self._windows(page)
@@ -101,7 +101,7 @@ class Collector(Collecting):
         return page
 
     def took(self, seconds: float) -> None:
-        """Record the time that a whole page took; the next page shows it."""
+        """Record the time that a page took; the next page shows this time."""
         with self._lock:
             self._scrapes.note(seconds)
 
@@ -114,7 +114,7 @@ class Collector(Collecting):
         now_ns = self._daemon.now_ns()
         for watched in gpus:
             gpu_series.identity(page, watched)
-            # Show a silent GPU's counters too: Prometheus must see a counter at zero first.
+            # Include counters of a GPU without samples: Prometheus must see a counter at zero first.
             tally = (self._tallies.of(watched.device.uuid) or self._tallies.fresh(watched.device)).copy()
             gpu_series.watching(page, watched, tally, now_ns)
             gpu_series.canary(page, watched, self._outcomes.canaries.get(watched.device.uuid))

@@ -1,7 +1,7 @@
-"""The exporter's counts of every sample and window since the daemon started, so that nothing between two scrapes is lost.
+"""The exporter's counts of every sample and window since the daemon started, including those between two scrapes.
 
-For GPUs, a sink of the samplers: per sample one lock, a few additions and three bisections, and no growing list.  For
-windows, counts at each verdict; the store is never read.
+``Tallies`` is a sink of the samplers and costs one lock, a few additions and at most four bisections per sample.
+``Outcomes`` counts each verdict.  No code here reads the store.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from gpuwatch.interfaces import Lost, Run, Sweep
 
 LOADS = ("busy", "idle", "unknown")
 PEAK_NS = 60_000_000_000  # interval of the dense record's maximum, the same for every scraper
-STANDS_NS = 1_500_000_000  # a mask holds until the next sample, but a reading goes stale after this
-# Numbers of NVIDIA's catalogue that have a series from zero on, so that increase() sees their first report.  They cover faults
-# of applications, memory, NVLink, the bus and the GPU's own processors.
+MASK_STALE_NS = 1_500_000_000  # a mask counts until the next sample, and not at all if that sample is later than this
+# Numbers of NVIDIA's catalogue whose series start at zero, so that increase() includes the first report.  They cover faults of
+# applications, memory, NVLink, the bus and the GPU's microcontrollers.
 KNOWN_XIDS = (
     "13", "31", "43", "45", "48", "61", "62", "63", "64", "68", "69", "74", "79", "92", "94", "95", "109", "119", "120", "140",
 )  # fmt: skip
 OTHER_XID = "other"
-CANARIES_COUNT = 64  # GPUs with a stored canary; windows name the GPUs, so their number needs a bound
+CANARIES_COUNT = 64  # GPUs with a stored canary; the number needs a bound, because a client may name any GPU
 _NO_XIDS: Mapping[str, float] = {}
-XIDS_COUNT = 64  # separate numbers for one GPU; a label must stay bounded whatever a driver reports
+XIDS_COUNT = 64  # Xid numbers with a series of their own per GPU; a label needs a bounded set of values
 
 
 @dataclass(slots=True)
 class LaneTally:
-    """One lane of one GPU: answers, misses, losses, time inside its calls, and its last answer."""
+    """The counts of one lane of one GPU: answers, misses, losses, time inside calls, and time of the last answer."""
 
     count: int = 0
     missed_count: int = 0
@@ -57,7 +57,7 @@ class LaneTally:
 
 
 class GpuTally:
-    """The counts of one GPU.  A page is made from a copy, so no sampler waits for it."""
+    """The counts of one GPU.  A page is made from a copy, so no sampler waits for a page."""
 
     __slots__ = (
         "device",
@@ -92,9 +92,9 @@ class GpuTally:
         self.limit_w = device.power_limit_w
         self.mask: int | None = None
         self.mask_at_ns = -1
-        self.held_ns: dict[int, int] = {}  # by the whole mask: one addition per sample; the scrape separates the bits
+        self.held_ns: dict[int, int] = {}  # by whole mask, for one addition per sample; a scrape separates the bits
         self.peaks_w: deque[tuple[int, float]] = deque(maxlen=256)
-        # Count, and wall time of the last.
+        # By Xid number: count, and wall time of the last report.
         self.xids: dict[str, tuple[int, float | None]] = dict.fromkeys((*KNOWN_XIDS, OTHER_XID), (0, None))
         for number, last_s in xids_before.items():
             self.xids[self._xid_label(number)] = (0, last_s)
@@ -104,7 +104,7 @@ class GpuTally:
         with self.lock:
             lane.missed_count += sweep.missed_count
             if isinstance(observed, Event | Lost):
-                self._told(observed, lane)
+                self._count_event(observed, lane)
                 return
             lane.count += 1
             lane.call_ns += observed.took_ns
@@ -123,7 +123,7 @@ class GpuTally:
                 self.peaks_w.append((observed.at_ns, max(observed.sample_w)))
 
     def copy(self) -> GpuTally:
-        """Return a copy of the current counts."""
+        """Return a copy of the counts."""
         other = GpuTally(self.device)
         with self.lock:
             other.fast, other.slow, other.process_list = self.fast, self.slow, self.process_list
@@ -135,7 +135,7 @@ class GpuTally:
         return other
 
     def peak_w(self, now_ns: int) -> float | None:
-        """Return the highest dense sample of the last minute."""
+        """Return the highest dense power sample of the last minute in watts; None without one."""
         return max((watts for at_ns, watts in self.peaks_w if at_ns >= now_ns - PEAK_NS), default=None)
 
     def _fast(self, reading: Reading, late_ns: int) -> None:
@@ -148,22 +148,22 @@ class GpuTally:
             self.power.note(reading.power_w / self.limit_w)
 
     def _clock(self, reading: Reading, late_ns: int) -> int:
-        """Count the signals that whole fast rows and pulses share; return the load of the sample."""
+        """Count the signals that fast rows and pulses share; return the index of the sample's load in ``LOADS``."""
         mask = reading.event_reasons_mask
         load = 2 if mask is None else 1 if mask & Reason.GPU_IDLE.value else 0
         if (clock_mhz := reading.sm_clock_mhz) is not None and (max_mhz := self.device.sm_clock_max_mhz):
             self.sm[load].note(clock_mhz / max_mhz)
-        if late_ns:  # a window's edge has no deadline, and so no lateness
+        if late_ns:  # a read at a window's edge has no deadline and no lateness
             self.lateness.note(late_ns / 1e9)
-        stood_ns = reading.at_ns - self.mask_at_ns
-        if stood_ns <= 0:  # another thread read an edge meanwhile
+        elapsed_ns = reading.at_ns - self.mask_at_ns
+        if elapsed_ns <= 0:  # another thread has delivered a later sample
             return load
         before, self.mask, self.mask_at_ns = self.mask, mask, reading.at_ns
-        if before is not None and stood_ns <= STANDS_NS:
-            self.held_ns[before] = self.held_ns.get(before, 0) + stood_ns
+        if before is not None and elapsed_ns <= MASK_STALE_NS:
+            self.held_ns[before] = self.held_ns.get(before, 0) + elapsed_ns
         return load
 
-    def _told(self, observed: Event | Lost, lane: LaneTally) -> None:
+    def _count_event(self, observed: Event | Lost, lane: LaneTally) -> None:
         if isinstance(observed, Lost):
             lane.lost_count += 1
             self.mask = None
@@ -172,18 +172,18 @@ class GpuTally:
             self.xids[number] = (self.xids.get(number, (0, None))[0] + 1, clock.wall_s())
 
     def _xid_label(self, number: str) -> str:
-        """Return an Xid's label: its number, or the common label beyond the bound."""
-        has_room = number in self.xids or len(self.xids) <= XIDS_COUNT  # the common label itself is not counted
+        """Return an Xid's label: the number, or ``other`` beyond the bound."""
+        has_room = number in self.xids or len(self.xids) <= XIDS_COUNT  # ``other`` does not count
         return number if has_room else OTHER_XID
 
 
 def _is_newer(reading: Reading, than: Reading | None) -> bool:
-    """Return whether a row is newer: two threads may deliver rows in the wrong order, and a counter must not step back."""
+    """Return True if a row is at least as new: two threads may deliver rows out of order, and a counter must not decrease."""
     return than is None or reading.at_ns >= than.at_ns
 
 
 class Tallies:
-    """The tallies of all GPUs that ``device`` knows, as a sink."""
+    """The tallies of all watched GPUs, as a sink.  ``device`` returns the facts of a watched GPU by UUID, otherwise None."""
 
     def __init__(self, device: Callable[[str], Device | None]) -> None:
         self._device = device
@@ -192,7 +192,7 @@ class Tallies:
         self._xids_before: dict[str, dict[str, float]] = {}
 
     def recall(self, xids: Iterable[tuple[str, int, float]]) -> None:
-        """Take over the wall times of Xids from an earlier daemon of this boot; call before the first sweep."""
+        """Store the wall times of Xids reported to an earlier daemon of this boot; call this before the first sweep."""
         for uuid, number, last_s in xids:
             self._xids_before.setdefault(uuid, {})[str(number)] = last_s
 
@@ -201,19 +201,19 @@ class Tallies:
         if tally is None and (device := self._device(sweep.uuid)) is not None:
             with self._adding:
                 tally = self._gpus.setdefault(sweep.uuid, self.fresh(device))
-        if tally is not None:  # else an event of a MIG instance, or of a GPU that is not watched
+        if tally is not None:  # None: an event of a MIG instance, or of a GPU that is not watched
             tally.take(sweep)
 
     def of(self, uuid: str) -> GpuTally | None:
         return self._gpus.get(uuid)
 
     def fresh(self, device: Device) -> GpuTally:
-        """Make the tally of a GPU without sweeps yet, with the Xids of earlier daemons."""
+        """Return a new tally of a GPU, with the Xids of earlier daemons."""
         return GpuTally(device, self._xids_before.get(device.uuid, _NO_XIDS))
 
 
 class Buckets:
-    """Counts of values up to each bound, and above the last.  Its owner's lock guards it: an unguarded += could step back."""
+    """Counts of values up to each bound, and above the last.  Callers must hold a lock, or an increment could be lost."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -235,7 +235,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class LastCanary:
-    """The last canary of a GPU: its measurements and its wall time."""
+    """The last canary of a GPU: measurements, and wall time of the judgement."""
 
     at_s: float
     clock_hz: float
@@ -248,17 +248,17 @@ class Outcomes:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.statuses = dict.fromkeys((status.value for status in Status), 0)
-        # Every possible label, from zero: increase() only sees growth of an existing series.
+        # Every possible label starts at zero, because increase() needs an existing series.
         self.findings = Counter({(rule.name, severity.value): 0 for rule in RULES for severity in Severity})
         self.failures = Counter({rule.name: 0 for rule in RULES})
         self.lengths = {status.value: Buckets(LENGTH_BUCKETS) for status in Status}
         self.judging = Buckets(JUDGING_BUCKETS)
         self.proofs = Counter({(proof.value, state.value): 0 for proof in Proof for state in ProofState})
         self.bounds, self.repeatability = Buckets(OFF_BUCKETS), Buckets(OFF_BUCKETS)
-        self.canaries: dict[str, LastCanary] = {}  # by UUID: the page shows the watched GPUs'
+        self.canaries: dict[str, LastCanary] = {}  # by UUID; the page shows those of watched GPUs
 
     def judged(self, run: Run, judging_s: float | None) -> None:
-        """Count a finished window; ``judging_s`` is None if it was not judged."""
+        """Count a finished window; ``judging_s`` is None if the window was not judged."""
         with self.lock:
             if run.status not in self.statuses:
                 return
@@ -280,14 +280,14 @@ class Outcomes:
                     self._count_budget(budget)
 
     def _note_canary(self, run: Run) -> None:
-        """Keep the canary of a window on one GPU.  The measured process declares it, so its alerts must not page."""
+        """Store the canary of a window on one GPU.  The measured process declares canaries, so their alerts must not be urgent."""
         clock_mhz = amount(run.declared, "canary_clock_mhz")
         if clock_mhz and len(run.uuids) == 1 and (run.uuids[0] in self.canaries or len(self.canaries) < CANARIES_COUNT):
             copied = amount(run.declared, "canary_copy_bytes_count")
             self.canaries[run.uuids[0]] = LastCanary(clock.wall_s(), clock_mhz * 1e6, copied or None)
 
     def _count_budget(self, budget: Mapping[str, Any]) -> None:
-        """Count the largest bound of the numbers that decided, and the repeatability of the leading one."""
+        """Count the largest bound of the claimed numbers if all have one, and the leading number's repeatability."""
         bounds = [number["bound_ratio"] for number in budget["numbers"] if number["number"] in budget["claimed"]]
         if bounds and None not in bounds:
             self.bounds.note(max(bounds))

@@ -1,4 +1,4 @@
-"""The daemon's exporter: a sink for sweeps, a receiver of verdicts, and the page of both."""
+"""The daemon's exporter: a sink for sweeps, a receiver of verdicts, and the metrics page."""
 
 import logging
 from collections.abc import Callable
@@ -15,25 +15,28 @@ _log = logging.getLogger("gpuwatch.exporter")
 
 
 class Exporter:
-    """Counts from the start and serves after ``start``.  Raises UsageError: for an impossible access configuration."""
+    """The exporter.  It counts from construction on and serves from ``start`` on.
+
+    Raises UsageError: for an invalid access configuration.
+    """
 
     def __init__(self, settings: Settings, device: Callable[[str], Device | None]) -> None:
         self.tallies = Tallies(device)
         self.outcomes = Outcomes()
         self._settings = settings
         self.listen = settings.listen
-        self._access = access(settings)  # read before anything is started, because the user must correct errors in it
+        self._access = access(settings)  # read before anything is started, because the user must correct errors
         self.web: HttpServer | None = None
         self._collector: Collector | None = None
 
     @property
     def scraped_ns(self) -> int | None:
-        """Time of the last request for the page."""
+        """Time of the last request for the page; None before the first."""
         return self._collector.collected_ns if self._collector else None
 
     @property
     def url(self) -> str | None:
-        """The address of the page; None before it is served."""
+        """The address of the page; None before ``start``."""
         return self.web.url if self.web else None
 
     def start(self, machine: Machine, daemon: DaemonFigures, ready: Callable[[], bool]) -> None:
@@ -45,11 +48,11 @@ class Exporter:
         _log.info("metrics: %s", self.web.url)
 
     def reload(self, settings: Settings) -> None:
-        """Read certificate and users again, such as after a renewal; unreadable files leave the old ones in force."""
+        """Read certificate and users again, for example after a renewal; keep the old ones if a file is invalid."""
         try:
             self._access = access(settings)
         except UsageError as error:
-            _log.error("metrics: the old certificate and users stay in force: %s", error)
+            _log.error("metrics: still using the old certificate and users: %s", error)
             return
         if self.web is not None:
             self.web.site.access = self._access

@@ -1,4 +1,4 @@
-"""One GPU's series: its last readings, its limits, and the counts of its samples."""
+"""The series of one GPU: last readings, limits, and counts of samples."""
 
 import heapq
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from gpuwatch.interfaces import WatchedGpu
 
 MHZ = 1e6
 LEAST_STALE_NS = 5_000_000_000
-STALE_PERIODS = 3  # a lane without an answer for this many periods says nothing about now
+STALE_PERIODS = 3  # a lane's readings are stale after this many periods
 
 REASON_NAMES: Mapping[int, str] = dict(zip((reason.value for reason in Reason), REASON_CLASSES, strict=True))
 # The driver's own counters of time, by clock event reason.
@@ -51,7 +51,7 @@ _OBSERVED: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
     ("gpuwatch_gpu_persistence_mode", "persistence_mode", 1, ()),
     ("gpuwatch_gpu_ecc_mode", "ecc_mode", 1, ()),
     ("gpuwatch_gpu_mig_mode", "mig_mode", 1, ()),
-    # The driver's counters unchanged, because Prometheus detects a reset by itself.
+    # The driver's counters, unchanged, because Prometheus detects resets.
     ("gpuwatch_gpu_energy_joules_total", "energy_j", 1, ()),
     ("gpuwatch_gpu_ecc_errors_total", "ecc_corrected_count", 1, ("corrected",)),
     ("gpuwatch_gpu_ecc_errors_total", "ecc_uncorrected_count", 1, ("uncorrected",)),
@@ -75,7 +75,7 @@ _LIMITS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
 
 
 def identity(page: MetricsPage, watched: WatchedGpu) -> None:
-    """Put a GPU's identity and whether it answers, even while it is lost."""
+    """Write a GPU's identity, state, supported fields and sampling periods, even while the GPU is lost."""
     ids = (watched.device.uuid, str(watched.position))
     labels = METRICS["gpuwatch_device_info"].labels
     page.put("gpuwatch_device_info", 1, *ids, *(getattr(watched.device, label) or "" for label in labels[len(ids) :]))
@@ -87,7 +87,7 @@ def identity(page: MetricsPage, watched: WatchedGpu) -> None:
 
 
 def watching(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: int) -> None:
-    """Put the daemon's own counts, even while the GPU is lost."""
+    """Write the daemon's own counts, even while the GPU is lost."""
     ids = (watched.device.uuid, str(watched.position))
     for lane, counts in tally.lanes.items():
         of_lane = (*ids, lane.value)
@@ -108,7 +108,7 @@ def watching(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: in
 
 
 def canary(page: MetricsPage, watched: WatchedGpu, last: LastCanary | None) -> None:
-    """Put the last canary that ``bench()`` ran on a GPU."""
+    """Write the last canary that ``bench()`` ran on a GPU."""
     if last is not None:
         ids = (watched.device.uuid, str(watched.position))
         page.put("gpuwatch_gpu_canary_clock_hertz", last.clock_hz, *ids)
@@ -117,7 +117,7 @@ def canary(page: MetricsPage, watched: WatchedGpu, last: LastCanary | None) -> N
 
 
 def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: int, *, processes_count: int) -> None:
-    """Put the readings and limits of a GPU that answers."""
+    """Write the readings and limits of a GPU that answers."""
     device = watched.device
     ids = (device.uuid, str(watched.position))
     observed = _observed(watched, tally, now_ns)
@@ -144,7 +144,7 @@ def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: in
 def _observed(watched: WatchedGpu, tally: GpuTally, now_ns: int) -> dict[str, float]:
     """Return every signal of the last rows that are not stale, by field."""
     observed: dict[str, float] = {}
-    # A signal's cost decides its lane; the other lane's row holds None.
+    # A signal's cost decides the lane; the row of the other lane holds None.
     for lane, row in ((Lane.SLOW, tally.slow), (Lane.FAST, tally.fast)):
         if row is not None and _fresh(row.at_ns, watched.period_ns.get(lane, 0), now_ns):
             observed |= {field: value for field in _FIELDS if (value := getattr(row, field)) is not None}
@@ -171,12 +171,12 @@ def _events(
     observed: Mapping[str, float],
     supported: Mapping[str, bool],
 ) -> None:
-    """Put the current clock event reasons, and how long each has held."""
+    """Write the current clock event reasons, and the seconds under each reason."""
     mask = observed.get("event_reasons_mask")
     if mask is None:
         return
     listed_mask = sum(REASON_NAMES) if device.supported_reasons_mask is None else device.supported_reasons_mask
-    # A reason that the driver neither lists nor ever gave has no series.
+    # A reason that the driver neither lists nor has reported has no series.
     shown_mask = reduce(or_, tally.held_ns, int(mask) | listed_mask)
     for value in bits(shown_mask):
         reason = REASON_NAMES.get(value, f"unknown_bit_{value.bit_length() - 1}")

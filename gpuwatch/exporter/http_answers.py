@@ -1,4 +1,4 @@
-"""Answers to requests for the metrics page: the standard library's HTTP parsing, without its socket."""
+"""Answers to requests for the metrics page, with the standard library's HTTP parser and without a socket."""
 
 import gzip
 import io
@@ -25,12 +25,12 @@ _VERSION = re.compile(r"1(\.\d{1,3}){0,2}")
 
 
 class MetricsSite:
-    """The metrics page and its access control.  ``own_names``: the Host names that requests must use; None allows any."""
+    """The metrics page with access control.  ``own_names``: the Host names that requests must use; None allows any."""
 
     def __init__(
         self, access: Access, collector: Collector, ready: Callable[[], bool], own_names: frozenset[str] | None
     ) -> None:
-        self.access = access  # replaced after certificate or users were read again
+        self.access = access  # replaced at a reload of certificate and users
         self.collector = collector
         self.make_text = _texts_of(collector)
         self.ready = ready
@@ -38,7 +38,7 @@ class MetricsSite:
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """Return the page in the scraper's format: OpenMetrics for a known version, otherwise text."""
-        # The library's own parser fails on malformed versions, and echoes the request into the answer's header.
+        # The client library's parser fails on malformed versions, and copies parts of the request into the answer's header.
         is_openmetrics = any(map(_is_openmetrics, accept.split(",")))
         _, content_type = choose_encoder(f"{OPENMETRICS}; version=1.0.0" if is_openmetrics else "")
         begun_ns = clock.now_ns()
@@ -48,7 +48,7 @@ class MetricsSite:
 
 
 class RequestHandler(BaseHTTPRequestHandler):
-    """One request: its head, and the answer in ``wfile``."""
+    """One request.  The answer to ``head`` is in ``wfile`` after construction."""
 
     protocol_version = "HTTP/1.1"
     server_version = f"gpuwatch/{__version__}"
@@ -57,7 +57,7 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     def __init__(self, site: MetricsSite, head: bytes, peer: str, *, is_busy: bool) -> None:
         self.site = site
-        self.is_busy = is_busy  # as many pages as allowed are being sent
+        self.is_busy = is_busy  # True while the maximum number of pages is being sent
         self.is_page = False
         self.requestline = ""
         self.rfile, self.wfile = io.BytesIO(head), io.BytesIO()
@@ -74,7 +74,7 @@ class RequestHandler(BaseHTTPRequestHandler):
             self._answer(200, b"healthy\n")
         elif path == "/-/ready":
             ready = site.ready()
-            self._answer(200 if ready else 503, b"ready\n" if ready else b"not ready: the source is not known yet\n")
+            self._answer(200 if ready else 503, b"ready\n" if ready else b"not ready: the daemon has not found its GPUs yet\n")
         elif site.own_names is not None and not is_ours(host := self.headers.get("Host"), site.own_names):
             self._refuse("host", 421, _misdirected(host), {})
         elif not site.access.admits(self.headers.get("Authorization")):
@@ -84,13 +84,13 @@ class RequestHandler(BaseHTTPRequestHandler):
         elif path == "/":
             self._answer(200, b"gpuwatch\n\n/metrics\n/-/healthy\n/-/ready\n")
         else:
-            self._refuse("not_found", 404, b"not found; there are /metrics, /-/healthy and /-/ready\n", {})
+            self._refuse("not_found", 404, b"not found; request /metrics, /-/healthy or /-/ready\n", {})
 
     do_HEAD = do_GET  # noqa: N815 - named so by the base class
 
     def _metrics(self) -> None:
         if self.is_busy:
-            self._refuse("busy", 503, b"busy: as many pages as may be are on their way\n", {"Retry-After": "1"})
+            self._refuse("busy", 503, b"busy: too many pages are being sent; retry in 1 s\n", {"Retry-After": "1"})
             return
         body, content_type = self.site.page(self.headers.get("Accept") or "")
         headers = {"Vary": "Accept, Accept-Encoding"}
@@ -114,7 +114,7 @@ class RequestHandler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """Answer the base class's own refusals: other methods, and malformed requests."""
+        """Answer requests that the base class rejects: other methods, and malformed requests."""
         self.site.collector.refuse("method")
         self.command = getattr(self, "command", None) or "GET"
         self.request_version = "HTTP/1.1"
@@ -133,15 +133,15 @@ def _texts_of(collector: Collector) -> Callable[[bool], str]:
 
 
 def _is_openmetrics(offered: str) -> bool:
-    """Return whether one of the formats in an Accept header is a supported version of OpenMetrics."""
+    """Return True if a format of an Accept header is a supported version of OpenMetrics, with a weight above 0."""
     kind, *parameters = (part.strip() for part in offered.lower().split(";"))
-    said = {name.strip(): value.strip(' "') for name, _, value in (part.partition("=") for part in parameters)}
-    refused = re.fullmatch(r"0(\.0*)?", said.get("q", "1"))
-    return kind == OPENMETRICS and not refused and bool(_VERSION.fullmatch(said.get("version", "1.0.0")))
+    values = {name.strip(): value.strip(' "') for name, _, value in (part.partition("=") for part in parameters)}
+    refused = re.fullmatch(r"0(\.0*)?", values.get("q", "1"))
+    return kind == OPENMETRICS and not refused and bool(_VERSION.fullmatch(values.get("version", "1.0.0")))
 
 
 def _misdirected(host: str | None) -> bytes:
     return (
-        f"expected a name of this machine in the Host header, as localhost or 127.0.0.1, found {host!a}; "
-        "ask for the page under one of those, have a proxy send Host: localhost, or listen on the name that is asked for\n"
+        f"expected a name of this machine in the Host header, such as localhost or 127.0.0.1, found {host!a}; "
+        "use such a name in the URL, let the proxy send Host: localhost, or listen on the requested name\n"
     ).encode()

@@ -1,7 +1,7 @@
-"""The server of the metrics page: one thread, started before the first request, that blocks on no peer, however slow.
+"""The server of the metrics page: one thread, started before the first request, that no slow peer can block.
 
-A waiting connection costs a few kilobytes and no thread, so silent and slow peers cannot block others.  The oldest
-connection makes room for the newest, and health is answered for any number of pages being sent.
+A waiting connection costs a few kilobytes and no thread.  At the limit of connections, a new one replaces the oldest that
+is not receiving a page.  Health requests get an answer regardless of the number of pages being sent.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from gpuwatch.exporter.http_answers import HEAD_BYTES, MetricsSite, RequestHandl
 
 _log = logging.getLogger("gpuwatch.exporter")
 
-AT_ONCE_COUNT = 8  # pages being sent at once: two Prometheus servers, a person, and as many again
-CONNECTIONS_COUNT = 128  # open connections; a further one replaces the oldest without a page being sent
-SILENCE_S = 5.0  # a peer without a complete request by then is disconnected
+AT_ONCE_COUNT = 8  # most pages being sent at once: enough for several Prometheus servers and people
+CONNECTIONS_COUNT = 128  # most open connections; another one replaces the oldest that is not receiving a page
+SILENCE_S = 5.0  # a peer without a complete request after this time is disconnected
 STOP_S = 2.0
-AGAIN_S = 0.1  # after an accept failed for lack of descriptors or memory
+AGAIN_S = 0.1  # pause after an accept that failed for lack of descriptors or memory
 _HEAD_ENDS = re.compile(rb"\n\r?\n|\A\r?\n")
 _FAILED = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class HttpServer:
-    """Serves ``/metrics``, ``/-/healthy`` and ``/-/ready`` from its construction on.
+    """A server of ``/metrics``, ``/-/healthy`` and ``/-/ready``, which serves from construction on.
 
-    Raises UsageError: when it cannot listen, or its thread cannot start.
+    Raises UsageError: when the address cannot be bound, or the thread cannot start.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class HttpServer:
         collector: Collector,
         ready: Callable[[], bool],
         *,
-        connection_s: float = 10.0,  # Prometheus also gives up after ten seconds; a peer that drips bytes is cut off then
+        connection_s: float = 10.0,  # the default timeout of Prometheus; a peer that sends byte by byte is then disconnected
         thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         self.site = MetricsSite(access, collector, ready, own_names(listen))
         self._connection_s = connection_s
         self._open: dict[asyncio.Task[None], None] = {}  # oldest first
-        self._paged: set[asyncio.Task[None]] = set()  # connections with a page being sent
+        self._paged: set[asyncio.Task[None]] = set()  # connections that are receiving a page
         self._listener = _listening(listen)
         self._loop = asyncio.new_event_loop()
         self._serving = self._loop.create_task(self._serve())
@@ -63,19 +63,19 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """The page's address; for port 0 with the port that was chosen."""
+        """The page's address; port 0 is replaced by the chosen port."""
         host, port = self._listener.getsockname()[:2]
         host = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"{'https' if self.site.access.tls else 'http'}://{host}:{port}/metrics"
 
     def close(self) -> None:
-        """Stop serving; returns within two seconds, whatever the thread is doing."""
-        with contextlib.suppress(RuntimeError):  # its loop is closed already
+        """Stop serving; return within two seconds, even if the thread hangs."""
+        with contextlib.suppress(RuntimeError):  # the loop is already closed
             self._loop.call_soon_threadsafe(self._serving.cancel)
         self._thread.join(STOP_S)
         self._listener.close()
 
-    # The methods below run in the page's thread
+    # The methods below run in the page's thread.
 
     def _run(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
@@ -89,9 +89,9 @@ class HttpServer:
                 try:
                     await self._accept()
                 except (OSError, MemoryError) as error:
-                    _log.warning("a scrape waits: its connection was not accepted (%s)", error)
+                    _log.warning("metrics: a connection could not be accepted, retrying: %s", error)
                     await asyncio.sleep(AGAIN_S)
-                await asyncio.sleep(0)  # an accept that returns at once lets no other task run
+                await asyncio.sleep(0)  # let other tasks run, even if every accept returns at once
         finally:
             for task in self._open:
                 task.cancel()
@@ -109,7 +109,7 @@ class HttpServer:
         task.add_done_callback(lambda done: self._open.pop(done, None))
 
     async def _attend(self, connection: socket.socket, peer: str) -> None:
-        """Serve one connection and its one request."""
+        """Serve the one request of a connection."""
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(self._connection_s):
@@ -119,7 +119,7 @@ class HttpServer:
                 await self._answer(head, peer, writer)
                 writer.close()
                 await writer.wait_closed()
-        except (OSError, TimeoutError) as error:  # the peer went away, was too slow, or does not speak TLS
+        except (OSError, TimeoutError) as error:  # the peer disconnected, was too slow, or did not use TLS
             _log.debug("%s: %s", peer, error)
         finally:
             if writer is not None:
@@ -131,7 +131,7 @@ class HttpServer:
         reader = asyncio.StreamReader(HEAD_BYTES, self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
         transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection, ssl=self.site.access.tls)
-        transport.set_write_buffer_limits(0)  # a drained buffer then means that all was sent
+        transport.set_write_buffer_limits(0)  # so that a drained buffer means that everything was sent
         return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)
 
     async def _answer(self, head: bytes, peer: str, writer: asyncio.StreamWriter) -> None:
@@ -139,7 +139,7 @@ class HttpServer:
             return
         try:
             handler = RequestHandler(self.site, head, peer, is_busy=len(self._paged) >= AT_ONCE_COUNT)
-        except Exception:  # noqa: BLE001 - one request's boundary: the next is served
+        except Exception:  # noqa: BLE001 - an error in one request must not end the server
             _log.exception("a request for metrics failed")
             writer.write(_FAILED)
             await writer.drain()
@@ -156,11 +156,11 @@ class HttpServer:
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:
-    """Read a request up to its blank line, a little beyond the size limit, or the end of the stream."""
+    """Read a request up to its blank line, beyond the size limit, or to the end of the stream."""
     head = bytearray()
     while len(head) <= HEAD_BYTES:
         piece = await reader.read(HEAD_BYTES)
-        seen = max(0, len(head) - 2)  # a line's end may arrive in two pieces
+        seen = max(0, len(head) - 2)  # the blank line may arrive in two pieces
         head += piece
         if not piece or _HEAD_ENDS.search(head, seen):
             break

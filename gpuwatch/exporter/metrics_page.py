@@ -1,4 +1,4 @@
-"""One page being filled: series are added by name, and only the table's names and labels can appear."""
+"""One metrics page: callers add samples by name; only names and labels of the table are accepted."""
 
 from collections.abc import Iterator
 from functools import cache, lru_cache
@@ -10,15 +10,15 @@ from prometheus_client.utils import floatToGoString
 from gpuwatch.exporter.counters import Buckets
 from gpuwatch.exporter.metrics import METRICS, MetricKind
 
-_SERIES_COUNT = 1 << 14  # series names kept as text: eight GPUs have 1 500
-_PLAIN_BELOW = 1e6  # from here on Go writes numbers with an exponent
+_SERIES_COUNT = 1 << 14  # cached series names; a page of eight GPUs has far fewer
+_PLAIN_BELOW = 1e6  # Go writes numbers from here on with an exponent
 
 
 class MetricsPage:
     """The families of one scrape."""
 
     def __init__(self) -> None:
-        # By name: the suffix of each sample's name, the values of its labels, and its value.
+        # By name: suffix of the sample's name, values of the labels, value.
         self._samples: dict[str, list[tuple[str, tuple[str, ...], float]]] = {name: [] for name in METRICS}
 
     def put(self, name: str, value: float | None, *labels: str) -> None:
@@ -29,7 +29,7 @@ class MetricsPage:
         self._samples[name].append(("", labels, float(value)))
 
     def histogram(self, name: str, buckets: Buckets, *labels: str, from_zero: bool = False) -> None:
-        """Add a histogram's samples.  One without values is left out, unless its increases are needed from zero on."""
+        """Add a histogram's samples; leave out a histogram without values, unless ``from_zero``."""
         count = sum(buckets.counts)
         if not count and not from_zero:
             return
@@ -53,7 +53,7 @@ class MetricsPage:
                 yield family
 
     def text(self, *, is_openmetrics: bool) -> str:
-        """Return the text that the client library makes of ``families``, with a third of its CPU time."""
+        """Return the text that the client library makes of ``families``, for less CPU time."""
         parts: list[str] = []
         for name, samples in self._samples.items():
             if samples:
@@ -69,7 +69,7 @@ def _check(name: str, labels: tuple[str, ...]) -> None:
 
 def _family(name: str) -> Family:
     metric = METRICS[name]
-    # The client library names its families without the suffixes that OpenMetrics gives to their samples.
+    # The client library's family names lack the suffixes ``_total`` and ``_info`` of the samples.
     bare = name.removesuffix("_total") if metric.kind is MetricKind.COUNTER else name.removesuffix("_info")
     return Family(bare if metric.kind in (MetricKind.COUNTER, MetricKind.INFO) else name, metric.help, metric.kind.value)
 
@@ -80,7 +80,7 @@ def _label_names(name: str, ending: str) -> tuple[str, ...]:
 
 @cache
 def _head(name: str, is_openmetrics: bool) -> str:  # noqa: FBT001 - a key of the cache
-    """Return the two lines before a family's samples; the text format names the family like its samples."""
+    """Return the two lines before a family's samples; in the text format, they have the samples' name."""
     family, text = _family(name), METRICS[name].help
     if is_openmetrics:
         return f"# HELP {family.name} {_escaped(text)}\n# TYPE {family.name} {family.type}\n"
@@ -90,7 +90,7 @@ def _head(name: str, is_openmetrics: bool) -> str:  # noqa: FBT001 - a key of th
 
 @lru_cache(maxsize=_SERIES_COUNT)
 def _series(name: str, ending: str, labels: tuple[str, ...]) -> str:
-    """Return a sample's name and labels as they stand on the page."""
+    """Return a sample's name and labels in the format of the page."""
     named = sorted(zip(_label_names(name, ending), labels, strict=True))
     inside = ",".join(f'{label}="{_escaped(value)}"' for label, value in named)
     return f"{name}{ending}{{{inside}}}" if inside else f"{name}{ending}"

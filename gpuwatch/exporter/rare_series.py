@@ -1,4 +1,4 @@
-"""The rarely read series of a board: P-state, row remaps by cause, bytes on PCIe and NVLink, MIG instances."""
+"""The rarely read series of a board: P-state, row remaps by cause, PCIe bytes, NVLink bytes and errors, MIG instances."""
 
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.interfaces import InstanceReading, RareReading, WatchedGpu
@@ -27,7 +27,7 @@ _OF_INSTANCES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 
 def put(page: MetricsPage, watched: WatchedGpu, reading: RareReading | None) -> None:
-    """Put the last rare reading of a board that answers, and of its MIG instances."""
+    """Write the last rare reading of a board, and of its MIG instances."""
     if reading is None:
         return
     ids = (watched.device.uuid, str(watched.position))
@@ -41,7 +41,7 @@ def put(page: MetricsPage, watched: WatchedGpu, reading: RareReading | None) -> 
 
 def _put_instance(page: MetricsPage, board: tuple[str, str], instance: InstanceReading) -> None:
     ids = (*board, instance.uuid)
-    # "NVIDIA H200 MIG 1g.18gb": the profile follows "MIG".
+    # The profile follows "MIG": "NVIDIA H200 MIG 1g.18gb".
     profile = instance.name.rpartition("MIG ")[2]
     numbers = (instance.gpu_instance_id, instance.compute_instance_id)
     page.put("gpuwatch_mig_info", 1, *ids, profile, *("" if number is None else str(number) for number in numbers))

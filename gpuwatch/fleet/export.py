@@ -1,6 +1,6 @@
-"""The export of windows that a folder lacks: find them, make rows, write parts.
+"""The export of windows that a folder lacks: find the windows, make rows, write parts.
 
-The folder's own parts show which windows it has, so the next export completes an interrupted one.
+The parts in the folder list the exported windows, so the next export completes an interrupted one.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from gpuwatch.fleet.columns import SCHEMA
 from gpuwatch.fleet.rows import Row, hostname, partition, rows
 from gpuwatch.store import Reader, Run
 
-_CHUNK = 500  # runs in memory at a time: one with the findings of every rule takes some 50 kB
+_CHUNK = 500  # runs in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The result of one export: its new parts, their rows, and the count of windows exported before."""
+    """The result of one export: new parts, counts of new windows and rows, and count of windows exported before."""
 
     parts: tuple[Path, ...] = ()
     windows_count: int = 0
@@ -53,7 +53,7 @@ def to_parquet(store: Reader, folder: Path, *, since_wall_s: float | None = None
 
 
 def all_rows(store: Reader, *, since_wall_s: float | None = None, host: str | None = None) -> Iterator[Row]:
-    """Yield the rows of every finished window, the oldest day first.  Raises StoreError."""
+    """Yield the rows of every finished window, in order of the days.  Raises StoreError."""
     for name, ids in _by_partition(store, since_wall_s, host).values():
         for chunk in _chunks(store, ids, name):
             yield from chunk
@@ -85,12 +85,12 @@ def _chunks(store: Reader, ids: Sequence[str], host: str) -> Iterator[list[Row]]
 def _device(store: Reader, run: Run, uuid: str) -> Device | None:
     try:
         return store.device(uuid, boot_id=run.boot_id, at_ns=run.begin_ns)
-    except StoreError:  # the GPU was never sampled under this store
+    except StoreError:  # the store has no facts of this GPU
         return None
 
 
 def _evidence(store: Reader, run: Run, uuid: str) -> Evidence | None:
-    """Return a run's packed evidence; None if it was dropped or is damaged, and its row then has no physics."""
+    """Return a run's evidence of a GPU; None if it was dropped or is damaged, so that the row has no physics."""
     packed = store.packed(run, uuid)
     try:
         return unpack(packed)[0] if packed is not None else None
@@ -100,15 +100,17 @@ def _evidence(store: Reader, run: Run, uuid: str) -> Evidence | None:
 
 @contextlib.contextmanager
 def _alone(state: Path) -> Iterator[None]:
-    """Hold a store's export lock, because two exports would both find the same windows missing.  Raises ExportError."""
+    """Hold a store's export lock, because two parallel exports would export the same windows.  Raises ExportError."""
     held = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ExportError(f"{state}: another export of this store is running; export again when it has ended") from error
+            raise ExportError(
+                f"{state}: another export of this store is running; retry when the other export has ended"
+            ) from error
         except OSError:
-            pass  # a file system without locks: the user's timers must not overlap
+            pass  # a file system without locks: the user must not run exports in parallel
         yield
     finally:
         os.close(held)

@@ -1,4 +1,4 @@
-"""The named questions about a fleet: each is a file of SQL in ``sql/``, answered by DuckDB from exported windows."""
+"""The named questions about a fleet.  Each is a file in ``sql/``, which DuckDB runs on exported windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.fleet.columns import COLUMNS, ColumnKind, ExportColumn
 
 _MAGIC = b"PAR1"  # at both ends of a Parquet file
 _HEAD = re.compile(r"((?:-- .*\n)+)")
-# Parts of older versions lack some columns: their values are NULL.
+# Parts of older versions lack some columns; the values of missing columns are NULL.
 _VIEW = """CREATE TEMP VIEW windows AS
 SELECT *, coalesce({tags}, "user", uid::VARCHAR) AS team FROM (
     SELECT * FROM contract
@@ -37,7 +37,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class FleetQuestion:
-    """One question: its name, its text, the form of its answer, its default period, and its SQL over the view ``windows``."""
+    """One question: name, text, method, default period, and SQL over the view ``windows``."""
 
     name: str
     asks: str
@@ -48,7 +48,7 @@ class FleetQuestion:
 
 @dataclass(frozen=True, slots=True)
 class FleetAnswer:
-    """The columns and rows of an answer; ``is_cut``: there were more rows."""
+    """The columns and rows of an answer; ``is_cut``: True if there were more rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -57,7 +57,7 @@ class FleetAnswer:
 
 @cache
 def questions() -> dict[str, FleetQuestion]:
-    """Return every question by its name."""
+    """Return all questions by name."""
     folder = Path(__file__).with_name("sql")
     return {path.stem: _read(path) for path in sorted(folder.glob("*.sql"))}
 
@@ -71,7 +71,7 @@ def question(name: str) -> FleetQuestion:
 
 
 def list_parts(places: Sequence[str]) -> list[str]:
-    """Return the Parquet files in these folders, and these files.  Raises UsageError: when a place holds none."""
+    """Return the Parquet files among and below these paths.  Raises UsageError: for a path without such a file."""
     found: list[str] = []
     for place in map(Path, places):
         if place.is_file():
@@ -79,7 +79,7 @@ def list_parts(places: Sequence[str]) -> list[str]:
             continue
         parts = sorted(map(str, place.glob("windows/schema=1/*/*/*.parquet"))) or sorted(map(str, place.rglob("*.parquet")))
         if not parts:
-            what = "a folder without any" if place.is_dir() else "nothing there"
+            what = "a folder without such a file" if place.is_dir() else "no such file or folder"
             raise UsageError(f"{place}: expected Parquet files that `gpuwatch export` wrote, found {what}")
         found += parts
     return found
@@ -101,7 +101,7 @@ def ask(
     most_count: int,
     with_simulated: bool = False,
 ) -> FleetAnswer:
-    """Query these files.  Raises UsageError: without DuckDB, and for files that are no export."""
+    """Query these files.  Raises UsageError: without DuckDB, and for files that `gpuwatch export` did not write."""
     try:
         import duckdb
     except ImportError as error:
@@ -121,25 +121,25 @@ def ask(
             columns = tuple(str(each[0]) for each in answer.description or ())
             rows = answer.fetchmany(most_count + 1)
         except duckdb.Error as error:
-            why = " ".join(str(error).partition("\nLINE ")[0].split())  # without the reader's unknown SQL statement
+            why = " ".join(str(error).partition("\nLINE ")[0].split())  # without the SQL statement
             raise UsageError(f"{asked.name}: expected windows that `gpuwatch export` wrote, found: {why}") from error
     return FleetAnswer(columns, tuple(rows[:most_count]), len(rows) > most_count)
 
 
 def view_sql(parts: Sequence[str], *, with_simulated: bool = False) -> str:
-    """Return the statement that creates the view ``windows`` over these files, given a table ``contract`` of every column."""
+    """Return the statement that creates the view ``windows`` over these files, given an empty table ``contract``."""
     files = ", ".join("'" + part.replace("'", "''") + "'" for part in parts)
     return _VIEW.format(tags=_TAGS, files=f"[{files}]", simulated="true" if with_simulated else "simulated IS NOT TRUE")
 
 
 def _refuse_others(db: Any) -> None:  # a connection of duckdb
-    """Raise UsageError for a file that no export wrote, because every answer from it would be empty."""
+    """Raise UsageError for a file that no export wrote, because all its columns of the contract would be NULL."""
     other = db.execute("SELECT filename FROM windows WHERE boot_id IS NULL LIMIT 1").fetchone()
     if other is not None:
         raise UsageError(f"{other[0]}: expected windows that `gpuwatch export` wrote, found rows without a boot_id")
 
 
-_CONTRACT = (*COLUMNS, ExportColumn("filename", ColumnKind.TEXT, "the file a row came from"))
+_CONTRACT = (*COLUMNS, ExportColumn("filename", ColumnKind.TEXT, "the file of the row"))
 
 
 def _columns(columns: Sequence[ExportColumn]) -> str:

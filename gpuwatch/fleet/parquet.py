@@ -1,4 +1,4 @@
-"""Parts of a Parquet data set, each written completely or not at all, and never changed."""
+"""Parts of a Parquet data set.  Each part is written completely or not at all, and never changed."""
 
 import contextlib
 import fcntl
@@ -21,9 +21,9 @@ except ImportError as error:
         "--parquet: expected the optional package pyarrow, found none; run: pip install 'gpuwatch-validity[fleet]'"
     ) from error
 
-# DuckDB divides work by row groups, and this is its own group size; a machine's day seldom has more than a few hundred rows.
+# DuckDB's own size of a row group; DuckDB divides work by row groups.
 GROUP_ROWS_COUNT = 122_880
-_PARTS = uuid.UUID("6f0b7d0e-5a38-4f6c-9d57-9a2d43a1c0b5")  # any constant namespace: a part's name follows from its runs
+_PARTS = uuid.UUID("6f0b7d0e-5a38-4f6c-9d57-9a2d43a1c0b5")  # any constant namespace
 _TORN = ".tmp"
 
 _PLAIN: Mapping[ColumnKind, Any] = {
@@ -39,7 +39,7 @@ _PLAIN: Mapping[ColumnKind, Any] = {
 
 
 def arrow_schema() -> Any:  # pyarrow.Schema: the package has no types of its own
-    """Return the contract as an Arrow schema: fields carry their meaning and unit, the schema its writer."""
+    """Return the contract as an Arrow schema, with metadata: meaning and unit per field, and gpuwatch's version."""
     about = {"gpuwatch.schema": str(SCHEMA), "gpuwatch.version": __version__}
     return pa.schema([_field(column) for column in COLUMNS], metadata=about)
 
@@ -55,12 +55,12 @@ def table(rows: Sequence[Row]) -> Any:
 
 
 def part_name(run_ids: Iterable[str]) -> str:
-    """Return a name that depends only on the runs, so that a copy sent twice replaces itself."""
+    """Return a name that depends only on the runs, so that a second copy of a part replaces the first."""
     return f"part-{uuid.uuid5(_PARTS, ' '.join(sorted(run_ids)))}.parquet"
 
 
 def run_ids(folder: Path) -> set[str]:
-    """Return the runs in a partition.  Raises ExportError: for an unreadable part, because it may hold any runs."""
+    """Return the runs in a partition.  Raises ExportError: for an unreadable part, because its runs are unknown."""
     found: set[str] = set()
     for path in sorted(folder.glob("part-*.parquet")):
         try:
@@ -68,15 +68,16 @@ def run_ids(folder: Path) -> set[str]:
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
             why = " ".join(str(error).split())
             raise ExportError(
-                f"{path}: expected a part that gpuwatch wrote, found: {why}; move it away and export again"
+                f"{path}: expected a part that gpuwatch wrote, found: {why}; move this file to another folder and export again"
             ) from error
     return found
 
 
 def write_part(folder: Path, ids: Sequence[str], chunks: Iterator[Sequence[Row]]) -> tuple[Path, int]:
-    """Write one part of these runs and return its path and rows.  Raises ExportError: when writing fails; it leaves no file.
+    """Write one part of these runs; return its path and number of rows.
 
-    Readers look for ``*.parquet``, so the part has another name until it is on disk.
+    Readers look for ``*.parquet``, so the part has another name until all data is on disk.
+    Raises ExportError: when writing fails; no file is left.
     """
     path = folder / part_name(ids)
     torn = path.with_name(f".{path.name}{_TORN}")
@@ -95,12 +96,12 @@ def write_part(folder: Path, ids: Sequence[str], chunks: Iterator[Sequence[Row]]
         _sync(folder)
     except (OSError, pa.ArrowException) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
-        raise ExportError(f"{path}: cannot be written: {why}; what was exported before stays") from error
+        raise ExportError(f"{path}: cannot be written: {why}; earlier parts are kept; correct this and export again") from error
     return path, rows_count
 
 
 def _clear(folder: Path) -> None:
-    """Remove the files of killed exports, except those that another running export holds."""
+    """Remove the temporary files of killed exports; a running export holds a lock on its file."""
     for left in folder.glob(f".part-*{_TORN}"):
         with contextlib.suppress(OSError), left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,7 +129,7 @@ def _write(file: Any, chunks: Iterator[Sequence[Row]]) -> int:
 
 
 def _sync(folder: Path) -> None:
-    """Sync the folder, so that the new name is on disk too."""
+    """Sync the folder, so that the new name is also on disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""A stored run as rows of the contract, in plain values for both Parquet and NDJSON."""
+"""The conversion of a stored run to rows of the contract, in plain values for both Parquet and NDJSON."""
 
 import datetime as dt
 import math
@@ -22,15 +22,15 @@ _WORST_FIRST = ("reject", "flag", "note")
 
 
 def hostname(boot_id: str, named: str | None, given: str | None) -> str:
-    """Return a machine name that is constant over exports, because exports look for the run under it.
+    """Return the machine name of a run's partition.  If a run's name changes between exports, the run is exported twice.
 
-    Runs whose daemon died before it read the name are filed under their boot.
+    A run without a name, from a daemon that was killed early, gets the name of its boot.
     """
     return given or named or f"boot-{boot_id[:8]}"
 
 
 def partition(begun_wall_s: float, host: str) -> str:
-    """Return the folder of a run in Hive's form; readers decode its percent-encoded characters."""
+    """Return the folder of a run in Hive's form, with percent-encoded characters, which readers decode."""
     return f"date={_moment(begun_wall_s):%Y-%m-%d}/host={quote(host, safe='')}"
 
 
@@ -180,7 +180,7 @@ def _severity(finding: Mapping[str, Any]) -> str:
 
 
 def _facts(facts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
-    """Return facts that are numbers, and other facts as text, without unobserved values and NaN."""
+    """Return numeric facts, and other facts as text, without None, NaN and infinities."""
     numbers: dict[str, float] = {}
     words: dict[str, str] = {}
     for name, value in facts.items():
@@ -195,7 +195,7 @@ def _facts(facts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
 
 
 def _text(value: Any) -> Any:  # any column's value; texts become valid UTF-8
-    """Replace lone surrogates, which a program may declare and no file can hold."""
+    """Return the value; a text's lone surrogates, which no file can store, are replaced."""
     return clean_text(value) if isinstance(value, str) else value
 
 
@@ -204,5 +204,5 @@ def _moment(wall_s: float) -> dt.datetime:
 
 
 def plain(row: Row) -> Row:
-    """Return a row for JSON: times as text, the contract's order, its schema number first."""
+    """Return a row for JSON: the schema number, then the columns in the contract's order, with times as text."""
     return {"schema": SCHEMA, **{name: row[name] for name in _NAMES}, "begun_utc": row["begun_utc"].isoformat()}

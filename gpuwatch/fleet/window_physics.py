@@ -1,4 +1,4 @@
-"""The physics of one window on one GPU, and its number, as columns of the export, from packed evidence and verdict."""
+"""The export's columns of physics and median times, from a window's evidence and verdict on one GPU."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CANARY = ("canary_clock_mhz", "canary_copy_bytes_count")
 
 
 def physics(evidence: Evidence) -> dict[str, float | int | None]:
-    """Return means and extremes over the window; None for unobserved values."""
+    """Return the columns computed from the evidence: means and extremes over the window; None for unobserved values."""
     true, busy, window = measured(evidence), busy_witnesses(evidence), evidence.window
     energy = evidence.increase("energy_j")
-    # The counter's readings lie slightly outside the edges, so its mean power is scaled to the window's length.
+    # The counter is read slightly outside the edges, so its mean power is scaled to the window's length.
     power_w = energy.amount / energy.span_ns * 1e9 if energy else None
     memory_c = evidence.within("memory_temperature_c").observed.values
     return {
@@ -39,7 +39,7 @@ def physics(evidence: Evidence) -> dict[str, float | int | None]:
 
 
 def stated_number(verdict: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the median, its 95 % interval within this window, and the median at one clock; None for unstated ones."""
+    """Return the median, the median's 95 % interval within this window, and the median at one clock; None if unknown."""
     numbers = {each.get("number"): each for each in (verdict.get("budget") or {}).get("numbers") or ()}
     median, at_clock = (numbers.get(name) or {} for name in (Number.MEDIAN, Number.MEDIAN_AT_CLOCK))
     median_s: float | None = median.get("value")

@@ -12,7 +12,7 @@ from annotate.output.budget_words import cards_words
 from annotate.output.markup import logged, marked, tagged
 from gpuwatch.gate.gate_outcome import GatedWindow, GateOutcome, exportable, overall
 
-_MOST_SUMMARY_BYTES = 900_000  # GitHub takes 1 MiB of a step
+_MOST_SUMMARY_BYTES = 900_000  # GitHub accepts 1 MiB per step
 _MARKS = {GateOutcome.PASS: "✅ pass", GateOutcome.NEUTRAL: "⚪ neutral", GateOutcome.FAIL: "❌ fail"}
 _LEVELS = {GateOutcome.FAIL: "error", GateOutcome.NEUTRAL: "warning"}
 _NS = 1e9
@@ -37,7 +37,7 @@ def summary(windows: Sequence[GatedWindow]) -> str:
         parts = [report.markdown(each.window.verdict)] + ([markdown(each.comparison)] if each.comparison is not None else [])
         folded = "\n".join([f"\n<details><summary>{tagged(report.plain(each.name))}</summary>\n", *parts, "</details>\n"])
         if len((text + folded).encode()) > _MOST_SUMMARY_BYTES:
-            return f"{text}\n… the rest is left out: `gpuwatch audit` lists it\n"
+            return f"{text}\n… shortened; `gpuwatch audit` lists all windows\n"
         text += folded
     return text
 
@@ -77,7 +77,7 @@ def outputs(windows: Sequence[GatedWindow]) -> str:
 
 
 def benchmark_action(windows: Sequence[GatedWindow]) -> str:
-    """Return github-action-benchmark's ``customSmallerIsBetter``, of windows that the machine did not spoil."""
+    """Return github-action-benchmark's ``customSmallerIsBetter`` for the windows that the machine did not spoil."""
     entries = []
     for each, number in exportable(windows):
         ratio = number.repeatability.ratio
@@ -88,7 +88,7 @@ def benchmark_action(windows: Sequence[GatedWindow]) -> str:
 
 
 def bencher(windows: Sequence[GatedWindow]) -> str:
-    """Return the Bencher Metric Format, latency in nanoseconds, of windows that the machine did not spoil."""
+    """Return the Bencher Metric Format, with latency in ns, for the windows that the machine did not spoil."""
     found = {}
     for each, number in exportable(windows):
         value_ns, ratio = (number.value or 0.0) * _NS, number.repeatability.ratio

@@ -1,7 +1,7 @@
 """The outcome of one window in CI: pass, fail, or neutral if the machine spoiled the measurement.
 
-A rule states an event; this module decides whether the benchmark or the machine caused it.  A build fails only for the
-benchmark's own faults, and for a slower time if both can be compared.
+A finding reports an event; this module decides whether the benchmark or the machine caused the event.  A build fails only
+for the benchmark's own faults, and for a slower time if window and baseline can be compared.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _AT_ONE_CLOCK = ("corrected to", "two machines, at")
 
 
 class GateOutcome(StrEnum):
-    """The outcomes, best first; neutral asks for another try, without a failed build."""
+    """The outcomes, best first; neutral means: measure again, without failing the build."""
 
-    PASS = "pass"  # noqa: S105 - no password
+    PASS = "pass"  # noqa: S105 - not a password
     NEUTRAL = "neutral"
     FAIL = "fail"
 
@@ -74,7 +74,7 @@ class GatedWindow:
 
     @property
     def change(self) -> str:
-        """Return the change against the baseline; empty without one."""
+        """Return the decision and change against the baseline; empty without a baseline."""
         found = self.comparison
         if found is None:
             return ""
@@ -88,7 +88,7 @@ def is_machines(finding: Finding) -> bool:
 
 
 def spoiled(verdict: Verdict, *, at_one_clock: bool = False) -> str:
-    """Return the machine's fault that spoiled a window, in one line; empty without one."""
+    """Return the machine's fault or the missing evidence that spoiled a window; empty for an unspoiled one."""
     if verdict.status is Status.VALID:
         return ""
     for finding in _counted(verdict):
@@ -115,7 +115,7 @@ def gate(window: ReportedWindow, name: str, baseline: ReportedWindow | None, ter
     if why := spoiled(verdict, at_one_clock=at_one_clock):
         return replace(found, outcome=GateOutcome.NEUTRAL, why=why)
     if verdict.status in terms.failing:
-        why = f"{own[0].rule}: {own[0].says}" if own else f"it is {verdict.status.value}"
+        why = f"{own[0].rule}: {own[0].says}" if own else f"the window is {verdict.status.value}"
         return replace(found, outcome=GateOutcome.FAIL, why=why)
     return _decided(found, has_baseline=baseline is not None)
 
@@ -131,7 +131,7 @@ def _compared(found: GatedWindow, baseline: ReportedWindow, terms: GateTerms) ->
 
 def _decided(found: GatedWindow, *, has_baseline: bool) -> GatedWindow:
     if found.comparison is None:
-        return replace(found, why="no evidence is kept to compare" if has_baseline else "")
+        return replace(found, why="no stored evidence to compare" if has_baseline else "")
     decision, limit_ratio = found.comparison.decision, slowest_ratio(found.comparison)
     if decision is Decision.SLOWER:
         return replace(found, outcome=GateOutcome.FAIL, why="slower than the baseline")
@@ -144,9 +144,9 @@ def _decided(found: GatedWindow, *, has_baseline: bool) -> GatedWindow:
 
 
 def slowest_ratio(comparison: Comparison) -> float | None:
-    """Return the possible slowdown of the second window, if it lies within unexplained differences between successive runs.
+    """Return the largest possible slowdown of the second window as a ratio; None if it exceeds the margin.
 
-    Successive runs without a common clock never count as the same: a gate asks only whether one became slower.
+    Successive runs without a common clock never count as the same, but a gate only needs to exclude a slowdown.
     """
     ratio, mean, most_ratio = comparison.ratio, comparison.mean_ratio, max(comparison.floor_ratio, comparison.margin_ratio)
     if ratio is None or ratio.high > 1.0 + most_ratio or (mean is not None and mean.centre > 1.0 + most_ratio):
@@ -166,13 +166,13 @@ def _counted(verdict: Verdict) -> list[Finding]:
 
 
 def overall(windows: Collection[GatedWindow]) -> GateOutcome:
-    """Return the overall outcome: fail if one fails, else neutral if one is."""
+    """Return the overall outcome: the worst of the windows; pass without windows."""
     order = list(GateOutcome)
     return max((each.outcome for each in windows), key=order.index, default=GateOutcome.PASS)
 
 
 def exportable(windows: Collection[GatedWindow]) -> list[tuple[GatedWindow, NumberBudget]]:
-    """Return the windows that the machine did not spoil, with their times: a chart may show them."""
+    """Return the windows that the machine did not spoil, with their times, for charts."""
     found = [(each, each.number) for each in windows if each.outcome is not GateOutcome.NEUTRAL]
     return [
         (each, number)

@@ -1,1 +1,1 @@
-"""Windows around other projects' harnesses: each module opens windows around a harness's timed part and hands its times over."""
+"""Windows around other projects' harnesses: each module opens windows around one harness's timed part and passes on its times."""

@@ -1,4 +1,4 @@
-"""CuPy's ``cupyx.profiler.benchmark`` in a window: its warm-up before the window's begin, its events' times inside."""
+"""CuPy's ``cupyx.profiler.benchmark`` in a window, which opens after the warm-up and gets the times of CuPy's events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FACE = "cupyx.profiler.benchmark"
 
 
 def patch_benchmark(profiler: ModuleType) -> None:
-    """Patch an imported ``cupyx.profiler``; leave an unknown version alone."""
+    """Patch an imported ``cupyx.profiler``; leave an unknown version unchanged."""
     if has_parameters(getattr(profiler, "benchmark", len), "func", "args", "kwargs", "n_warmup"):
         replace_function(profiler, "benchmark", _watched)
 
@@ -29,12 +29,12 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
         window = open_window(FACE, str(options.get("name") or name_of(func))) if is_sound else None
         if window is None:
             return original(func, args, kwargs, *more, **options)
-        for _ in range(count):  # CuPy's own warm-up, run here so that the window begins behind it
+        for _ in range(count):  # CuPy's warm-up, run here so that the window opens after it
             func(*args, **kwargs)
         if is_extended():
             from gpuwatch.measuring.warm_up import warm_until_steady
 
-            window.tell(**warm_until_steady(lambda: func(*args, **kwargs)))
+            window.declare_quietly(**warm_until_steady(lambda: func(*args, **kwargs)))
         _make_ready()
         window.begin()
         try:
@@ -44,8 +44,8 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
             raise
         with quietly("reading CuPy's times"):
             times = result.gpu_times
-            if len(times) == 1:  # of several devices no entry has one time
-                window.tell(timer="events", warmup_count=count)
+            if len(times) == 1:  # on several devices an entry has several times
+                window.declare_quietly(timer="events", warmup_count=count)
                 window.take_times(times[0].tolist())
         window.finish()
         return result
@@ -54,10 +54,10 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _make_ready() -> None:
-    """Wait for the warm-up, and let the window stamp CuPy's context by the driver alone where torch has none of its own."""
-    with quietly("reaching CuPy's context"):
+    """Wait for the warm-up; if torch has no CUDA context, let the window stamp CuPy's context through the driver."""
+    with quietly("reading CuPy's context"):
         if torch_state.cuda_with_context() is None and sys.modules["cupy"].cuda.runtime.getDevice() == 0:
             from gpuwatch.cuda.driver_cuda import DriverCuda
 
             torch_state.stand_in(DriverCuda(importlib.import_module("cuda.bindings.driver")))
-        sys.modules["cupy"].cuda.Device().synchronize()  # the warm-up is over when the window begins
+        sys.modules["cupy"].cuda.Device().synchronize()  # so that the warm-up ends before the window opens

@@ -1,4 +1,4 @@
-"""The times that a harness took, with the beginnings and clocks of gpuwatch's marks where their numbers agree."""
+"""The times that a harness measured, with the start times and clocks of gpuwatch's marks if there are enough marks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Note: TypeAlias = Callable[[str, int, int], object]
 
 
 def spread_begins(begin_ns: int, end_ns: int, took_s: Sequence[float]) -> array[int]:
-    """Return beginnings for calls that ran in order between two moments, with equal pauses between them."""
+    """Return start times for calls that ran in order between two times, with equal pauses around the calls."""
     gap_ns = max(0.0, end_ns - begin_ns - 1e9 * sum(took_s)) / max(1, len(took_s))
     begins_ns, at_ns = array("q"), begin_ns + gap_ns
     for each_s in took_s:
@@ -27,10 +27,10 @@ def spread_begins(begin_ns: int, end_ns: int, took_s: Sequence[float]) -> array[
 
 
 class HarnessTimes:
-    """The durations of a harness's entries in seconds, when each began, and how many calls one entry holds."""
+    """The durations of a harness's entries in seconds, the entries' start times, and the number of calls per entry."""
 
     def __init__(self, took_s: Iterable[float], begins_ns: Iterable[int], calls_count: int = 1) -> None:
-        """Keep the times of entries; the judge gets the time of one call."""
+        """Store the times of entries, divided by the number of calls: the judge gets the time of one call."""
         self._note: Note | None = None
         self._between = ""
         self._since_ns = 0
@@ -39,11 +39,14 @@ class HarnessTimes:
         self._begins_ns = array("q", begins_ns)[:TIMES_COUNT]
 
     def note_gaps(self, note: Note, between: str, since_ns: int) -> None:
-        """Note the time from each entry to the next as work of this kind, and the time before the first as warm-up."""
+        """Let ``replace`` report the time from each entry to the next as work of this kind, and the time before as warm-up."""
         self._note, self._between, self._since_ns = note, between, since_ns
 
     def replace(self, marked: Timings | PackedTimes | None) -> Timings | PackedTimes | None:
-        """Return these times with the begins and clocks of the last as many marks; of too few marks, with the harness's begins."""
+        """Return these times with start times and clocks of the last marks, one per entry.
+
+        With too few marks the start times are the harness's.  Return ``marked`` if the harness's times are incomplete.
+        """
         count = len(self._took_s)
         if not count or count != len(self._begins_ns):
             return marked

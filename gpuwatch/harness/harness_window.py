@@ -1,4 +1,4 @@
-"""A window that a harness opens around its timed part.  It raises nothing, and prints nothing until the harness is done."""
+"""A window that a harness opens around its timed part.  It raises no errors, and prints nothing before the harness ends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpuwatch.harness.harness_times import HarnessTimes, spread_begins
 from gpuwatch.harness.quiet_log import quietly
 from gpuwatch.wire.messages import FactValue
 
-_ROOM_COUNT = 4000  # rounds with a stamp of the clock: four times what do_bench and torch's Timer run by default
+_ROOM_COUNT = 4000  # most rounds with a stamp of the clock; do_bench and torch's Timer run fewer by default
 
 
 class HarnessConversation(Conversation):
-    """A window's conversation that ends with the harness's work: later computation is no pause of the GPU."""
+    """A window's conversation whose window ends with the harness's work, so that later idleness does not count as a pause."""
 
     worked_ns: tuple[int, int] | None = None
 
@@ -29,13 +29,13 @@ class HarnessConversation(Conversation):
 
 
 class HarnessWindow(Window):
-    """One timed part of a harness; ``face`` names the harness, ``attached`` is the plain data that its result carries."""
+    """One timed part of a harness; ``face`` names the harness, ``attached`` is the plain data in the harness's result."""
 
     def __init__(self, face: str, label: str, policy: Policy, *, sync: bool = True) -> None:
         super().__init__(label, policy, gpus=None, sync=sync, on_reject="report", settings=None)
         self._conversation = self._timed = HarnessConversation(None)
         self.face = face
-        self.unknown: str | None = None  # why this harness's times cannot be read
+        self.unknown: str | None = None  # the reason if this harness's times cannot be read
         self.attached: dict[str, object] = {"run": None, "status": None}
         self._iteration: Iteration | None = None
 
@@ -44,42 +44,42 @@ class HarnessWindow(Window):
         return self.begin_ns is not None and self.end_ns is None
 
     def make_marks(self) -> None:
-        """Make room for the marks of rounds, which waits for the GPU: before its warm-up, where the harness has one."""
+        """Allocate the marks of rounds.  This waits for the GPU, so call it before the harness's warm-up."""
         with quietly("preparing to mark rounds"):
             self._iteration = self._testimony.iteration(_ROOM_COUNT)
 
     def begin(self) -> None:
-        """Open the window; on a failure its verdict is unproven."""
+        """Open the window; if this fails, the verdict is unproven."""
         if self.begin_ns is None:
             with quietly("opening a window"):
                 self.__enter__()
                 self.attached["run"] = self.run_id
 
     def begin_round(self) -> None:
-        """Mark the beginning of a timed entry: an event and a stamp of the clock on a GPU, outside what the harness times."""
+        """Mark the start of a timed entry with an event and a stamp of the clock on the GPU, outside the harness's timing."""
         if self._iteration is not None:
             self._iteration.__enter__()
 
     def end_round(self) -> None:
-        """Mark the end of the entry that began last, if one did."""
+        """Mark the end of the last started entry, if there is one."""
         if self._iteration is not None:
             self._iteration.__exit__()
 
     def narrow(self, begin_ns: int, end_ns: int) -> None:
-        """State when the timed work began and ended; the daemon allows 100 ms between these and the window's own edges."""
+        """Set start and end of the timed work; the daemon accepts times up to 100 ms from the window's edges."""
         self._timed.worked_ns = (begin_ns, end_ns)
 
     def note_other_work(self, kind: str, begin_ns: int, end_ns: int) -> None:
-        """Keep a piece of work that the harness ran and did not count."""
+        """Record an interval of work that the harness ran and did not count."""
         other = self._testimony.beside.other
         other.add(begin_ns, end_ns, other.number_of(kind))
 
     def take_times(
         self, took_s: Sequence[float], begins_ns: Iterable[int] | None = None, *, calls_count: int = 1, between: str = ""
     ) -> None:
-        """Keep the harness's own times in seconds.  Without begins the entries are spread evenly from the window's begin to now.
+        """Store the harness's times in seconds.  Without ``begins_ns``, spread the entries evenly over the window until now.
 
-        ``between`` is a word for the work from each marked entry to the next, such as ``"flush"``.
+        ``between`` names the kind of work from each marked entry to the next, such as ``"flush"``.
         """
         with quietly("reading the harness's times"):
             begins = spread_begins(self.begin_ns or 0, clock.now_ns(), took_s) if begins_ns is None else begins_ns
@@ -88,13 +88,13 @@ class HarnessWindow(Window):
                 times.note_gaps(self.note_other_work, between, self.begin_ns or 0)
             self._testimony.replace_times = times.replace
 
-    def tell(self, **facts: FactValue) -> None:
-        """Declare facts of the harness; one that cannot be sent is left out."""
+    def declare_quietly(self, **facts: FactValue) -> None:
+        """Declare facts of the harness; an invalid fact raises no error."""
         with quietly("declaring facts"):
             self.declare(**facts)
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Close the window; the times are handed over now, and the verdict is asked for later."""
+        """Close the window and send the times; the verdict is requested later."""
         if self.is_open:
             with quietly("closing a window"):
                 self.__exit__(type(error) if error is not None else None, error, None)
@@ -102,5 +102,5 @@ class HarnessWindow(Window):
                     self.attached["true_clock_mhz"] = mhz
 
     def disown(self, why: str) -> None:
-        """Make the verdict unproven: gpuwatch does not know this version of the harness."""
+        """Make the verdict unproven, because gpuwatch does not support this version of the harness."""
         self.unknown = why

@@ -1,4 +1,4 @@
-"""Inductor's benchmarks: counted in one window for each compilation, by the lock context that torch offers to harnesses."""
+"""Inductor's benchmarks, counted in one window per compilation through torch's lock context for benchmarks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Factory = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 def patch_inductor(benchmarking: ModuleType) -> None:
-    """Register with torch 2.13's ``torch._inductor.runtime.benchmarking``; an older version lacks it and is left alone."""
+    """Register with torch 2.13's ``torch._inductor.runtime.benchmarking``; leave a version without the hook unchanged."""
     register = getattr(benchmarking, "set_gpu_benchmark_lock_context", None)
     if register is None:
         return
@@ -31,10 +31,10 @@ def patch_inductor(benchmarking: ModuleType) -> None:
 
 
 class _BenchmarkLock:
-    """The context that inductor enters around every benchmark on a GPU; a lock that was there before is still entered.
+    """The context that inductor enters around every benchmark on a GPU.  It also enters a previously registered lock.
 
-    The first benchmark of a compilation opens a window, which the compilation's end closes.  Outside of one, where nothing
-    tells the end of tuning, benchmarks are counted only.
+    The first benchmark of a compilation opens a window, and the compilation's end closes it.  Outside a compilation the end
+    of tuning is unknown, so benchmarks only count.
     """
 
     def __init__(self, before: Factory | None) -> None:
@@ -61,7 +61,7 @@ class _BenchmarkLock:
 
     def _trial(self) -> contextlib.AbstractContextManager[None]:
         if not getattr(self._local, "is_compiling", False):
-            current_session().notes[f"{FACE}: a benchmark outside of a compilation has no window"] += 1
+            current_session().notes[f"{FACE}: a benchmark outside a compilation has no window"] += 1
             return counting([0])
         if self._local.tuning is None:
             self._local.tuning = Tuning(FACE, self._local.name)

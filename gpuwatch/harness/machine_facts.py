@@ -1,4 +1,4 @@
-"""The facts of this machine's GPUs that must agree between compared benchmarks, without those that vary from run to run."""
+"""The facts of this machine's GPUs that must be equal in compared benchmarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAMES = ("name", "uuid", "driver_version", "power_limit_w", "ecc_mode", "mig_mo
 
 
 def list_gpus() -> list[dict[str, object]]:
-    """Return the daemon's facts of each GPU; none where there is no daemon."""
-    with quietly("asking for the GPUs' facts"), connect(load()) as client:
+    """Return the daemon's facts of each GPU; an empty list without a daemon."""
+    with quietly("reading the GPUs' facts"), connect(load()) as client:
         return [{name: gpu.device.get(name) for name in _NAMES} for gpu in client.readings().gpus]
     return []

@@ -1,4 +1,4 @@
-"""Replacements of a harness's functions, which call them: one for each, and recognisable."""
+"""Replacements of a harness's functions.  Each function is replaced at most once, and its replacement keeps the original."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ OURS = "__gpuwatch_original__"  # the attribute of a replacement that keeps the 
 
 
 def replace_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:  # of any module
-    """Put ``make(original)`` in the place of a function, with its name and signature; False where it is missing or replaced already."""
+    """Replace a function by ``make(original)``, with the same name and signature.
+
+    Return False if the function is missing or already replaced, otherwise True.
+    """
     original = getattr(owner, name, None)
     if not callable(original) or hasattr(original, OURS):
         return False
@@ -22,13 +25,13 @@ def replace_function(owner: Any, name: str, make: Callable[[Callable[..., Any]],
 
 
 def original_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of the harness itself."""
+    """Return the harness's original function."""
     found: Callable[..., Any] = getattr(function, OURS, function)
     return found
 
 
 def has_parameters(function: Callable[..., Any], *names: str) -> bool:
-    """Return True if a function has these parameters; an unknown version of a harness is left alone."""
+    """Return True if a function has these parameters, otherwise False: an unknown version of a harness stays unchanged."""
     try:
         return set(names) <= set(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -36,7 +39,7 @@ def has_parameters(function: Callable[..., Any], *names: str) -> bool:
 
 
 def name_of(function: object) -> str:
-    """Return the name of a measured function; of a partial, that of the function inside."""
+    """Return the name of a measured function; for a partial, the name of the wrapped function."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__qualname__

@@ -1,4 +1,4 @@
-"""The active part of the pytest plug-in: windows of tests and fixtures, verdicts in reports and at the end."""
+"""The active part of the pytest plug-in: windows of tests and fixtures, verdicts in reports and in the summary."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIXTURES = ("benchmark", "benchmark_weave")
 
 
 def register(config: pytest.Config) -> None:
-    """Register the plug-in.  Raises pytest.UsageError: for a status that --gpuwatch-fail-on does not know."""
+    """Register the plug-in, unless GPUWATCH=off.  Raises pytest.UsageError: for an unknown status in --gpuwatch-fail-on."""
     named = config.getoption("--gpuwatch-fail-on") or config.getini("gpuwatch_fail_on")
     known = [status.value for status in Status if status is not Status.VALID]
     statuses = [each.strip().lower() for each in named.split(",") if each.strip()]
@@ -38,19 +38,19 @@ def register(config: pytest.Config) -> None:
 
 
 class GpuwatchWindows:
-    """The hooks of one run of pytest.  They wait for a verdict right behind its test only where a report needs it."""
+    """The hooks of one run of pytest.  They wait for a verdict after each test only if a report needs the verdict."""
 
     def __init__(self, config: pytest.Config, failing: frozenset[Status]) -> None:
         self._config = config
         self._failing = failing
         self._windows: dict[str, list[HarnessWindow]] = {}  # by test
-        self._told: list[str] = []  # verdicts that workers of xdist sent
-        # JUnit's file and a worker's report are written test by test.
+        self._worker_statuses: list[str] = []  # verdicts that workers of xdist sent
+        # pytest writes JUnit's file and a worker's report test by test.
         is_worker = hasattr(config, "workerinput")
         self._waits = bool(failing) or is_worker or bool(config.getoption("xmlpath", None))
 
     def window_maker(self, item: pytest.Item) -> Callable[..., HarnessWindow | UnwatchedWindow]:
-        """Return the maker of a test's windows, which are named after the test without a label."""
+        """Return the function that opens a test's windows; a window without a label is named after the test."""
         policy = policy_of(item)
 
         def make(label: str | None = None) -> HarnessWindow | UnwatchedWindow:
@@ -66,16 +66,16 @@ class GpuwatchWindows:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Forget the windows of an earlier try of this test, which pytest-rerunfailures begins again here."""
+        """Drop the windows of an earlier try of this test, because pytest-rerunfailures starts each try here."""
         if self._windows.get(item.nodeid):
             self._windows[item.nodeid] = []
         item.user_properties[:] = [each for each in item.user_properties if not each[0].startswith("gpuwatch_")]
         wrong = ""
         try:
             policy_of(item)
-        except pytest.UsageError as error:  # in a worker of xdist it would end the run
+        except pytest.UsageError as error:  # would end the run in a worker of xdist
             wrong = str(error)
-        if wrong:  # here, where no other error is being handled that pytest would show above it
+        if wrong:  # outside ``except``, so that pytest does not show the other error
             pytest.fail(wrong, pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
@@ -84,9 +84,7 @@ class GpuwatchWindows:
         if fixturedef.argname in _FIXTURES and hasattr(benchmark, "extra_info"):
             item = request.node
             if getattr(benchmark, "disabled", False):
-                item.user_properties.append(
-                    ("gpuwatch_note", f"{BENCHMARK_FACE} is disabled, as always under xdist: no window")
-                )
+                item.user_properties.append(("gpuwatch_note", f"{BENCHMARK_FACE} is disabled, for example by xdist: no window"))
             elif (window := self._open(item, BENCHMARK_FACE, item.nodeid, policy_of(item))) is not None:
                 BenchmarkRounds(benchmark, window)
         return benchmark
@@ -97,7 +95,7 @@ class GpuwatchWindows:
         is_whole = item.get_closest_marker("gpuwatch") is not None and not {*_FIXTURES, "gpu_window"} & {*fixtures}
         window = self._open(item, FACE, item.nodeid, policy_of(item)) if is_whole else None
         if window is not None:
-            window.tell(whole_program=True)
+            window.declare_quietly(whole_program=True)
             window.begin()
         try:
             result = yield
@@ -111,7 +109,7 @@ class GpuwatchWindows:
         return result
 
     def _report(self, item: pytest.Item) -> None:
-        """Give the test's report its windows, and fail the test for a status that was named."""
+        """Add the windows to the test's report, and fail the test for a status in --gpuwatch-fail-on."""
         mine = self._windows.get(item.nodeid, [])
         if not mine or not self._waits:
             return
@@ -131,11 +129,11 @@ class GpuwatchWindows:
             if name == "gpuwatch_note":
                 session.current_session().notes[value] += 1
             elif name == "gpuwatch_status" and not self._windows:  # xdist's workers ran the benchmarks, not this process
-                self._told.append(f"{report.nodeid}: {value}")
+                self._worker_statuses.append(f"{report.nodeid}: {value}")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
-        session.current_session().judge()  # before pytest-benchmark, whose hook is a wrapper too, writes the results that hold them
+        session.current_session().judge()  # before pytest-benchmark's wrapper writes the results, which contain the verdicts
         return (yield)
 
     @pytest.hookimpl(optionalhook=True)
@@ -144,7 +142,7 @@ class GpuwatchWindows:
             machine_info["gpuwatch"] = gpus
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        lines = [*session.summarize(session.current_session()), *self._told]
+        lines = [*session.summarize(session.current_session()), *self._worker_statuses]
         if lines:
             terminalreporter.section("gpuwatch")
             for line in lines:
@@ -152,7 +150,7 @@ class GpuwatchWindows:
 
 
 def policy_of(item: pytest.Item) -> Policy:
-    """Return the policy of a test's marker.  Raises pytest.UsageError: for arguments that ``gpuwatch.window`` refuses."""
+    """Return the policy of a test's marker.  Raises pytest.UsageError: for arguments that ``gpuwatch.window`` rejects."""
     marker = item.get_closest_marker("gpuwatch")
     given: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
     unknown = [name for name in given if name not in _ARGUMENTS]

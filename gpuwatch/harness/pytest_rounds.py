@@ -1,4 +1,4 @@
-"""pytest-benchmark's rounds in a window: calibration before it, warm-up separate from the rounds that count."""
+"""pytest-benchmark's rounds in a window that opens after calibration; warm-up rounds are separate from counted rounds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gpuwatch.harness.quiet_log import quietly
 from gpuwatch.harness.session import current_session
 
 FACE = "pytest-benchmark"
-UNKNOWN = "this pytest-benchmark is not known: its rounds differ from those of 5.2.3 and 5.3.1"
-_LEAST_MARKED_S = 1e-4  # marks cost a round's beginning and end some 12 us of the host
+UNKNOWN = "unsupported version of pytest-benchmark: its rounds differ from those of 5.2.3 and 5.3.1; install one of these"
+_LEAST_MARKED_S = 1e-4  # shorter rounds get no marks, whose host time would count
 
 
 class BenchmarkRounds:
-    """The rounds of one ``benchmark`` fixture, from its statistics' making, which follows calibration, to its last round."""
+    """The rounds of one ``benchmark`` fixture, from the creation of its statistics, after calibration, to the last round."""
 
-    def __init__(self, benchmark: Any, window: HarnessWindow) -> None:  # a BenchmarkFixture, whose package may not be there
+    def __init__(self, benchmark: Any, window: HarnessWindow) -> None:  # a BenchmarkFixture, whose package may be missing
         self.window = window
         self._benchmark = benchmark
         self._took_s, self._begins_ns = array("d"), array("q")
@@ -80,12 +80,12 @@ class BenchmarkRounds:
         return watched
 
     def _hand_over(self) -> None:
-        """Hand over the rounds that pytest-benchmark counted, which ran last, and those before them as warm-up."""
+        """Pass the counted rounds, which ran last, to the window, and the earlier rounds as warm-up."""
         counted = len(self._benchmark.stats.stats.data)
         first = len(self._took_s) - counted
         for begin_ns, took_s in zip(self._begins_ns[:first], self._took_s[:first], strict=True):
             self.window.note_other_work("warm-up", begin_ns, begin_ns + int(1e9 * took_s))
-        self.window.tell(timer="host", warmup_count=first * self._calls_count, warmup_s=sum(self._took_s[:first]))
+        self.window.declare_quietly(timer="host", warmup_count=first * self._calls_count, warmup_s=sum(self._took_s[:first]))
         if self._took_s:
             self.window.narrow(self._begins_ns[0], self._begins_ns[-1] + int(1e9 * self._took_s[-1]))
         self.window.attached |= {"rounds_count": counted, "warmup_rounds_count": first}
@@ -93,7 +93,7 @@ class BenchmarkRounds:
 
 
 def is_known(benchmark: Any) -> bool:
-    """Return True if this fixture has the methods that the window needs; tried with 5.2.3 and 5.3.1."""
+    """Return True if this fixture has the methods that the window needs; versions 5.2.3 and 5.3.1 have them."""
     return (
         all(hasattr(benchmark, name) for name in ("_raw", "_raw_pedantic", "extra_info"))
         and has_parameters(getattr(benchmark, "_make_runner", len), "function_to_benchmark", "args", "kwargs")

@@ -1,4 +1,4 @@
-"""Failures of telemetry, kept for the end of the process, because a harness must not meet output while it times."""
+"""Failures of telemetry, kept until the end of the process, because output would disturb a harness's timing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logging.getLogger("gpuwatch")
 
 
 class _Kept(logging.Filter):
-    """A filter that counts the messages of threads that are inside of ``quietly``, and lets all others pass."""
+    """A filter that counts and drops warnings of threads inside ``quietly``, and passes all other messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class _Kept(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if not getattr(self.inside, "depth", 0) or record.levelno < logging.WARNING:
             return True
-        with contextlib.suppress(Exception):  # a message that does not format comes from elsewhere
+        with contextlib.suppress(Exception):  # a message with a format error is dropped without a count
             self.counted[record.getMessage().removeprefix("gpuwatch: ")] += 1
         return False
 
@@ -32,7 +32,7 @@ _kept = _Kept()
 
 @contextlib.contextmanager
 def quietly(doing: str) -> Iterator[None]:
-    """Keep every failure inside, and every warning of gpuwatch, for ``take_messages``."""
+    """Catch every exception of the block, and keep the exception and gpuwatch's warnings for ``take_messages``."""
     if _kept not in _log.filters:
         _log.addFilter(_kept)
     inside = _kept.inside
@@ -46,7 +46,7 @@ def quietly(doing: str) -> Iterator[None]:
 
 
 def take_messages() -> Counter[str]:
-    """Return the messages kept so far with their counts, and forget them."""
+    """Return the kept messages with counts, and clear them."""
     taken = Counter(_kept.counted)
     _kept.counted.clear()
     return taken

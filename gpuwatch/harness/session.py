@@ -1,4 +1,4 @@
-"""The windows that harnesses opened in this process, and their summary at its end."""
+"""The windows that harnesses opened in this process, and the summary at the end of the process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.harness.harness_window import HarnessWindow
 from gpuwatch.harness.quiet_log import quietly, take_messages
 
-_MOST_WINDOWS_COUNT = 500  # per process: the daemon keeps at most 2048 open windows of a user, and no reader needs more
+_MOST_WINDOWS_COUNT = 500  # per process; the daemon keeps at most 2048 open windows of a user
 _OFF = frozenset({"off", "0", "no", "false"})
 _EXTEND = frozenset({"1", "on", "yes", "true"})
 
@@ -28,30 +28,30 @@ _inside: ContextVar[list[int] | None] = ContextVar("gpuwatch_counted_calls", def
 
 
 def is_off() -> bool:
-    """Return True if GPUWATCH=off leaves harnesses alone."""
+    """Return True if GPUWATCH=off (or 0, no, false) is set: harnesses then get no windows."""
     return os.environ.get("GPUWATCH", "").strip().lower() in _OFF
 
 
 def is_extended() -> bool:
-    """Return True if GPUWATCH_EXTEND=1 lets harnesses warm up until steady and measure longer."""
+    """Return True if GPUWATCH_EXTEND=1 (or on, yes, true) is set: harnesses then warm up until steady and measure longer."""
     return os.environ.get("GPUWATCH_EXTEND", "").strip().lower() in _EXTEND
 
 
 @dataclass(slots=True)
 class HarnessSession:
-    """The windows of harnesses in one process; a forked child begins its own."""
+    """The windows of harnesses in one process; a forked child starts a new session."""
 
     pid: int = field(default_factory=os.getpid)
     windows: list[HarnessWindow] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)  # other lines of the summary, with their counts
-    judged: dict[int, Verdict] = field(default_factory=dict)  # by the window's place
-    said_count: int = 0  # windows that a summary has reported
+    judged: dict[int, Verdict] = field(default_factory=dict)  # by the window's index
+    reported_count: int = 0  # judged windows that a summary has reported
 
     def judge(self) -> list[tuple[HarnessWindow, Verdict]]:
-        """Wait once for the verdicts of all closed windows, and write them into the harnesses' results."""
+        """Wait for missing verdicts of all closed windows, add them to the harnesses' results, and return all verdicts."""
         closed = [(place, each) for place, each in enumerate(self.windows) if each.end_ns is not None]
         waiting = [(place, each) for place, each in closed if place not in self.judged]
-        with quietly("asking for verdicts"):
+        with quietly("reading verdicts"):
             for (place, each), verdict in zip(waiting, verdicts(each for _, each in waiting), strict=True):
                 self.judged[place] = _of_known(each, verdict)
                 each.attached |= attachment(self.judged[place])
@@ -59,7 +59,7 @@ class HarnessSession:
 
 
 def attachment(verdict: Verdict) -> dict[str, object]:
-    """Return a verdict as a few plain facts for a harness's own result."""
+    """Return a few plain facts of a verdict for a harness's result."""
     facts: dict[str, object] = {"status": verdict.status.value}
     facts |= {"why": verdict.why} if verdict.status is Status.UNPROVEN else {"causes": list(list_causes(verdict))}
     if verdict.simulated:
@@ -72,7 +72,7 @@ def attachment(verdict: Verdict) -> dict[str, object]:
 
 
 def list_causes(verdict: Verdict) -> dict[str, str]:
-    """Return the sentences of the rules that decided a verdict; of an unproven one, the missing evidence."""
+    """Return the texts of the findings that decided a verdict, by rule; for an unproven verdict, the missing evidence."""
     if verdict.status is Status.UNPROVEN:
         return {"unproven": verdict.why}
     return {each.rule: each.says for each in verdict.causes if each.severity in ("flag", "reject") and not each.accepted}
@@ -88,36 +88,36 @@ _session = HarnessSession()
 
 
 def current_session() -> HarnessSession:
-    """Return this process's session; a forked child begins its own."""
-    global _session  # noqa: PLW0603 - one a process, as the modules that are patched
+    """Return this process's session; a forked child starts a new session."""
+    global _session  # noqa: PLW0603 - one per process, like the patched modules
     if _session.pid != os.getpid():
         _session = HarnessSession()
     return _session
 
 
 def open_window(face: str, label: str, policy: Policy | None = None, *, sync: bool = True) -> HarnessWindow | None:
-    """Return a window that is not begun yet; None where this call is only counted, or gpuwatch is off.
+    """Return a window that is not open yet; None if this call only counts, if gpuwatch is off, or after 500 windows.
 
-    ``sync=False`` leaves the GPU's queue as it is when the window begins.
+    ``sync=False``: opening the window does not wait for the GPU's queue.
     """
     session = current_session()
     if is_off() or is_counted():
         return None
     if len(session.windows) >= _MOST_WINDOWS_COUNT:
-        session.notes[f"{face}: no window, because this process has had {_MOST_WINDOWS_COUNT}"] += 1
+        session.notes[f"{face}: no window, because this process has opened {_MOST_WINDOWS_COUNT}"] += 1
         return None
     with quietly("making a window"):
         if not session.windows:
-            start()  # here and not between the harness's warm-up and its timed part
+            start()  # here, so that the daemon does not start between the harness's warm-up and timed part
         made = HarnessWindow(face, label[:200], policy or Policy(), sync=sync)
-        _say_at_exit()
+        _register_summary()
         session.windows.append(made)
         return made
     return None
 
 
 def is_counted() -> bool:
-    """Return True if this call runs inside a tuner's window, and count it there."""
+    """Return True if this call runs inside a tuner's window, and count the call."""
     counted = _inside.get()
     if counted is not None:
         counted[0] += 1
@@ -126,25 +126,25 @@ def is_counted() -> bool:
 
 @contextlib.contextmanager
 def counting(counted: list[int]) -> Iterator[None]:
-    """Count the calls of harnesses made inside, each of which would have its own window otherwise."""
+    """Count the calls of harnesses inside the block, instead of opening a window for each."""
     token = _inside.set(counted)
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):  # left in another context than it was entered in
+        with contextlib.suppress(ValueError):  # the block ends in another context than it started in
             _inside.reset(token)
 
 
-_registered: set[int] = set()  # processes that will say their summary
+_registered: set[int] = set()  # processes that print their summary at exit
 
 
-def _say_at_exit() -> None:
+def _register_summary() -> None:
     if os.getpid() not in _registered:
         _registered.add(os.getpid())
-        atexit.register(_say_summary, os.getpid())
+        atexit.register(_print_summary, os.getpid())
 
 
-def _say_summary(pid: int) -> None:
+def _print_summary(pid: int) -> None:
     if pid == os.getpid():
         with contextlib.suppress(GpuwatchError, AnnotateError, OSError):
             for line in summarize(current_session()):
@@ -154,7 +154,7 @@ def _say_summary(pid: int) -> None:
 def summarize(session: HarnessSession) -> list[str]:
     """Return one line per harness and cause, with counts, for windows that no summary has reported."""
     judged = session.judge()
-    fresh, session.said_count = judged[session.said_count :], len(judged)
+    fresh, session.reported_count = judged[session.reported_count :], len(judged)
     lines = [line for face in dict.fromkeys(each.face for each, _ in fresh) for line in _face_lines(face, fresh)]
     session.notes.update(take_messages())
     lines += [f"{f'{count} × ' if count > 1 else ''}{note}" for note, count in session.notes.items()]
@@ -168,8 +168,8 @@ def _face_lines(face: str, judged: Iterable[tuple[HarnessWindow, Verdict]]) -> I
     mine = [(window, verdict) for window, verdict in judged if window.face == face]
     statuses = Counter(verdict.status for _, verdict in mine)
     simulated = "SIMULATED " if any(verdict.simulated for _, verdict in mine) else ""
-    said = ", ".join(f"{statuses[status]} {status.value}" for status in Status if statuses[status])
-    yield f"{simulated}{face}: {len(mine)} window{'s' * (len(mine) > 1)}: {said}; gpuwatch show {mine[0][0].run_id or ''}".rstrip()
+    counts = ", ".join(f"{statuses[status]} {status.value}" for status in Status if statuses[status])
+    yield f"{simulated}{face}: {len(mine)} window{'s' * (len(mine) > 1)}: {counts}; gpuwatch show {mine[0][0].run_id or ''}".rstrip()
     found: dict[str, list[tuple[HarnessWindow, str]]] = {}
     for window, verdict in mine:
         for rule, says in list_causes(verdict).items():

@@ -1,4 +1,4 @@
-"""``gpuwatch.do_bench``: Triton's ``do_bench`` behind a warm-up that lasts until times and clock are steady."""
+"""``gpuwatch.do_bench``: Triton's ``do_bench`` after a warm-up that lasts until times and clock are steady."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def do_bench(
     quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
 ) -> Any:  # a time or a list of times in milliseconds, as Triton's
-    """Return what ``triton.testing.do_bench`` returns, measured behind a warm-up and inside a window.
+    """Return the result of ``triton.testing.do_bench``, measured after a warm-up and inside a window.
 
-    The warm-up lasts until times and clock are steady, for 10 s at most.  Triton's own default measures from 25 to 125 ms
-    after the first call; an H200 that was idle runs up to 14 % too fast for the first 56 to 75 ms.  The window's verdict is in
-    ``gpuwatch.auto.results()``, and the process prints it at its end.
+    The warm-up lasts until times and clock are steady, for at most 10 s.  Triton's default measures from 25 to 125 ms
+    after the first call; an idle H200 is too fast for the first 56 to 75 ms (docs/HARDWARE.md).  The window's verdict is in
+    ``gpuwatch.auto.results()``, and the process prints the verdict at exit.
 
-    Provisional: it follows Triton's signature.
+    Provisional: this function follows Triton's signature.
 
     Args:
         fn: Function without arguments, one call of the work.
         warmup: Triton's own warm-up, in milliseconds.
         rep: Time to measure, in milliseconds.
         grad_to_none: Tensors whose gradient Triton clears before each call.
-        quantiles: Shares between 0 and 1; the answer is then a list of these quantiles.
+        quantiles: Shares between 0 and 1; the result is then a list of these quantiles.
         return_mode: ``"mean"``, ``"median"``, ``"min"``, ``"max"`` or ``"all"``.
 
     Returns:
@@ -47,7 +47,9 @@ def do_bench(
     try:
         testing = importlib.import_module("triton.testing")
     except ModuleNotFoundError as error:
-        raise UsageError(f"do_bench: expected Triton to be installed, found no module {error.name!r}") from error
+        raise UsageError(
+            f"do_bench: expected Triton to be installed, found no module {error.name!r}; run: pip install triton"
+        ) from error
     given = (warmup, rep, grad_to_none, quantiles, return_mode)
     if is_off():
         return original_of(testing.do_bench)(fn, *given)

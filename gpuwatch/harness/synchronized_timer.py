@@ -1,4 +1,4 @@
-"""A timer for harnesses that time the host: it waits for the GPU first, so that a round ends with its work.
+"""A timer for harnesses that measure host time: it first waits for the GPU, so that a round includes all GPU work.
 
 ``pytest --benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized``
 """
@@ -13,7 +13,7 @@ from gpuwatch.process import torch_state
 
 
 def synchronized() -> float:
-    """Return the seconds of CLOCK_MONOTONIC once the current GPU's work is done; torch's and CuPy's contexts are known."""
+    """Wait for the current GPU's work in torch or CuPy, and return CLOCK_MONOTONIC in seconds."""
     cuda: Any = torch_state.cuda_at_hand()  # neither has types here
     if cuda is not None:
         cuda.synchronize()

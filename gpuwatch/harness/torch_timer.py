@@ -1,4 +1,4 @@
-"""torch's ``Timer`` in windows: each measurement carries its run in ``metadata``, which torch keeps for its users."""
+"""torch's ``Timer`` in windows.  The window's run is in the measurement's ``metadata``, a field that torch leaves to users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _LOOP = "_threaded_measurement_loop"
 
 
 def patch_timer(timer: ModuleType) -> None:
-    """Patch torch's Timer: its measuring loop, and the methods that return a measurement; leave an unknown version alone."""
+    """Patch the measuring loop of torch's Timer, and the methods that return a measurement.
+
+    An unknown version stays unchanged.
+    """
     kind = getattr(timer, "Timer", None)
     if not has_parameters(getattr(kind, _LOOP, len), "number", "time_hook") or not hasattr(kind, "_timeit"):
         return
@@ -29,14 +32,14 @@ def patch_timer(timer: ModuleType) -> None:
 
 
 class _Blocks:
-    """The blocks of one measurement: torch's times, and the beginning of each."""
+    """The blocks of one measurement: torch's times, and the blocks' start times."""
 
     def __init__(self, window: HarnessWindow) -> None:
         self.window = window
         self._took_s, self._begins_ns = array("d"), array("q")
 
     def run(self, block: Callable[[], float]) -> float:
-        """Run one block between marks; the first opens the window."""
+        """Run one block between marks, and return its seconds; the first block opens the window."""
         if not self._took_s:
             self.window.make_marks()
             self.window.begin()
@@ -49,8 +52,8 @@ class _Blocks:
         return took_s
 
     def finish(self, calls_count: int) -> None:
-        """Hand the times over and close."""
-        self.window.tell(timer="host")
+        """Pass the times to the window and close it."""
+        self.window.declare_quietly(timer="host")
         if self._took_s:
             self.window.narrow(self._begins_ns[0], self._begins_ns[-1] + int(1e9 * self._took_s[-1]))
         self.window.take_times(self._took_s, self._begins_ns, calls_count=calls_count)
@@ -58,7 +61,7 @@ class _Blocks:
 
 
 def _blocks_of(timer: Any) -> _Blocks | None:  # a Timer
-    spec = timer._task_spec  # noqa: SLF001 - where torch keeps the labels it was given
+    spec = timer._task_spec  # noqa: SLF001 - torch stores the user's labels here
     label = " ".join(part for part in (spec.label, spec.sub_label, spec.description) if part) or spec.stmt
     window = open_window(FACE, label)
     return _Blocks(window) if window is not None else None
@@ -89,7 +92,7 @@ def _watch_timeit(timeit: Callable[..., Any]) -> Callable[..., Any]:
         run_block, counted = self._timeit, [0]
 
         def spied(number: int) -> float:
-            counted[0] += 1  # the first is torch's warm-up
+            counted[0] += 1  # the first block is torch's warm-up
             took_s: float = run_block(number) if counted[0] == 1 else blocks.run(lambda: run_block(number))
             return took_s
 
@@ -118,7 +121,7 @@ def _attach(measure: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _carry(measured: Any, attached: dict[str, object] | None) -> Any:  # a Measurement
-    """Put run and status into ``metadata``, which torch leaves to users; the status comes with the verdicts."""
+    """Add run and status to ``metadata``, and return the measurement; the status is set when the verdict arrives."""
     if attached is not None:
         measured.metadata = {**(measured.metadata or {}), "gpuwatch": attached}
     return measured

@@ -1,4 +1,4 @@
-"""Triton's ``do_bench``, ``do_bench_cudagraph`` and ``perf_report`` in windows: the same calls return the same numbers."""
+"""Triton's ``do_bench``, ``do_bench_cudagraph`` and ``perf_report`` in windows, with the same results as without windows."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from gpuwatch.harness.quiet_log import quietly
 from gpuwatch.harness.session import is_extended, is_off, open_window
 from gpuwatch.wire.messages import FactValue
 
-UNKNOWN = "this triton is not known: its do_bench differs from that of 3.9; its number is unchanged and was not judged"
-EXTENDED_REP_MS = 1000  # GPUWATCH_EXTEND=1: a second of measuring
-_ESTIMATING_COUNT = 5  # calls behind a cleared cache by which do_bench estimates, before those it times
+UNKNOWN = "unsupported version of triton: its do_bench differs from that of 3.9; the number is unchanged and was not judged"
+EXTENDED_REP_MS = 1000  # GPUWATCH_EXTEND=1: least time to measure
+_ESTIMATING_COUNT = 5  # calls with a cleared cache for do_bench's estimate, before the timed calls
 _MODES = frozenset({"min", "max", "mean", "median", "all"})
 _MS = 1e-3
 _SPIED = ("clear_cache", "get_device_interface")
 _FACE = "triton.testing.do_bench"
 
-_case: ContextVar[str] = ContextVar("gpuwatch_triton_case", default="")  # of the perf_report that runs
+_case: ContextVar[str] = ContextVar("gpuwatch_triton_case", default="")  # the current case of perf_report
 
 Times = Sequence[float]
 
 
 def patch_testing(testing: ModuleType) -> None:
-    """Patch an imported ``triton.testing``; leave functions alone that are missing or differ in this version."""
+    """Patch an imported ``triton.testing``; functions with other parameters stay unchanged."""
     known = ("quantiles", "return_mode", "rep")
     if has_parameters(getattr(testing, "do_bench", len), "fn", "warmup", *known) and hasattr(testing, "_summarize_statistics"):
         replace_function(testing, "do_bench", functools.partial(_watched, testing, _FACE, _spied_flushes))
@@ -45,21 +45,21 @@ def patch_testing(testing: ModuleType) -> None:
 
 
 def watch_do_bench(testing: Any, facts: Mapping[str, FactValue]) -> Callable[..., Any]:  # triton has no types
-    """Return ``do_bench`` of an imported ``triton.testing`` in windows that declare facts, without patching the module."""
+    """Return a ``do_bench`` of an imported ``triton.testing`` whose windows declare facts; the module stays unpatched."""
     return _watched(testing, _FACE, _spied_flushes, original_of(testing.do_bench), facts)
 
 
 def _watched(
     testing: Any, face: str, spied: Any, original: Callable[..., Any], facts: Mapping[str, FactValue] | None = None
 ) -> Callable[..., Any]:
-    """Make the function that runs the original in a window, in the mode that returns every time."""
+    """Return a function that runs the original in a window with ``return_mode="all"``, and reduces the times as requested."""
     signature = inspect.signature(original)
 
     def watched(*args: Any, **kwargs: Any) -> Any:  # as do_bench
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError:
-            return original(*args, **kwargs)  # it reports the fault itself
+            return original(*args, **kwargs)  # raises the same error
         given.apply_defaults()
         asked = given.arguments
         quantiles, mode = asked["quantiles"], asked["return_mode"]
@@ -67,9 +67,9 @@ def _watched(
         window = open_window(face, label, sync=spied is not _spied_flushes) if mode in _MODES else None
         if window is None:
             return original(*args, **kwargs)
-        window.tell(**(facts or {}))
+        window.declare_quietly(**(facts or {}))
         if is_extended():
-            window.tell(**_extend(asked))
+            window.declare_quietly(**_extend(asked))
         asked |= {"quantiles": None, "return_mode": "all"}
         times = run_timed(lambda: original(**asked), window, spied(window, asked))
         return testing._summarize_statistics(times, quantiles, mode)  # noqa: SLF001 - so that the number is Triton's
@@ -78,7 +78,7 @@ def _watched(
 
 
 def run_timed(call: Callable[[], Times], window: HarnessWindow, spying: Any) -> Times:  # a context manager that gives a check
-    """Run a harness and return its times; a spy opens the window at the beginning of the timed part."""
+    """Run a harness and return its times; a spy opens the window at the start of the timed part."""
     try:
         with spying as check:
             times = call()
@@ -86,7 +86,7 @@ def run_timed(call: Callable[[], Times], window: HarnessWindow, spying: Any) -> 
         window.finish(error)
         raise
     if window.begin_ns is None:
-        window.begin()  # too late to watch anything, but the number has its window
+        window.begin()  # too late to observe the work, but the number gets a window
         window.disown(UNKNOWN)
     else:
         with quietly("reading the harness's times"):
@@ -96,7 +96,7 @@ def run_timed(call: Callable[[], Times], window: HarnessWindow, spying: Any) -> 
 
 
 def _extend(asked: dict[str, Any]) -> dict[str, FactValue]:
-    """Warm up until steady and ask for more; return the facts of the warm-up."""
+    """Warm up until steady, raise ``rep`` to at least 1 s, and return the facts of the warm-up."""
     from gpuwatch.measuring.warm_up import warm_until_steady
 
     asked["rep"] = max(asked["rep"], EXTENDED_REP_MS)
@@ -104,9 +104,9 @@ def _extend(asked: dict[str, Any]) -> dict[str, FactValue]:
 
 
 class _FlushSpy:
-    """Triton's ``clear_cache`` with a clock: the timed part begins behind the fifth flush of the estimate.
+    """A spy on Triton's ``clear_cache`` that opens the window at the sixth flush: five flushes belong to the estimate.
 
-    Queued warm-up work stays queued, so that the GPU does not rest while the window opens.
+    Queued warm-up work stays queued, so that the GPU is not idle while the window opens.
     """
 
     def __init__(self, driver: Any, window: HarnessWindow) -> None:  # triton's have no types
@@ -114,10 +114,10 @@ class _FlushSpy:
         self._window = window
         self.count = 0
         self.flush_bytes: int | None = None
-        self.done_ns = 0  # when the last synchronisation ended
+        self.done_ns = 0  # end of the last synchronisation
 
-    def clear_cache(self, cache: Any) -> None:  # a tensor of whatever library
-        """Flush, and mark the edges of the timed entries around it."""
+    def clear_cache(self, cache: Any) -> None:  # a tensor of any library
+        """Flush the cache, and mark the end of the last timed entry and the start of the next."""
         self.count += 1
         if self.count <= _ESTIMATING_COUNT:
             self._clear_cache(cache)
@@ -133,23 +133,23 @@ class _FlushSpy:
         window.begin_round()
 
     def get_device_interface(self) -> Any:
-        """Return the driver's interface to its devices with a watched synchronisation; a benchmark asks for it once."""
+        """Return the driver's interface to its devices with a watched ``synchronize``."""
         return _WatchedInterface(self._interface, self)
 
     def check(self, times: Times) -> None:
-        """Hand the times over, if each belongs to a flush."""
+        """Pass the times to the window if there is one per flush; otherwise disown the window."""
         self._window.end_round()
         if self.count - _ESTIMATING_COUNT != len(times):
             self._window.disown(UNKNOWN)
             return
-        self._window.tell(timer="events", cache="cold", flush_bytes=self.flush_bytes)
+        self._window.declare_quietly(timer="events", cache="cold", flush_bytes=self.flush_bytes)
         self._window.take_times([each * _MS for each in times], between="flush")
         if self.done_ns:
             self._window.narrow(0, self.done_ns)
 
 
 class _WatchedInterface:
-    """torch.cuda, or its substitute, whose ``synchronize`` notes when the GPU was done."""
+    """A wrapper of torch.cuda, or of its substitute, whose ``synchronize`` records its end."""
 
     def __init__(self, interface: Any, spy: _FlushSpy) -> None:  # a module or a class
         self._interface, self._spy = interface, spy
@@ -164,12 +164,12 @@ class _WatchedInterface:
 
 
 def _keep_nothing(_: Times) -> None:
-    """Leave the times alone: their place is unknown."""
+    """Ignore the times, because their start times are unknown."""
 
 
 @contextlib.contextmanager
 def _spied_flushes(window: HarnessWindow, _: object) -> Iterator[Callable[[Times], None]]:
-    """Watch each flush of the active driver inside the block; yield the function that checks and keeps the times."""
+    """Watch each flush of the active driver inside the block; yield the function that checks and stores the times."""
     spy: _FlushSpy | None = None
     driver: Any = None  # Triton's have no types
     with quietly("looking for triton's driver"):
@@ -192,13 +192,13 @@ def _spied_flushes(window: HarnessWindow, _: object) -> Iterator[Callable[[Times
 
 @contextlib.contextmanager
 def _spied_capture(window: HarnessWindow, asked: dict[str, Any]) -> Iterator[Callable[[Times], None]]:
-    """Open the window when the graph is captured, and count its calls; yield the function that keeps the times."""
+    """Open the window when the graph is captured, and count the graph's calls; yield the function that stores the times."""
     graph: Any = getattr(getattr(sys.modules.get("torch"), "cuda", None), "CUDAGraph", None)  # torch has no types here
     end = getattr(graph, "capture_end", None)
     if end is None:
         yield _keep_nothing
         return
-    inner, calls = asked["fn"], [0, 0]  # all, and those before the capture began
+    inner, calls = asked["fn"], [0, 0]  # all calls, in the first element
 
     def counted() -> Any:  # as the measured function
         calls[0] += 1
@@ -214,7 +214,7 @@ def _spied_capture(window: HarnessWindow, asked: dict[str, Any]) -> Iterator[Cal
         if calls_count < 1:
             window.disown(UNKNOWN)
             return
-        window.tell(timer="graph", cache="warm")
+        window.declare_quietly(timer="graph", cache="warm")
         window.take_times([each * _MS * calls_count for each in times], calls_count=calls_count)
 
     asked["fn"] = counted
@@ -226,7 +226,7 @@ def _spied_capture(window: HarnessWindow, asked: dict[str, Any]) -> Iterator[Cal
 
 
 def _label_cases(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Make ``perf_report``'s runner name each window after its plot, its point on the x axis and its line."""
+    """Return a runner for ``perf_report`` that labels each window with plot, point on the x axis and line."""
 
     def _run(self: Any, bench: Any, *args: Any, **kwargs: Any) -> Any:  # as triton.testing.Mark
         measured = self.fn

@@ -18,7 +18,7 @@ _running: WeakKeyDictionary[Any, Tuning] = WeakKeyDictionary()
 
 
 def patch_autotuner(autotuner: ModuleType) -> None:
-    """Patch the choice of configs and each trial in an imported ``triton.runtime.autotuner``; launches stay unpatched."""
+    """Patch the choice of configs and the trials in an imported ``triton.runtime.autotuner``; launches stay unpatched."""
     kind = getattr(autotuner, "Autotuner", None)
     if all(hasattr(kind, name) for name in ("prune_configs", "_bench")):
         replace_function(kind, "prune_configs", _count_configs)

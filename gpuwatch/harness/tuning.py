@@ -1,4 +1,4 @@
-"""One window around all trials of a tuner, which counts hundreds of short benchmarks without windows of their own."""
+"""One window around all trials of a tuner, instead of one window for each of hundreds of short benchmarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuwatch.harness.session import counting, current_session, open_window
 
 
 class Tuning:
-    """The window around one run of a tuner, open from its first trial to ``finish``, with the number of trials in its summary."""
+    """The window around one run of a tuner, open from the first trial to ``finish``; the summary has the number of trials."""
 
     def __init__(self, face: str, label: str) -> None:
         self._face = face
@@ -20,7 +20,7 @@ class Tuning:
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
-        """Surround one trial: benchmarks inside of it open no windows."""
+        """Count one trial; benchmarks inside the block open no windows."""
         self.count += 1
         if self._window is not None and self.count == 1:
             self._window.begin()
@@ -28,7 +28,7 @@ class Tuning:
             yield
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Close the window, if it is open, and report its number of trials to the session."""
+        """Close the window, if open, and report the number of trials to the session."""
         window, self._window = self._window, None
         if window is not None and window.is_open:
             window.attached["trials_count"] = self.count

@@ -1,1 +1,1 @@
-"""The operating system as the daemon sees it: processes, CPU pressure, profilers, suspensions."""
+"""Facts from the operating system: processes, CPU pressure, profilers, suspensions."""

@@ -1,4 +1,4 @@
-"""The kernel's counters of a process tree's competition for processors, meaningful only as differences."""
+"""The kernel's counters of a process tree's competition for CPUs, meaningful only as differences."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -9,9 +9,9 @@ from annotate.evidence import Host
 from gpuwatch import clock
 from gpuwatch.host.processes import PROC, contents, names
 
-# Ratio of a tree's CPU time: a root below it only started the other processes.
+# Share of a tree's CPU time: a root process with a smaller share only started the other processes.
 _LAUNCHER_RATIO = 0.1
-# Ratio of the time between two snapshots: in a less active tree, such as a sleeping command, the root's share means nothing.
+# CPU time per wall time: in a less active tree, such as a sleeping command, the root's share has no meaning.
 _ASLEEP_RATIO = 0.01
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -19,7 +19,7 @@ _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressure:
-    """A snapshot of a tree's competition for processors: counters, meaningful only as differences."""
+    """A snapshot of a tree's competition for CPUs: counters, meaningful only as differences."""
 
     at_ns: int
     threads: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # thread id -> (ran ns, waited to run ns)
@@ -28,8 +28,8 @@ class Pressure:
     ticks: Mapping[str, int] = field(default_factory=dict)  # of the whole machine, by state
     psi_some_ns: int | None = None
     cpu_allowed_count: int | None = None
-    numa_nodes: str | None = None  # of the allowed processors
-    wall_offset_ns: int | None = None  # wall time minus monotonic time: it changes only when the wall clock is set
+    numa_nodes: str | None = None  # of the allowed CPUs
+    wall_offset_ns: int | None = None  # wall time minus monotonic time, which changes only when the wall clock is set
     watcher_cpu_s: float | None = None  # CPU time of the process that took this snapshot
 
 
@@ -41,10 +41,10 @@ def pressure(
     cgroups: Path = Path("/sys/fs/cgroup"),
     there_by_ns: int | None = None,
 ) -> Pressure:
-    """Read these processes and their machine in about 10 us per thread.  cgroup and affinity are the first PID's.
+    """Read these processes and their machine.  cgroup and affinity are the first PID's.
 
-    Threads that began after ``there_by_ns`` are left out, for another 10 us per thread.  A snapshot some milliseconds after
-    a window's begin would otherwise count the window's own new threads as existing before it.
+    Threads that started after ``there_by_ns`` are left out.  A snapshot some milliseconds after a window's start would
+    otherwise count the window's own new threads as older than the window.
     """
     pids = list(pids)
     threads: dict[int, tuple[int, int]] = {}
@@ -82,7 +82,7 @@ def _threads(pid: int, proc: Path) -> dict[int, tuple[int, int]]:
 
 
 def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
-    """Return True if a thread began after this time or in the tick before it; the kernel's start times have ticks of 10 ms.
+    """Return True if a thread started after this time, or less than a tick (10 ms) before.
 
     Return False if the thread is gone.
     """
@@ -139,7 +139,7 @@ def _processors(ranges: str) -> frozenset[int]:
 
 
 def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
-    """Return the memory nodes of these processors, comma-separated; None if the kernel reports none."""
+    """Return the memory nodes of these CPUs, comma-separated; None if the kernel reports no nodes."""
     folder = sys / "devices/system/node"
     numbers = sorted(int(name[4:]) for name in names(str(folder)) if name.startswith("node") and name[4:].isdigit())
     near = [number for number in numbers if allowed & _processors(contents(folder / f"node{number}/cpulist") or "")]
@@ -147,7 +147,7 @@ def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
 
 
 def difference(before: Pressure, after: Pressure, about: Host | None = None, *, root: int | None = None) -> Host:
-    """Return the changes between two snapshots: threads that ended between them are missing, new ones count in full.
+    """Return the changes between two snapshots, without threads that ended in between; new threads count in full.
 
     ``root`` is the process at the root of the tree, if known.
     """
@@ -185,9 +185,8 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None, *, 
 def _with_born(host: Host, before: Pressure, after: Pressure, ran_ns: Mapping[int, int], root: int | None) -> Host:
     """Add the threads and processes that a tree started between two snapshots, unless they are the measured work itself.
 
-    A new process's threads are counted with it, not among the threads.  A root such as ``gpuwatch run`` only starts the work
-    and waits for it, so it uses little CPU time: then all of the work is new, and its own processes are no competitors.  In a
-    sleeping tree the work cannot be identified.
+    Threads of a new process count as that process.  A root with little CPU time, such as ``gpuwatch run``, only starts the
+    work and waits.  Then the new processes are the work, not competitors.  In a sleeping tree the work cannot be identified.
     """
     of_root_ns = sum(ran for thread, ran in ran_ns.items() if after.owners.get(thread) == root)
     if root is not None and of_root_ns < _LAUNCHER_RATIO * sum(ran_ns.values()):

@@ -1,6 +1,6 @@
 """Detection of GPU sharing by design, from a process's surroundings: MPS, and schedulers that divide GPUs.
 
-Time slices of NVIDIA's Kubernetes plugin cannot be detected from inside a container: its devices look whole.
+Time slices of NVIDIA's Kubernetes plugin cannot be detected from inside a container, where the devices look whole.
 """
 
 import os
@@ -21,17 +21,17 @@ _SCHEDULERS: Mapping[str, str] = {
 
 
 def sharing(pid: int, *, proc: Path = PROC) -> str | None:
-    """Return the mechanisms that share this process's GPUs, comma-separated; empty: none found; None: no access."""
+    """Return the mechanisms that share a process's GPUs, comma-separated; None without access to the process."""
     text = contents(proc / str(pid) / "environ")
     environ = dict(entry.partition("=")[::2] for entry in (text or "").split("\0") if entry)
     found = {name for variable in environ for start, name in _SCHEDULERS.items() if variable.startswith(start)}
-    if _speaks_mps(f"{proc}/{pid}/root", environ, proc):
+    if _uses_mps(f"{proc}/{pid}/root", environ, proc):
         found.add("MPS")
     return ",".join(sorted(found)) if found or text is not None else None
 
 
-def _speaks_mps(root: str, environ: Mapping[str, str], proc: Path) -> bool:
-    """Return True if its CUDA calls go through an MPS server, judged by the control pipe in its pipe directory."""
+def _uses_mps(root: str, environ: Mapping[str, str], proc: Path) -> bool:
+    """Return True if a process's CUDA calls go through an MPS server, judged by the control pipe in the pipe directory."""
     if os.path.isdir(f"{root}/"):  # noqa: PTH112 - returns False if forbidden, where a Path raises
         return os.path.exists(f"{root}{environ.get(_PIPES, _PIPES_DEFAULT)}/control")  # noqa: PTH110 - the same
     return _PIPES in environ or any(

@@ -1,6 +1,6 @@
 """Xids from the kernel's log, for GPUs whose driver reports none, and for a GPU that fell off the bus.
 
-It needs read access to /dev/kmsg: root, CAP_SYSLOG, or kernel.dmesg_restrict off.
+Reading /dev/kmsg needs root, CAP_SYSLOG, or kernel.dmesg_restrict off.
 """
 
 import logging
@@ -19,7 +19,7 @@ from gpuwatch.utf8 import clean_text
 _log = logging.getLogger("gpuwatch.host.kernel_log")
 
 KERNEL_LOG = Path("/dev/kmsg")
-# The driver itself reports most Xids at the same time; a window's judge waits for 250 ms.
+# The driver itself reports most Xids at the same time; the judge waits 250 ms after a window's end.
 _WAITS_FOR_DRIVER_NS = 100_000_000
 _SAME_NS = 2_000_000_000
 _RECORD_BYTES = 8192  # one read returns one record, of at most CONSOLE_EXT_LOG_MAX bytes
@@ -80,7 +80,7 @@ class KernelLog:
         nap_s: float = 10.0,  # the longest delay of ``stop``
     ) -> None:
         self._descriptor = descriptor
-        self._places = places  # PCI addresses of the GPUs, with their UUIDs
+        self._places = places  # UUIDs of the GPUs, by PCI address
         self._sinks = tuple(sinks)
         self._clock = clock
         self._stop = stop
@@ -93,7 +93,7 @@ class KernelLog:
         self._thread.start()
 
     def take(self, sweep: Sweep) -> None:
-        """Note the driver's own events, as a sink."""
+        """Remember the driver's own Xids (a sink)."""
         if isinstance(sweep.observed, Event) and sweep.observed.kind == "xid":
             self._reported_ns[(sweep.uuid, sweep.observed.value)] = sweep.observed.at_ns
 

@@ -11,18 +11,18 @@ from gpuwatch.host.processes import PROC, contents, descendants, descends, names
 
 
 class OwnProcesses(Protocol):
-    """Separates a window's own processes from others."""
+    """The test that separates a window's own processes from others."""
 
     def includes(self, pid: int) -> bool:
         """Return True if this process belongs to the window."""
 
     def everyone(self) -> frozenset[int]:
-        """Return all of the window's processes that run now."""
+        """Return all running processes of the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeMembers:
-    """Processes and their descendants; ``started`` are the roots' start times, if the roots are held."""
+    """Root processes and their descendants; ``started`` are the start times of held roots."""
 
     roots: tuple[int, ...]
     started: tuple[int | None, ...] = ()
@@ -31,7 +31,7 @@ class TreeMembers:
 
     @staticmethod
     def held(roots: tuple[int, ...], *, proc: Path = PROC) -> TreeMembers:
-        """Hold processes by PID and start time, because after hours the kernel may reuse the PID of an ended one."""
+        """Hold processes by PID and start time, because the kernel may reuse the PID of an ended process."""
         return TreeMembers(roots, tuple(started_ticks(each, proc=proc) for each in roots), proc)
 
     def includes(self, pid: int) -> bool:
@@ -41,7 +41,7 @@ class TreeMembers:
         return frozenset[int]().union(*(descendants(root, proc=self.proc) for root in self._standing()))
 
     def reused(self) -> tuple[int, ...]:
-        """Return the roots whose PID was seen with another process, in this query or an earlier one."""
+        """Return the roots whose PID belonged to another process in this or an earlier query."""
         now = {root: started_ticks(root, proc=self.proc) for root, _ in zip(self.roots, self.started, strict=False)}
         pairs = zip(self.roots, self.started, strict=False)
         self.seen_reused.update(root for root, started in pairs if None not in (started, now[root]) and started != now[root])
@@ -94,13 +94,13 @@ class KinMembers:
 
 
 def session_of(pid: int, *, proc: Path = PROC) -> int | None:
-    """Return a process's session, 0 for one begun outside this PID namespace; None if the process is gone."""
+    """Return a process's session, 0 if the session started outside this PID namespace; None if the process is gone."""
     session = _parent_and_session(pid, proc)[1]
     return None if session < 0 else session
 
 
 def user_of(pid: int, *, proc: Path = PROC) -> int | None:
-    """Return a process's real user; None if the process is gone or hidden from here."""
+    """Return a process's real user; None if the process is gone or hidden."""
     for line in (contents(proc / str(pid) / "status") or "").splitlines():
         if line.startswith("Uid:"):
             return int(line.split()[1])

@@ -17,7 +17,7 @@ from gpuwatch.utf8 import clean_text
 
 PROC = Path("/proc")
 PROGRAM_LENGTH = 16  # length of a digest: 64 bits distinguish any two programs of a store
-NAME_LENGTH = 256  # length read of a command line: a first argument may be a megabyte
+NAME_LENGTH = 256  # psutil takes a long name from the first argument, which may be a megabyte
 
 # The first PID namespace has a fixed inode: PROC_PID_INIT_INO in the kernel's include/linux/proc_ns.h.
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
@@ -25,7 +25,7 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 def contents(path: Path | str) -> str | None:
     """Return the text of a file of /proc or /sys; None if it is missing, forbidden or gone."""
-    # Bare descriptors: a snapshot reads a file for each thread, and buffered text files cost three times as much.
+    # Bare descriptors: a snapshot reads a file for each thread, and buffered text files are slower.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -54,7 +54,7 @@ def program(pid: int, *, proc: Path = PROC) -> str | None:
 
 
 def names(folder: str) -> list[str]:
-    """Return the names in a folder; nothing if it is missing, forbidden or gone."""
+    """Return the names in a folder; an empty list if the folder is missing, forbidden or gone."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - only names: a Path for each of a hundred threads costs too much
     except OSError:
@@ -62,9 +62,9 @@ def names(folder: str) -> list[str]:
 
 
 def visibility(*, proc: Path = PROC) -> Visibility:
-    """Return the part of the machine that a process list requested from here can cover.
+    """Return the part of the machine that a process list requested by this process covers.
 
-    The driver omits processes of other PID namespaces (since 535.113), so only the initial namespace sees all.
+    The driver omits processes of other PID namespaces (since 535.113), so only the initial namespace gets all.
     """
     try:
         namespace = str((proc / "self/ns/pid").readlink())
@@ -80,7 +80,7 @@ _CGROUP_MARKS = (
 
 
 def container(*, root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the kind of container around this process; None without a recognised one."""
+    """Return the kind of container around this process; None if no kind is recognised."""
     environ = os.environ if environ is None else environ
     if "KUBERNETES_SERVICE_HOST" in environ:
         return "kubernetes"
@@ -141,7 +141,7 @@ def descends(pid: int, root: int, *, proc: Path = PROC) -> bool:
 
 
 def started_ticks(pid: int, *, proc: Path = PROC) -> int | None:
-    """Return when a process started, in the kernel's ticks since the boot; None if it is gone.  A PID alone is reused."""
+    """Return a process's start time in the kernel's ticks since the boot; None if the process is gone."""
     words = (contents(proc / str(pid) / "stat") or "").rpartition(")")[2].split()
     return int(words[19]) if len(words) > 19 else None
 
@@ -187,7 +187,7 @@ def _user(uid: int) -> str:
 
 
 def _identify(pid: int) -> Identity:
-    import psutil  # imported late: saves 15 ms of the daemon's start
+    import psutil  # imported late, because the daemon's start does not need psutil
 
     try:
         process = psutil.Process(pid)
@@ -199,7 +199,7 @@ def _identify(pid: int) -> Identity:
 
 
 class Identities:
-    """Cached identities of processes, read again when old: five process lists a second must not pay psutil's cost."""
+    """Cached identities of processes, read again when old, because five process lists a second would be slow with psutil."""
 
     def __init__(
         self,
@@ -214,14 +214,14 @@ class Identities:
         self._known: dict[int, tuple[int, Identity]] = {}
 
     def of(self, pid: int) -> Identity:
-        """Return this process's identity; every field is None if it is gone or hidden."""
+        """Return a process's identity, the last known one if the process has ended; unknown fields are None."""
         now_ns = self._now_ns()
         known = self._known.get(pid)
         if known is not None and now_ns - known[0] < self._fresh_ns:
             return known[1]
         identity = self._identify(pid)
         if identity.name is None and known is not None:
-            identity = known[1]  # it ended while the driver still lists it
+            identity = known[1]  # the process ended, and the driver still lists it
         if len(self._known) > 4096:
             self._known.clear()
         self._known[pid] = (now_ns, identity)
@@ -229,7 +229,7 @@ class Identities:
 
 
 def numa_node(pci_bus_id: str | None, *, sys: Path = Path("/sys")) -> int | None:
-    """Return the memory node of a PCI device; None where the kernel knows none."""
+    """Return the memory node of a PCI device; None if the kernel reports no node."""
     if pci_bus_id is None:
         return None
     domain, _, rest = pci_bus_id.lower().partition(":")  # NVML writes the domain with eight digits, the kernel with four

@@ -1,7 +1,7 @@
 """Detection of profilers and slowdowns of a process from outside: injected libraries, their variables, a tracer.
 
 A finding is ``kind:name``.  ``library`` and ``variable`` show that a tool is switched on, and ``tracer`` names the
-debugger.  ``idle`` is a profiling library that is merely mapped: torch's own wheels link CUPTI, so it proves nothing.
+debugger.  ``idle`` is a mapped profiling library, which proves nothing: torch's own wheels link CUPTI.
 """
 
 import re
@@ -28,7 +28,7 @@ _LIBRARY = re.compile(r"/((?:" + "|".join(map(re.escape, (*_INJECTED, *_LINKED))
 _INJECTING = re.compile(
     r"(CUDA_INJECTION|NVTX_INJECTION)(32|64)_PATH|GPUWATCH_NVTX_NEXT|NSYS_PROFILING_SESSION_ID|NV_TPS_\w+|NV_(NSIGHT|COMPUTE_PROFILER|SANITIZER)_\w+"
 )
-# Switches or settings, and some values switch them off; a toolkit's install path is neither.
+# Switches and settings, which some values turn off.  A toolkit's install path is not a setting.
 _SWITCHES = re.compile(
     r"CUPTI_\w+|COMPUTE_SANITIZER\w*|CUDA_LAUNCH_BLOCKING|CUDA_ENABLE_COREDUMP_ON_EXCEPTION|CUDA_DEVICE_WAITS_ON_EXCEPTION"
     r"|PYTORCH_NO_CUDA_MEMORY_CACHING|TRITON_INTERPRET|TRITON_DEBUG|TORCH_SHOW_DISPATCH_TRACE|TORCH_COMPILE_DEBUG"
@@ -38,9 +38,9 @@ _OFF = frozenset({"", "0", "false", "no", "off"})
 
 
 def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None:
-    """Return findings for these processes; None if none of them could be inspected.
+    """Return findings for these processes; None if no process could be inspected.
 
-    The environment is the initial one of each process; only the process itself sees later changes.
+    The environment is the initial one of each process; only the process itself can read later changes.
     """
     found: set[str] = set()
     looked = False
@@ -52,7 +52,7 @@ def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None
 
 
 def text(found: frozenset[str] | None, before: str | None = None) -> str | None:
-    """Return findings in the form of ``Host.profilers``, sorted and comma-separated, with earlier ones."""
+    """Return new and earlier findings in the form of ``Host.profilers``, sorted and comma-separated."""
     if found is None:
         return before
     return ",".join(sorted(found.union(name for name in (before or "").split(",") if name)))
@@ -75,9 +75,9 @@ def _variables(environ: str, root: Path) -> set[str]:
 
 
 def _is_own_library(name: str, value: str, root: Path) -> bool:
-    """Return True if NVTX loads gpuwatch's own library, judged by path and content as this process sees them.
+    """Return True if NVTX loads gpuwatch's own library, judged by path and content in the process's file system.
 
-    A library that gpuwatch's library calls in turn has its own variable, which reveals it.
+    A further library that gpuwatch's library calls has a separate variable, which is a finding.
     """
     return name == "NVTX_INJECTION64_PATH" and libgpuwatch.is_ours(value, root / value.lstrip("/"))
 
@@ -96,5 +96,5 @@ def _tracers(pid: int, proc: Path) -> set[str]:
 
 
 def _word(name: str) -> str:
-    """Return a name without commas, because they separate the list and any file or process name may contain one."""
+    """Return a name without commas, which separate the list."""
     return re.sub(r"[^\w.+-]", "_", name)

@@ -1,4 +1,4 @@
-"""Suspensions of the machine: the clock of all evidence stops meanwhile and does not show them."""
+"""Suspensions of the machine.  CLOCK_MONOTONIC, the clock of all evidence, stops during a suspension."""
 
 import asyncio
 import logging
@@ -9,9 +9,9 @@ from gpuwatch import clock
 
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
-LOOK_S = 0.2  # while a window is open: the time between two checks does not count as watched
-IDLE_LOOK_S = 5.0  # the time between two checks counts as not watched, and affects no window
-SLEPT_NS = 100_000_000  # the two clocks are read one after the other; every suspension takes longer
+LOOK_S = 0.2  # interval of checks while a window is open; the interval of a suspension counts as not watched
+IDLE_LOOK_S = 5.0  # interval of checks without windows
+SLEPT_NS = 100_000_000  # more than the time between the reads of two clocks; every suspension takes longer
 REFRESH_NS = 100_000_000  # the last reading may be one refresh of the driver's page old
 
 

@@ -1,4 +1,4 @@
-"""Pauses of the thread that launches work, from the kernel's counters: waits for a processor, and page faults."""
+"""Pauses of the thread that launches work, from the kernel's counters: waits for a CPU, and page faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwatch.host.processes import PROC, contents
 RUN_QUEUE, PAGE_FAULTS = "run-queue", "page-faults"
 # An interval between two readings is a pause if its cause filled most of it; the exact place inside is unknown.
 LEAST_RATIO = 0.5
-# Estimates for kernels that do not count the time: a new page takes 0.5 to 1 us, one from a fast disk at least 100 us.
+# Estimates, because kernels count faults without their time: a new page takes at least 0.5 us, one from a disk at least 100 us.
 MINOR_FAULT_NS = 500
 MAJOR_FAULT_NS = 100_000
 
@@ -28,7 +28,7 @@ class ThreadLook:
 
 
 def look_at(pid: int, thread: int | None = None, *, proc: Path = PROC) -> ThreadLook | None:
-    """Read a thread of a process, by default its first; None if it is gone or hidden.  It takes about 20 us."""
+    """Return the counters of a process's thread, by default the first; None if the thread is gone or hidden."""
     folder = f"{proc}/{pid}/task/{thread or pid}"
     waited = (contents(f"{folder}/schedstat") or "").split()
     # The name in parentheses may contain spaces and parentheses.
@@ -39,7 +39,7 @@ def look_at(pid: int, thread: int | None = None, *, proc: Path = PROC) -> Thread
 
 
 def pause_between(before: ThreadLook, after: ThreadLook) -> Pause | None:
-    """Return the pause that filled most of the time between two readings; None if there was none."""
+    """Return the pause that filled most of the time between two readings; None without such a pause."""
     least_ns = LEAST_RATIO * (after.at_ns - before.at_ns)
     faults_ns = MINOR_FAULT_NS * (after.minor_faults_count - before.minor_faults_count)
     faults_ns += MAJOR_FAULT_NS * (after.major_faults_count - before.major_faults_count)

@@ -1,4 +1,4 @@
-"""The C library for programs in any language: where it lies, and whether a file is this library.
+"""The C library for programs in any language: its path, and a check that a file is this library.
 
 ``python -m gpuwatch.libgpuwatch`` prints the folder, for PKG_CONFIG_PATH and CMAKE_PREFIX_PATH.
 """
@@ -6,14 +6,14 @@
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-LIBRARY = FOLDER / "libgpuwatch.so"  # there unless no C compiler was at installation
+LIBRARY = FOLDER / "libgpuwatch.so"  # missing if no C compiler was found at installation
 
 
 def is_ours(named: str, seen: Path) -> bool:
-    """Return whether a path names the package's library, and the file that a process sees there has its content."""
+    """Return True if ``named`` is the library's path, and ``seen``, that file in a process's view, has the library's content."""
     try:
         is_named = Path(named).is_absolute() and Path(named).resolve() == LIBRARY.resolve()
-        # A file of another length is not read: it may have any length.
+        # A file of another length is not read, because it may be huge.
         return is_named and seen.stat().st_size == LIBRARY.stat().st_size and seen.read_bytes() == LIBRARY.read_bytes()
     except OSError:
         return False

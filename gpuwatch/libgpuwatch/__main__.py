@@ -1,4 +1,4 @@
-"""Print the folder of header, library and CMake and pkg-config files."""
+"""Printer of the folder with the header, the library, and the CMake and pkg-config files."""
 
 import sys
 

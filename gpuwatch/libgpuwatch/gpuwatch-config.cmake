@@ -1,4 +1,4 @@
-# find_package(gpuwatch) gives the target gpuwatch::gpuwatch.
+# find_package(gpuwatch) defines the target gpuwatch::gpuwatch.
 if(NOT TARGET gpuwatch::gpuwatch)
   add_library(gpuwatch::gpuwatch SHARED IMPORTED)
   set_target_properties(gpuwatch::gpuwatch PROPERTIES

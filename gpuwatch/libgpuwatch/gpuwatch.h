@@ -1,7 +1,7 @@
-/* gpuwatch's windows from C and every language that calls C.
+/* gpuwatch windows for C and every language that can call C.
  *
- * A window is an interval of this process that the gpuwatch daemon judges.  No function fails in a way that the program must
- * handle: without a daemon gw_begin returns 0, and every other function accepts 0.  All functions may be called from any thread.
+ * A window is an interval of this process that the gpuwatch daemon judges.  The program need not handle any error: without a
+ * daemon gw_begin returns 0, and every other function accepts 0.  All functions may be called from any thread.
  */
 #ifndef GPUWATCH_H
 #define GPUWATCH_H
@@ -13,32 +13,32 @@
 extern "C" {
 #endif
 
-typedef uint64_t gw_window; /* 0 is no window */
+typedef uint64_t gw_window; /* 0 means "no window" */
 
-/* Do once what the first window would do: connect to the daemon, and load the stamp kernel where there is a context.  Call it
- * before a warm-up, so that no pause lies between warm-up and window. */
+/* Connect to the daemon, and load the stamp kernel if there is a CUDA context; otherwise the first window does both.  Call this
+ * function before a warm-up, so that there is no pause between warm-up and window. */
 void gw_prepare(void);
 
-/* Begin a window around this process and its descendants; label is UTF-8, or NULL.
- * It takes up to a millisecond, the first of a process longer: it connects to the daemon and loads the stamp kernel. */
+/* Begin a window around this process and its descendants; label is UTF-8, or NULL.  Return 0 if no window was opened.
+ * A call takes up to a millisecond; the first call of a process takes longer, unless gw_prepare was called. */
 gw_window gw_begin(const char *label);
 
-/* As gw_begin; stream (a cudaStream_t or CUstream, NULL for the default stream) launches the measured work, and must exist until
- * gw_end.  Iterations are then timed on that stream, with the SM clock of each. */
+/* Begin a window as gw_begin does, and time iterations on a stream (a cudaStream_t or CUstream; NULL is the default stream), with
+ * the SM clock of each iteration.  The stream must exist until gw_end. */
 gw_window gw_begin_on(const char *label, void *stream);
 
-/* Mark the end of one iteration and the beginning of the next: call it before the first, and after each. */
+/* Mark the end of one iteration and the start of the next: call this function before the first iteration, and after each. */
 void gw_iteration(gw_window window);
 
-/* Declare a fact by its name in annotate/declared.py, such as "call_bytes".  Returns 0, or -1 for a fact that is not kept. */
+/* Declare a fact by its name in annotate/declared.py, such as "call_bytes".  Return 0, or -1 if the fact is not stored. */
 int gw_declare(gw_window window, const char *name, double value);
 int gw_declare_text(gw_window window, const char *name, const char *value);
 
-/* End a window.  Its times are handed over by a thread beside the program. */
+/* End a window.  A thread of the library sends the times to the daemon. */
 void gw_end(gw_window window);
 
-/* Write the run id of a window that is open (`gpuwatch show ID` has its verdict), or the first problem of this process, as text
- * that ends with a zero.  Return its length; 0 where there is none. */
+/* Write the run id of an open window (`gpuwatch show ID` prints the verdict), or the first problem of this process, as a
+ * zero-terminated text.  Return the length of the full text; 0 if there is no such window or problem. */
 size_t gw_run_id(gw_window window, char *text, size_t size);
 size_t gw_problem(char *text, size_t size);
 

@@ -1,4 +1,4 @@
-// gpuwatch's window as an object, for the loops of Google Benchmark and of plain C++.
+// A gpuwatch window as an object, for Google Benchmark and for plain C++ loops.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ class window {
  public:
   explicit window(const std::string &label, void *stream = nullptr) : window_(gw_begin_on(label.c_str(), stream)) {}
 
-  // For a harness that calls its body again and again with more passes: a call of fewer than `least` opens no window, and the
-  // label ends with the number of passes, so that the calls are told apart.
+  // For a harness that calls its body repeatedly with more and more passes.  A call with fewer than `least` passes opens no
+  // window.  The label ends with the number of passes, which distinguishes the calls.
   static window of_passes(const std::string &label, long long passes, long long least = 10, void *stream = nullptr) {
     return passes < least ? window() : window(label + "/" + std::to_string(passes), stream);
   }
 
-  // It moves into another place, and is neither copied nor assigned.
+  // Movable, but neither copyable nor assignable.
   window(window &&other) noexcept : window_(other.window_) { other.window_ = 0; }
   ~window() { gw_end(window_); }
 
-  // Call it before the first iteration, and after each.
+  // Call this before the first iteration, and after each.
   void iteration() { gw_iteration(window_); }
   void declare(const char *name, double value) { gw_declare(window_, name, value); }
   void declare(const char *name, const char *value) { gw_declare_text(window_, name, value); }

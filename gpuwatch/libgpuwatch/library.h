@@ -1,4 +1,4 @@
-/* Declarations that the library's files share; nothing here is exported. */
+/* Declarations shared by the library's files; the library exports none of them. */
 #ifndef GPUWATCH_LIBRARY_H
 #define GPUWATCH_LIBRARY_H
 
@@ -19,7 +19,7 @@
 #include "gpuwatch.h"
 
 #ifndef GW_MS
-#define GW_MS 1000000LL /* nanoseconds; tests let time pass faster */
+#define GW_MS 1000000LL /* nanoseconds; tests use a smaller value to shorten waits */
 #endif
 #define GW_EXPORT __attribute__((visibility("default")))
 #define GW_RUN_BYTES 72     /* a run id of at most 64 characters */
@@ -27,14 +27,14 @@
 
 int64_t gw_now_ns(void);
 
-/* wire.c: one connection of the process to the daemon.  Every function returns within its deadline. */
+/* wire.c: the process's connection to the daemon.  Every function returns within its deadline. */
 typedef struct {
     char type[24], run[GW_RUN_BYTES], message[256];
 } gw_reply;
 typedef struct {
     char *text;
     size_t length, capacity;
-    bool failed; /* out of memory: the text is not sent */
+    bool failed; /* out of memory: the text is incomplete and not sent */
 } gw_text;
 void gw_add(gw_text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void gw_add_text(gw_text *out, const char *before, const char *text, size_t most);
@@ -44,40 +44,40 @@ bool gw_exchange(gw_text *request, const char *expected, gw_reply *reply, bool m
 void gw_wire_forget(void);
 void gw_trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* windows.c: the windows of this process, and which range becomes one. */
+/* windows.c: the windows of this process, and the choice of ranges that become windows. */
 typedef struct gw_label gw_label;
-struct gw_label { /* ranges of one domain and message; never freed, as programs keep pointers to it */
+struct gw_label { /* ranges of one domain and message; never freed, because programs keep pointers */
     gw_label *next;
     uint64_t hash;
     char *domain, *message;
-    bool is_long, is_lone;   /* seen: long enough for a window; too short for one, with none beside it */
-    int64_t window_begin_ns; /* of its latest window */
+    bool is_long, is_lone;   /* a range was long enough for a window; a range was too short for a window and alone */
+    int64_t window_begin_ns; /* start of the label's latest window */
     int64_t count, total_ns, least_ns, most_ns;
 };
 typedef struct {
     gw_label *label;
-    gw_window opened, within; /* the window that this range opened, and the one whose iteration it is */
+    gw_window opened, within; /* the window that this range opened, and the window that has this range as an iteration */
     int64_t begin_ns, stamp;
-    const void *nesting; /* of its thread, whose key is a depth; NULL for a started range, whose key is its id */
+    const void *nesting; /* the thread's nesting, with the depth as key; NULL for a started range, with the id as key */
     uint64_t key;
 } gw_range;
 void gw_range_begin(gw_range *range, gw_label *label);
 void gw_range_end(gw_range *range);
 void gw_lock(void);
 void gw_unlock(void);
-void gw_flush(void);                   /* end and hand over what can be, at the end of the process */
+void gw_flush(void);                   /* end and send all windows that can end, at the end of the process */
 extern bool gw_lists_only, gw_is_sync; /* set once, before the first range */
 void gw_nvtx_forget(void);
 
-/* stamps.c: the true clock through the driver API; every function does nothing where there is no context. */
+/* stamps.c: the true clock through the driver API; without a CUDA context every function does nothing. */
 typedef struct {
     int64_t begin_ns, end_ns, begin_stamp, end_stamp;
     double took_s;
-    float clock_mhz; /* NaN where the stamps gave none */
+    float clock_mhz; /* NaN if the stamps gave no clock */
 } gw_entry;
 typedef struct {
-    bool has_stamps;                                /* the times are the GPU's */
-    int64_t end_ns; /* when the GPU had done its work, on the host's clock; 0 where nothing could be read */
+    bool has_stamps;                                /* the times are from the GPU */
+    int64_t end_ns; /* end of the GPU's work on the host's clock; 0 if no stamp could be read */
     double clock_mhz, stamped_s, sync_s, spread_s, seen_ratio, overhead_s;
     int sms_count;
     char uuid[48];
@@ -86,7 +86,8 @@ typedef struct {
 bool gw_stamps_prepare(void);
 int64_t gw_stamp(void *stream);
 bool gw_stamps_done(int64_t stamp, int64_t wait_ns);
-/* Replace the host's marks by the GPU's where both ends were stamped, and write each clock; returns how many entries are left. */
+/* Replace the host's times of entries with stamps at both ends by the GPU's, and set the clocks; return the number of entries
+ * left.  Entries without stamps are dropped if at least nine tenths have stamps; otherwise all host times stay. */
 size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, gw_stamped *out);
 void gw_synchronize(void);
 void gw_stamps_forget(void);

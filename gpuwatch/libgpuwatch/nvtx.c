@@ -1,6 +1,6 @@
-/* NVTX ranges as windows: NVTX loads this library where NVTX_INJECTION64_PATH names it, and calls it for every range.
+/* NVTX ranges as windows: NVTX loads the library named by NVTX_INJECTION64_PATH, and calls it for every range.
  *
- * The declarations follow the binary interface of NVTX 3.  Another injection (GPUWATCH_NVTX_NEXT) is called for every call.
+ * The declarations follow the binary interface of NVTX 3.  Each function first calls the injection of GPUWATCH_NVTX_NEXT.
  */
 #include "library.h"
 
@@ -43,7 +43,7 @@ static gw_label *buckets[BUCKETS_COUNT];
 static int labels_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The ranges that have begun and not ended, in no order; a program may end a started one in another thread. */
+/* The open ranges, unordered; a program may end a started range in another thread. */
 static gw_range ranges[RANGES_COUNT];
 static int ranges_count;
 static _Atomic uint64_t started_count;
@@ -52,7 +52,7 @@ static __thread struct {
     uint64_t matched; /* a bit for each depth whose range has a label */
 } nestings[DOMAINS_COUNT];
 
-/* The handles of the next injection, and what they stand for. */
+/* The handles of the next injection, and the corresponding domains and labels. */
 static struct {
     bool is_there;
     pthread_mutex_t lock;
@@ -73,7 +73,7 @@ static void *ours_of(const void *handle) {
     return found;
 }
 
-/* Return the handle for the program: the next injection's, where it has one, by which ours is found again. */
+/* Return the handle for the program: the next injection's handle, stored for ``ours_of``, or ``ours`` without one. */
 static void *handle_of(void *ours, const void *theirs) {
     if (!next.is_there) return ours;
     if (theirs == NULL) theirs = ours;
@@ -86,7 +86,7 @@ static void *handle_of(void *ours, const void *theirs) {
     return (void *)theirs;
 }
 
-/* In a forked child another thread of the parent may have had the locks. */
+/* Reset locks and ranges in a forked child: another thread of the parent may have held the locks. */
 void gw_nvtx_forget(void) {
     pthread_mutex_init(&labels_lock, NULL);
     pthread_mutex_init(&next.lock, NULL);
@@ -95,7 +95,7 @@ void gw_nvtx_forget(void) {
 
 /* Labels */
 
-/* Return whether the whole text fits a pattern, in which * stands for any characters and ? for one byte. */
+/* Return true if the whole text matches a pattern; * matches any characters and ? one byte. */
 static bool fits(const char *pattern, const char *text) {
     const char *star = NULL, *again = NULL;
     while (*text) {
@@ -116,7 +116,7 @@ static bool fits(const char *pattern, const char *text) {
     return *pattern == 0;
 }
 
-/* A pattern is for the message alone, or, where it has a colon after the domain's name, for the rest of it. */
+/* Add the patterns for a domain's messages: every pattern, and the MESSAGE of each DOMAIN:MESSAGE with a matching domain. */
 static void prepare_domain(domain *each) {
     size_t length = strlen(each->name);
     for (int i = 0; i < patterns_count; i++) {
@@ -145,7 +145,7 @@ static gw_label *find_label(const domain *in, const char *message) {
     return found;
 }
 
-/* Return the label of a message that a pattern fits, else NULL. */
+/* Return the label of a message that matches a pattern, or of any message for a list; otherwise NULL. */
 static gw_label *label_of(const domain *in, const char *message) {
     if (in->index < 0 || message == NULL) return NULL;
     bool is_wanted = gw_lists_only;
@@ -156,7 +156,7 @@ static gw_label *label_of(const domain *in, const char *message) {
     return is_wanted ? find_label(in, message) : NULL;
 }
 
-/* Write wide characters as UTF-8; what is no character becomes U+FFFD. */
+/* Convert wide characters to UTF-8, with U+FFFD for an invalid character; return ``out``, or NULL for NULL. */
 static const char *narrow(const wchar_t *wide, char *out) {
     size_t length = 0;
     if (wide == NULL) return NULL;
@@ -187,7 +187,7 @@ static gw_label *label_of_attributes(const domain *in, const attributes *of) {
 
 /* Ranges */
 
-/* Find a range by the place in memory of its thread's nesting and its depth, or by NULL and its id; the caller has the lock. */
+/* Return a range by the address of its thread's nesting and its depth, or by NULL and its id; the caller holds the lock. */
 static gw_range *find_range(const void *nesting, uint64_t key) {
     for (int i = 0; i < ranges_count; i++)
         if (ranges[i].key == key && ranges[i].nesting == nesting) return &ranges[i];
@@ -207,7 +207,7 @@ static void end_range(const void *nesting, uint64_t key) {
     if (ended.label != NULL) gw_range_end(&ended);
 }
 
-/* A range that a thread left, whose memory this thread got, ends first. */
+/* Begin a range.  First end an open range with the same key, left by an ended thread whose memory this thread reuses. */
 static void begin_range(gw_label *label, const void *nesting, uint64_t key) {
     gw_range begun = {.nesting = nesting, .key = key};
     end_range(nesting, key);
@@ -261,7 +261,7 @@ static void *make_domain(const char *name, const void *theirs) {
     }
     pthread_mutex_unlock(&labels_lock);
     if (found == NULL && name != NULL)
-        gw_trouble("expected at most %d NVTX domains, found more: ranges of %s and later ones are not seen", DOMAINS_COUNT - 1, name);
+        gw_trouble("expected at most %d NVTX domains, found more: ranges of %s and later domains are ignored; use fewer domains", DOMAINS_COUNT - 1, name);
     return handle_of(found != NULL ? found : &other_domains, theirs);
 }
 
@@ -270,10 +270,10 @@ static const domain *domain_of(const void *handle) {
     return found != NULL ? found : &other_domains;
 }
 
-/* A registered string is its label, or the one of all that no pattern fits. */
+/* Return the handle of a registered string: of its label, or of ``no_label`` if no pattern matches. */
 static void *make_string(gw_label *label, const void *theirs) { return handle_of(label != NULL ? label : &no_label, theirs); }
 
-/* The functions that NVTX calls.  Each first calls the next injection's, where there is one.  NVTX ignores an int of END. */
+/* The functions that NVTX calls.  Each first calls the next injection's function, if any.  NVTX ignores the result of END. */
 
 static int level(bool has_next, int theirs, int ours) { return has_next ? theirs : ours; }
 #define IN(in) domain_of(in)
@@ -312,7 +312,7 @@ static const struct {
     function call;
 } hooks[] = {HOOKS(ROW)};
 
-/* Return NVTX's place for the function of a hook, or NULL. */
+/* Return the address at which NVTX stores the function of a hook, or NULL. */
 static function *place_of(const callbacks *table, int hook) {
     function **places = NULL;
     unsigned count = 0;
@@ -346,12 +346,12 @@ static void read_environment(void) {
     char *text = wanted != NULL ? strdup(wanted) : NULL, *rest = text;
     gw_lists_only = secure_getenv("GPUWATCH_NVTX_LIST") != NULL;
     gw_is_sync = secure_getenv("GPUWATCH_NVTX_SYNC") != NULL;
-    for (char *each; rest != NULL && (each = strsep(&rest, "\n")) != NULL;) /* the patterns keep the text */
+    for (char *each; rest != NULL && (each = strsep(&rest, "\n")) != NULL;) /* ``patterns`` points into the text, which is never freed */
         if (*each && patterns_count < PATTERNS_COUNT) patterns[patterns_count++] = each;
     prepare_domain(&default_domain);
 }
 
-/* Let the next injection take its functions, and keep them. */
+/* Initialise the next injection, and store the functions that it registers. */
 static void call_next(const void *(*export_table)(uint32_t), const callbacks *table) {
     function before[HOOKS_COUNT], *place;
     const char *path = secure_getenv("GPUWATCH_NVTX_NEXT");
@@ -359,7 +359,7 @@ static void call_next(const void *(*export_table)(uint32_t), const callbacks *ta
     int (*initialize)(const void *(*)(uint32_t)) = NULL;
     if (library != NULL) *(void **)&initialize = dlsym(library, "InitializeInjectionNvtx2");
     if (initialize == NULL) {
-        if (path != NULL && path[0]) gw_trouble("%s: expected an injection for NVTX, found none", path);
+        if (path != NULL && path[0]) gw_trouble("%s: expected a library with an NVTX injection, found none; correct NVTX_INJECTION64_PATH", path);
         return;
     }
     for (int i = 0; i < HOOKS_COUNT; i++) before[i] = (place = place_of(table, i)) != NULL ? *place : NULL;

@@ -1,7 +1,7 @@
-/* The true clock: a kernel of one thread an SM writes the cycle counter and the GPU's timer, on the stream of the program.
+/* The true clock: a kernel with one thread per SM writes the cycle counter and the GPU's timer, on the program's stream.
  *
- * Everything goes through the driver that the program has loaded itself; without it, or without a context, nothing is done.
- * Rows lie in a ring in device memory.  A thread beside the program reads them, on a stream that waits for none of the program's.
+ * All calls use the driver that the program has loaded; without a driver or a context, the functions do nothing.
+ * Rows are in a ring buffer in device memory.  The library's thread reads them on a stream that waits for no other stream.
  */
 #include "library.h"
 #include "stamp_ptx.h"
@@ -13,7 +13,7 @@ enum { MULTIPROCESSOR_COUNT = 16, NON_BLOCKING = 1, MODE_RELAXED = 2, EVENT_DISA
 
 typedef void *handle;
 
-/* The functions of the driver, by the names it exports.  A number is CUresult: 0 is success. */
+/* The driver's functions, by exported name.  They return a CUresult: 0 is success. */
 #define DRIVER(_) \
     _(cuCtxGetCurrent, (handle *)) _(cuCtxSetCurrent, (handle)) _(cuCtxPushCurrent_v2, (handle)) _(cuCtxPopCurrent_v2, (handle *)) \
     _(cuCtxGetDevice, (int *)) _(cuCtxSynchronize, (void)) _(cuDeviceGetCount, (int *)) \
@@ -33,26 +33,26 @@ static struct {
 static pthread_mutex_t stamps_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_loaded, has_ended;
 static struct {
-    handle context, function, stream; /* the stream is the reading thread's */
+    handle context, function, stream; /* stream: for the thread that reads rows */
     unsigned long long context_id;
     uint64_t base;
     int sms_count, device;
     int64_t next;       /* the number of the next stamp; rows are reused */
-    int64_t *host_ns;   /* when each was launched */
-    int64_t first_used; /* stamps before it are overwritten */
+    int64_t *host_ns;   /* launch time of each stamp */
+    int64_t first_used; /* earlier stamps are overwritten */
     double overhead_s;
     char uuid[48];
     bool is_ready, has_failed, is_primary;
 } stamper;
 
 static bool load_driver(void) {
-    static _Atomic int64_t next_look_ns; /* a look on the disk takes 0.05 ms, and to make a context longer than the pause */
+    static _Atomic int64_t next_look_ns; /* a search for the library is slow, and creating a context takes longer than the pause */
     int64_t now_ns = gw_now_ns();
     if (atomic_load(&has_ended)) return false;
     if (atomic_load(&is_loaded)) return true;
     if (now_ns < atomic_load(&next_look_ns)) return false;
     atomic_store(&next_look_ns, now_ns + 20000000);
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the program's, else none */
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* only if the program has loaded the driver */
     if (library == NULL) return false;
 #define LOOK_UP(name, arguments) \
     if ((*(void **)&cu.name = dlsym(library, #name)) == NULL) return false;
@@ -74,7 +74,7 @@ static bool is_primary_active(int device) {
     return cu.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == 0 && is_active;
 }
 
-/* Return the context of this thread, else the first active primary one: a library may keep its own off the program's threads. */
+/* Return this thread's context, or the first active primary context, because a library may not set its context in this thread. */
 static handle find_context(void) {
     handle context = NULL;
     if (cu.cuCtxGetCurrent(&context) == 0 && context != NULL) return context;
@@ -82,24 +82,24 @@ static handle find_context(void) {
     if (cu.cuDeviceGetCount(&devices_count) != 0) return NULL;
     for (int device = 0; device < devices_count; device++)
         if (is_primary_active(device) && cu.cuDevicePrimaryCtxRetain(&context, device) == 0) {
-            cu.cuDevicePrimaryCtxRelease_v2(device); /* its owner keeps it */
+            cu.cuDevicePrimaryCtxRelease_v2(device); /* the owner still holds a reference */
             return context;
         }
     return NULL;
 }
 
-/* Return whether the stamper's context is still there: an address may come back, its number does not. */
+/* Return true if the stamper's context still exists: the driver can reuse the address of a context, but not its number. */
 static bool is_alive(void) {
     if (stamper.is_primary ? !is_primary_active(stamper.device) : stamper.context_id == 0) return false;
     return context_number(stamper.context) == stamper.context_id;
 }
 
-/* Make the stamper's context current; false where it is gone or the thread works in another one. */
+/* Make the stamper's context current; return false if the context is gone or the thread uses another context. */
 static bool enter(bool *is_pushed) {
     handle current = NULL;
     *is_pushed = false;
     if (cu.cuCtxGetCurrent(&current) != 0 || (current != NULL && current != stamper.context) || !is_alive()) return false;
-    if (current == NULL) *is_pushed = cu.cuCtxPushCurrent_v2(stamper.context) == 0; /* a library keeps its context to itself */
+    if (current == NULL) *is_pushed = cu.cuCtxPushCurrent_v2(stamper.context) == 0; /* the library that owns the context did not set it in this thread */
     return current != NULL || *is_pushed;
 }
 
@@ -115,7 +115,7 @@ static int launch(int64_t number, handle stream) {
     return cu.cuLaunchKernel(stamper.function, (unsigned)stamper.sms_count, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
 }
 
-/* The earliest and the latest time of a stamp, and how many SMs wrote theirs. */
+/* The earliest and the latest time of a stamp, and the number of SMs with a time. */
 typedef struct {
     int64_t first_ns, last_ns;
     int seen_count;
@@ -137,7 +137,8 @@ static int by_value(const void *first, const void *second) {
     return a < b ? -1 : a > b;
 }
 
-/* Return the time from the latest cell of one stamp to the earliest of another, and the clock between them; 0 where no SM saw both. */
+/* Return the nanoseconds from the latest cell of one stamp to the earliest cell of another, and the median clock between the
+ * stamps.  Return 0 if no SM has cells in both. */
 static int64_t between(const uint64_t *first, const uint64_t *second, double *clock_mhz) {
     double clocks[SMS_KEPT];
     int count = 0;
@@ -162,7 +163,7 @@ static bool copy_rows(int64_t first, size_t count, uint64_t *into) {
     return cu.cuStreamSynchronize(stamper.stream) == 0;
 }
 
-/* Measure what the timer reads around nothing: the least of some pairs, on the reading stream. */
+/* Measure the shortest time between two adjacent stamps, on the reading stream. */
 static void measure_overhead(void) {
     enum { PAIRS = 8 };
     uint64_t rows[2 * PAIRS * CELLS];
@@ -198,11 +199,12 @@ static bool make_stamper(void) {
 static void end_at_exit(void) {
     gw_flush();
     pthread_mutex_lock(&stamps_lock);
-    atomic_store(&has_ended, true); /* no call of the driver from here on */
+    atomic_store(&has_ended, true); /* no driver call after this */
     pthread_mutex_unlock(&stamps_lock);
 }
 
-/* Load kernel and memory for the current context, once: tens of milliseconds.  It waits for no stream of the program. */
+/* Load kernel and memory for the current context, once per context; return true if stamps are possible.  This takes tens of
+ * milliseconds, and waits for no stream of the program. */
 bool gw_stamps_prepare(void) {
     if (!load_driver()) return false;
     bool is_pushed = false, is_ready = false;
@@ -213,9 +215,9 @@ bool gw_stamps_prepare(void) {
         is_ready = stamper.is_ready;
     } else if (context != NULL && !stamper.has_failed) {
         static _Atomic bool is_registered;
-        /* The driver registered its own end before: what is registered later runs earlier. */
+        /* Exit handlers run in reverse order, so this handler runs before the driver's. */
         if (!atomic_exchange(&is_registered, true)) atexit(end_at_exit);
-        int mode = MODE_RELAXED; /* no capture of a graph is disturbed */
+        int mode = MODE_RELAXED; /* so that the calls do not invalidate a graph capture */
         is_pushed = cu.cuCtxGetCurrent(&current) == 0 && current == NULL && cu.cuCtxPushCurrent_v2(context) == 0;
         bool is_exchanged = cu.cuThreadExchangeStreamCaptureMode(&mode) == 0;
         stamper.context = context;
@@ -235,7 +237,7 @@ bool gw_stamps_prepare(void) {
     return is_ready;
 }
 
-/* Stamp on a stream; return the stamp's number, or GW_NO_STAMP: in another context, or while a graph is being captured. */
+/* Launch a stamp on a stream; return its number, or GW_NO_STAMP in another context, during a graph capture, or on a failure. */
 int64_t gw_stamp(void *stream) {
     if (!atomic_load(&is_loaded) || atomic_load(&has_ended)) return GW_NO_STAMP;
     int64_t number = GW_NO_STAMP;
@@ -243,9 +245,9 @@ int64_t gw_stamp(void *stream) {
     bool is_pushed;
     pthread_mutex_lock(&stamps_lock);
     if (stamper.is_ready && enter(&is_pushed)) {
-        /* The default stream answers with an error while a stream that it waits for is being captured. */
+        /* cuStreamIsCapturing fails for the default stream while another blocking stream is being captured. */
         if (cu.cuStreamIsCapturing(stream, &is_capturing) == 0 && !is_capturing) {
-            if (stamper.next % (CAPACITY / 2) == 0 && stamper.next > 0) { /* the half that is used next holds old rows */
+            if (stamper.next % (CAPACITY / 2) == 0 && stamper.next > 0) { /* clear the next half of the ring, which has old rows */
                 cu.cuMemsetD8Async(stamper.base + (uint64_t)(stamper.next % CAPACITY) * ROW_BYTES, 0, CAPACITY / 2 * ROW_BYTES, stream);
                 stamper.first_used = stamper.next - CAPACITY / 2;
             }
@@ -258,7 +260,7 @@ int64_t gw_stamp(void *stream) {
     return number;
 }
 
-/* Have the calling thread, which is not the program's, work in the stamper's context. */
+/* Make the stamper's context current in the library's thread; return false if the context is gone. */
 static bool enter_beside(void) {
     int mode = MODE_RELAXED, is_active = 0;
     unsigned flags = 0;
@@ -269,7 +271,7 @@ static bool enter_beside(void) {
     return true;
 }
 
-/* Wait, in a thread beside the program, until a stamp was written: its row is looked at every half a millisecond. */
+/* Wait in the library's thread until a stamp is written; read its row every 0.5 ms.  Return false after ``wait_ns``. */
 bool gw_stamps_done(int64_t stamp, int64_t wait_ns) {
     if (stamp == GW_NO_STAMP) return false;
     int64_t until_ns = gw_now_ns() + wait_ns;
@@ -281,13 +283,13 @@ bool gw_stamps_done(int64_t stamp, int64_t wait_ns) {
         pthread_mutex_unlock(&stamps_lock);
         if (!is_read) return false;
         nanosleep(&pause, NULL);
-        if (times_of(row).seen_count > 0) return true; /* the other SMs have written theirs during the pause */
+        if (times_of(row).seen_count > 0) return true; /* the other SMs have written their cells during the pause */
     } while (gw_now_ns() < until_ns);
     return false;
 }
 
-/* Describe the rows of a window, and return how far the host's clock is ahead of the GPU's timer.  A stamp runs when it was launched
- * or later, so the one that ran soonest tells it, to some microseconds; INT64_MIN where no row was written. */
+/* Describe the rows of a window, and return the host's clock minus the GPU's timer in ns; INT64_MIN if no row was written.
+ * A stamp runs at or after its launch, so the largest difference is the best estimate. */
 static int64_t describe_rows(const uint64_t *rows, int64_t first, size_t count, gw_stamped *out) {
     int64_t offset = INT64_MIN, spread_ns = 0, seen_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -331,7 +333,7 @@ size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, g
     if (first < 0 || window->end_stamp <= first || rows_count > CAPACITY) return count;
     uint64_t *rows = malloc(rows_count * ROW_BYTES);
     bool is_read = rows != NULL;
-    for (size_t at = 0; at < rows_count && is_read; at += READ_AT_ONCE) { /* the program's stamps wait for no more than a piece */
+    for (size_t at = 0; at < rows_count && is_read; at += READ_AT_ONCE) { /* the program's stamps wait for at most one piece */
         size_t piece = rows_count - at < READ_AT_ONCE ? rows_count - at : READ_AT_ONCE;
         pthread_mutex_lock(&stamps_lock);
         is_read = enter_beside() && first >= stamper.first_used && copy_rows(first + (int64_t)at, piece, rows + at * CELLS);
@@ -341,7 +343,7 @@ size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, g
     int64_t offset = is_read ? describe_rows(rows, first, rows_count, &found) : INT64_MIN;
     if (offset != INT64_MIN) {
         const uint64_t *end_row = rows + (rows_count - 1) * CELLS;
-        /* A few ranges lie in captured graphs or in another context; where most do, the host's times stand for all. */
+        /* Some ranges can be in captured graphs or another context; if more than a tenth are, all entries keep the host's times. */
         size_t stamped_count = 0;
         for (size_t i = 0; i < count; i++) stamped_count += entries[i].begin_stamp >= 0 && entries[i].end_stamp >= 0;
         found.has_stamps = stamped_count * 10 >= count * 9;
@@ -355,7 +357,7 @@ size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, g
     return count;
 }
 
-/* Wait for the GPU, where the user asked for it. */
+/* Wait for the current context's GPU work, unless a graph is being captured. */
 void gw_synchronize(void) {
     handle current = NULL;
     int is_capturing = 0;
@@ -363,7 +365,7 @@ void gw_synchronize(void) {
         cu.cuCtxSynchronize();
 }
 
-/* In a forked child there is no context. */
+/* Reset the state in a forked child, which has no CUDA context. */
 void gw_stamps_forget(void) {
     pthread_mutex_init(&stamps_lock, NULL);
     bool had_context = stamper.context != NULL;

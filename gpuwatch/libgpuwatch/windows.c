@@ -1,29 +1,29 @@
-/* The windows of this process: opened and ended by its threads, handed over by a thread beside them. */
+/* The windows of this process: the program's threads open and end them, and the library's thread sends them to the daemon. */
 #include "library.h"
 
 #include <math.h>
 #include <sys/syscall.h>
 
 enum { WINDOWS_COUNT = 64, ENTRIES_COUNT = 130000, ENTRIES_AT_ONCE = 20000, FACTS_BYTES = 8192 };
-#define LONG_NS (200 * GW_MS) /* a range this long is a window; windows of one label begin at least this far apart */
-#define LEAST_NS (50 * GW_MS) /* a shorter range without company is no window */
-#define PAUSE_NS (60 * GW_MS) /* ranges nearer than this are one series; the daemon lets a window end 100 ms before it is told */
+#define LONG_NS (200 * GW_MS) /* least length of a range that is a window, and least distance between windows of one label */
+#define LEAST_NS (50 * GW_MS) /* a single range shorter than this is not a window */
+#define PAUSE_NS (60 * GW_MS) /* most distance of ranges in one series; the daemon accepts an end up to 100 ms ago */
 #define STAMPS_NS 10000000000LL
 
 typedef enum { FREE, OPENING, OPEN, ENDED, FINISHING } state;
 typedef struct {
     state state;
-    bool is_outer;  /* the window of `gpuwatch run` around this process, which is not ours to end */
-    bool is_series; /* of short ranges of one label */
-    bool is_lone;   /* a series that came to one range, too short for a window */
+    bool is_outer;  /* the window of `gpuwatch run` around this process, which this process does not end */
+    bool is_series; /* a series of short ranges of one label */
+    bool is_lone;   /* a series of one range, too short for a window */
     gw_window id;
     char run[GW_RUN_BYTES];
-    gw_label *own, *timed; /* the label that opened it, and the one whose ranges are its iterations */
+    gw_label *own, *timed; /* the label that opened the window, and the label whose ranges are its iterations */
     gw_entry edge;
     gw_entry *entries;
     size_t count, left_out_count, other_count;
-    gw_label *other; /* the latest label whose ranges lay inside and are no iterations, as another's are */
-    int inside_count; /* ranges of the series that have begun and not ended */
+    gw_label *other; /* the latest label with ranges inside the window that are not its iterations */
+    int inside_count; /* open ranges of the series */
     int64_t mark_ns, mark_stamp, told_ns;
     void *stream;
     gw_text facts, label; /* as JSON */
@@ -48,7 +48,7 @@ static void make_condition(void) {
     pthread_condattr_destroy(&attributes);
 }
 
-/* A forked child has neither the connection nor the windows, which are its parent's; their memory is left as it is. */
+/* Reset the state in a forked child: connection and windows belong to the parent.  Their memory is not freed. */
 static void forget_all(void) {
     pthread_mutex_init(&lock, NULL);
     make_condition();
@@ -72,7 +72,7 @@ static window *find(gw_window id) {
     return id != 0 && found->id == id && found->state == OPEN ? found : NULL;
 }
 
-/* Return the latest window that is open, or NULL. */
+/* Return the latest open window, except the outer one, or NULL. */
 static window *innermost(void) {
     window *found = NULL;
     for (int i = 0; i < WINDOWS_COUNT; i++)
@@ -84,7 +84,7 @@ static window *reserve(void) {
     for (int tried = 0; tried < WINDOWS_COUNT; tried++) {
         uint64_t id = ++windows_begun;
         window *found = &windows[id % WINDOWS_COUNT];
-        if (id % WINDOWS_COUNT == 0 || found->state != FREE) continue; /* 0 is no window; the place of 0 stays free */
+        if (id % WINDOWS_COUNT == 0 || found->state != FREE) continue; /* place 0 stays free, because the id 0 means "no window" */
         memset(found, 0, sizeof *found);
         found->id = id;
         found->state = OPENING;
@@ -102,13 +102,13 @@ static void release(window *each) {
 }
 
 static void add_entry(window *into, int64_t begin_ns, int64_t end_ns, int64_t begin_stamp, int64_t end_stamp) {
-    if (into->entries == NULL) into->entries = malloc(ENTRIES_COUNT * sizeof *into->entries); /* the system gives what is written */
+    if (into->entries == NULL) into->entries = malloc(ENTRIES_COUNT * sizeof *into->entries); /* the kernel allocates only written pages */
     if (into->entries != NULL && into->count < ENTRIES_COUNT)
         into->entries[into->count++] = (gw_entry){begin_ns, end_ns, begin_stamp, end_stamp, 0, 0};
     else into->left_out_count++;
 }
 
-/* Handing over, in the thread beside the program */
+/* Sending, in the library's thread */
 
 static int by_begin(const void *first, const void *second) {
     int64_t a = ((const gw_entry *)first)->begin_ns, b = ((const gw_entry *)second)->begin_ns;
@@ -141,7 +141,7 @@ static void add_stamped_facts(gw_text *facts, const gw_stamped *stamped) {
     if (stamped->sms_count > 0) gw_add(facts, ",\"sm_count\":%d,\"cuda_uuids\":\"%s\"", stamped->sms_count, stamped->uuid);
 }
 
-/* Add a label's name; the daemon takes 256 characters. */
+/* Add a label's name; the daemon accepts 256 characters. */
 static void add_name(gw_text *out, const char *before, const gw_label *label) {
     char name[GW_LABEL_BYTES + 1];
     snprintf(name, sizeof name, "%.*s%s%s", GW_LABEL_BYTES / 2 - 1, label->domain, label->domain[0] ? ":" : "", label->message);
@@ -160,7 +160,7 @@ static void report(const window *each, const char *timer, size_t count, bool is_
     gw_report("GPUWATCH_NVTX_REPORT", &line);
 }
 
-/* Tell the daemon that a window's body is over, and later that it has everything: the facts without their first comma. */
+/* Send the end or the close of a window with its facts (without their first comma); return true if the daemon accepts it. */
 static bool tell_end(const window *each, const char *type, const char *expected, const char *facts) {
     gw_text line = {0};
     gw_reply reply;
@@ -170,19 +170,19 @@ static bool tell_end(const window *each, const char *type, const char *expected,
     return gw_exchange(&line, expected, &reply, false);
 }
 
-/* Read the stamps of a window that ended, and hand over times and facts.  The window is this thread's.
- * It ends when the GPU has done what was launched before its end, as a window that synchronises does. */
+/* Read the stamps of an ended window, and send times and facts.  The caller owns the window.
+ * The window ends when the GPU has done the work launched before its end, like a synchronised window. */
 static void finish(window *each) {
     gw_stamped stamped = {0};
     size_t count = each->count;
     bool is_stamped = count > 0 && each->entries[count - 1].end_stamp >= 0;
-    if (each->edge.begin_stamp < 0 && count > 0) each->edge.begin_stamp = each->entries[0].begin_stamp; /* the context came later */
+    if (each->edge.begin_stamp < 0 && count > 0) each->edge.begin_stamp = each->entries[0].begin_stamp; /* the context was created later */
     if (gw_stamps_done(each->edge.end_stamp, atomic_load(&is_ending) ? STAMPS_NS / 10 : STAMPS_NS))
         count = gw_stamps_read(each->entries, count, &each->edge, &stamped);
     if (stamped.end_ns > each->edge.end_ns) each->edge.end_ns = stamped.end_ns;
     if (!each->is_outer) tell_end(each, "end", "taken", NULL);
-    if (count < 2) count = 0;                                    /* the time of one range is the window's own */
-    if (is_stamped && stamped.end_ns == 0) count = 0;            /* the host's times may be those of launches */
+    if (count < 2) count = 0;                                    /* the time of a single range is the length of the window */
+    if (is_stamped && stamped.end_ns == 0) count = 0;            /* the host's times may be launch times */
     if (count > 0 && !stamped.has_stamps) qsort(each->entries, count, sizeof *each->entries, by_begin);
     const char *timer = stamped.has_stamps ? "stamps" : "host";
     bool is_taken = send_times(each, count, stamped.has_stamps);
@@ -202,7 +202,7 @@ static void end_series(window *each) {
     each->state = ENDED;
 }
 
-/* End the series that pause, and return a window to hand over, or NULL; *due_ns is when to look again, 0 for never. */
+/* End the series that have paused, and return an ended window to send, or NULL.  *due_ns: next time to check, 0 for never. */
 static window *next_ended(int64_t *due_ns) {
     window *found = NULL;
     *due_ns = 0;
@@ -242,12 +242,12 @@ static void *finish_windows(void *unused) {
     return NULL;
 }
 
-/* Wake the thread that hands over, or start it; the caller has the lock. */
+/* Wake or start the library's thread; the caller holds the lock. */
 static void wake_finisher(void) {
     if (!has_finisher) {
         sigset_t all, before;
         pthread_t thread;
-        sigfillset(&all); /* signals are the program's */
+        sigfillset(&all); /* the program's threads handle signals */
         pthread_sigmask(SIG_SETMASK, &all, &before);
         has_finisher = pthread_create(&thread, NULL, finish_windows, NULL) == 0;
         if (has_finisher) pthread_detach(thread);
@@ -265,7 +265,7 @@ static bool is_anything_left(void) {
 
 void gw_flush(void) {
     struct timespec until = {time(NULL) + 2, 0};
-    if (pthread_mutex_timedlock(&lock, &until) != 0) return; /* the thread that has it left by exit() itself */
+    if (pthread_mutex_timedlock(&lock, &until) != 0) return; /* the thread that holds the lock called exit() */
     is_ending = true;
     if (is_anything_left()) wake_finisher();
     until = time_at(gw_now_ns() + 5000000000);
@@ -278,7 +278,7 @@ __attribute__((destructor)) static void flush_at_exit(void) { gw_flush(); }
 
 /* Opening */
 
-/* Open a reserved window; its thread waits for the daemon's reading of the edge, up to a millisecond. */
+/* Open a reserved window; return its id, or 0 on a failure.  The caller waits up to a millisecond for the daemon's edge reading. */
 static gw_window open_reserved(window *each, const char *label) {
     gw_text line = {0};
     gw_reply reply;
@@ -290,7 +290,7 @@ static gw_window open_reserved(window *each, const char *label) {
     gw_add(&line, "{\"type\":\"open\",\"thread\":%d", thread == getpid() ? 0 : (int)thread);
     if (each->label.text != NULL) gw_add(&line, ",\"label\":%s", each->label.text);
     if (parent != NULL && parent[0]) gw_add_text(&line, ",\"parent\":", parent, GW_RUN_BYTES - 8);
-    if (more != NULL && each->own != NULL) gw_add(&line, ",%s", more); /* what `gpuwatch run` was told of its claim */
+    if (more != NULL && each->own != NULL) gw_add(&line, ",%s", more); /* the policy given to `gpuwatch run` */
     gw_add(&line, "}\n");
     bool is_open = gw_exchange(&line, "opened", &reply, true) && reply.run[0] && strpbrk(reply.run, "\"\\") == NULL;
     if (gw_is_sync && is_open) gw_synchronize();
@@ -310,8 +310,8 @@ static gw_window open_reserved(window *each, const char *label) {
 
 /* Ranges */
 
-/* Return the window of `gpuwatch run`, for ranges that no other window is around; of several processes, the first has it.  The caller
- * has the lock. */
+/* Return the window of `gpuwatch run`, for ranges outside all other windows; only the first of several processes gets it.  The
+ * caller holds the lock. */
 static window *find_outer(void) {
     static gw_window id;
     static bool is_tried;
@@ -333,7 +333,7 @@ static window *find_outer(void) {
     return outer;
 }
 
-/* Return a place for the window of this range, or NULL for an iteration; the caller has the lock. */
+/* Return a place for the window of this range, or NULL if the range opens no window; the caller holds the lock. */
 static window *window_for(gw_label *label, window *around, int64_t now_ns) {
     if (!(label->is_long || (around == NULL && !label->is_lone))) return NULL;
     if (label->window_begin_ns != 0 && now_ns - label->window_begin_ns < LONG_NS) return NULL;
@@ -381,11 +381,11 @@ void gw_range_begin(gw_range *range, gw_label *label) {
     }
 }
 
-/* Add an ended range to the window whose iteration it is; the caller has the lock. */
+/* Add an ended range to the window of which it is an iteration; the caller holds the lock. */
 static void end_iteration(const gw_range *range, window *within, int64_t end_ns, int64_t stamp) {
     within->inside_count--;
-    if (within->timed != range->label) return; /* the window became a series of another label meanwhile */
-    if (within->is_outer) { /* its stamps are read from the first of its ranges to the last */
+    if (within->timed != range->label) return; /* the window has become a series of another label */
+    if (within->is_outer) { /* stamps are read from the first range to the last */
         if (within->edge.begin_stamp < 0) within->edge.begin_stamp = range->stamp;
         if (stamp >= 0) within->edge.end_stamp = stamp;
         within->edge.end_ns = end_ns;
@@ -414,7 +414,7 @@ void gw_range_end(gw_range *range) {
         opened->edge.end_ns = end_ns;
         opened->edge.end_stamp = stamp;
         opened->state = ENDED;
-    } else if (opened != NULL) { /* it may be the first of many */
+    } else if (opened != NULL) { /* the range may be the first of a series */
         if (opened->timed != label) {
             opened->other = opened->timed;
             opened->other_count += opened->count + opened->left_out_count;
@@ -438,7 +438,7 @@ GW_EXPORT gw_window gw_begin_on(const char *label, void *stream) {
     window *each = reserve();
     if (each != NULL) each->stream = stream;
     gw_unlock();
-    if (each == NULL) gw_trouble("expected at most %d open windows of a process; end some", WINDOWS_COUNT - 1);
+    if (each == NULL) gw_trouble("expected at most %d open windows per process, found more; end some with gw_end", WINDOWS_COUNT - 1);
     return each != NULL ? open_reserved(each, label) : 0;
 }
 

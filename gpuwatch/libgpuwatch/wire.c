@@ -7,16 +7,16 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#define ANSWER_NS 2000000000LL /* for a whole exchange, connecting too; a daemon that takes longer is treated as gone */
-#define FAILED_NS (30000 * GW_MS) /* how long a daemon that failed is not tried again */
+#define ANSWER_NS 2000000000LL /* limit of a whole exchange, including connecting; a slower daemon counts as gone */
+#define FAILED_NS (30000 * GW_MS) /* pause before the next attempt after a failure */
 #define SYSTEM_SOCKET "/run/gpuwatch/daemon.sock"
-#define PIECE_BYTES 8192 /* one buffer of the system's: for each further one a send would wait the whole limit again */
+#define PIECE_BYTES 8192 /* one buffer of the kernel; for each further buffer a send could wait the whole limit again */
 
 static pthread_mutex_t wire_lock = PTHREAD_MUTEX_INITIALIZER;
 static int wire_fd = -1;
-static struct stat wire_stat; /* a program that closes every descriptor may have another file at this number */
+static struct stat wire_stat; /* detects a program that closed the descriptor and opened another file with its number */
 static int64_t failed_until_ns;
-static char refusal[512]; /* why the last daemon that was tried does not serve */
+static char refusal[512]; /* the reason why the last daemon was not used */
 static char reply_buffer[1 << 16];
 static pthread_mutex_t trouble_lock = PTHREAD_MUTEX_INITIALIZER;
 static char trouble[512];
@@ -27,7 +27,7 @@ int64_t gw_now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* Keep the first problem, and tell it once: in the report of `gpuwatch run`, else on standard error. */
+/* Keep the first problem, and write it once: to the report of `gpuwatch run`, otherwise to standard error. */
 void gw_trouble(const char *format, ...) {
     char text[sizeof trouble];
     va_list arguments;
@@ -44,14 +44,14 @@ void gw_trouble(const char *format, ...) {
     if (!gw_report("GPUWATCH_NVTX_REPORT", &line)) dprintf(STDERR_FILENO, "gpuwatch: no window: %s\n", text);
 }
 
-/* Close an object of JSON, and append it as one line to the file that a variable names, in one write; false where none is named. */
+/* Close a JSON object and append it in one write as a line to the file named by a variable; return false if it names none. */
 bool gw_report(const char *variable, gw_text *line) {
     const char *path = secure_getenv(variable);
     gw_add(line, "}\n");
     int fd = path == NULL || line->failed ? -1 : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd >= 0) {
         ssize_t written = write(fd, line->text, line->length);
-        (void)written; /* its reader has the other lines */
+        (void)written; /* on a failure the reader still gets the other lines */
         close(fd);
     }
     free(line->text);
@@ -78,7 +78,7 @@ static bool make_room(gw_text *out, size_t count) {
     return !out->failed;
 }
 
-static locale_t numbers;  /* JSON's decimal point, whatever the program's locale has */
+static locale_t numbers;  /* a locale with JSON's decimal point */
 
 __attribute__((constructor)) static void make_numbers(void) { numbers = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0); }
 
@@ -94,10 +94,10 @@ void gw_add(gw_text *out, const char *format, ...) {
     if (programs != (locale_t)0) uselocale(programs);
 }
 
-/* Add what comes before a text, and the text between quotes, cut to a number of bytes.  The daemon replaces what is no UTF-8. */
+/* Add ``before``, then ``text`` in quotes, cut to ``most`` bytes.  The daemon replaces invalid UTF-8. */
 void gw_add_text(gw_text *out, const char *before, const char *text, size_t most) {
     size_t length = strnlen(text, most);
-    while (text[length] && length > 0 && (text[length] & 0xC0) == 0x80) length--; /* never within a character */
+    while (text[length] && length > 0 && (text[length] & 0xC0) == 0x80) length--; /* never cut a character */
     gw_add(out, "%s\"", before);
     if (!make_room(out, length * 6 + 1)) return;
     char *at = out->text + out->length;
@@ -109,7 +109,7 @@ void gw_add_text(gw_text *out, const char *before, const char *text, size_t most
     out->length = (size_t)(at + 1 - out->text);
 }
 
-/* Add one column of an array in base64: a value of some bytes, and where the next one begins. */
+/* Add one column of an array in base64: ``count`` values of ``bytes`` bytes, ``stride`` bytes apart. */
 void gw_add_column(gw_text *out, const char *before, const void *column, size_t bytes, size_t stride, size_t count) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     size_t total = bytes * count;
@@ -127,7 +127,7 @@ void gw_add_column(gw_text *out, const char *before, const void *column, size_t 
 
 /* Replies */
 
-/* Read the text of a key, shortened to its room: a quote inside of another text has a backslash before it, so no text looks like a key. */
+/* Read the text of a key, cut to ``size``.  A text cannot contain a key, because quotes inside a text have a backslash. */
 static void read_text(const char *line, const char *key, char *out, size_t size) {
     const char *at = strstr(line, key);
     size_t length = 0;
@@ -138,7 +138,7 @@ static void read_text(const char *line, const char *key, char *out, size_t size)
     out[length] = 0;
 }
 
-/* Read the texts of one reply; false where it has no type.  The line ends with a zero. */
+/* Read the texts of one reply from a zero-terminated line; return false if it has no type. */
 static bool parse_reply(const char *line, gw_reply *out) {
     read_text(line, "\"type\":\"", out->type, sizeof out->type);
     read_text(line, "\"run\":\"", out->run, sizeof out->run);
@@ -148,14 +148,14 @@ static bool parse_reply(const char *line, gw_reply *out) {
 
 /* The socket */
 
-/* Limit the next call of the system on a socket to the time left; false where none is. */
+/* Limit the next system call on a socket to the time left; return false if no time is left. */
 static bool limit(int fd, int option, int64_t until_ns) {
     int64_t left_us = (until_ns - gw_now_ns()) / 1000;
     struct timeval left = {left_us / 1000000, left_us % 1000000};
     return left_us > 0 && setsockopt(fd, SOL_SOCKET, option, &left, sizeof left) == 0;
 }
 
-/* Send a request and read one line.  The daemon says nothing unasked, so that what follows a line is no daemon's. */
+/* Send a request and read one line; return false on a failure.  The daemon sends only answers, so nothing follows the line. */
 static bool converse(int fd, const char *request, size_t size, gw_reply *reply, int64_t until_ns) {
     for (size_t sent = 0, length = 0; length < sizeof reply_buffer - 1 && limit(fd, sent < size ? SO_SNDTIMEO : SO_RCVTIMEO, until_ns);) {
         ssize_t count = sent < size ? send(fd, request + sent, size - sent < PIECE_BYTES ? size - sent : PIECE_BYTES, MSG_NOSIGNAL)
@@ -170,7 +170,7 @@ static bool converse(int fd, const char *request, size_t size, gw_reply *reply, 
     return false;
 }
 
-/* Return whether the connection is there: a program may have closed it, and may have another file at its number. */
+/* Return true if the descriptor is still the connection: the program may have closed it and reused its number. */
 static bool is_connected(void) {
     struct stat found;
     return wire_fd >= 0 && fstat(wire_fd, &found) == 0 && found.st_ino == wire_stat.st_ino && found.st_dev == wire_stat.st_dev;
@@ -181,13 +181,14 @@ static void hang_up(void) {
     wire_fd = -1;
 }
 
-/* Connect to the socket at a path and greet its daemon: ours, root's, or that of the owner of the system's socket. */
+/* Connect to the socket at a path and exchange greetings; return false on a failure.  The daemon must run as this user, as root,
+ * or as the owner of the system's socket. */
 static bool dial(const char *path, int64_t until_ns) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (path[0] == 0 || strlen(path) >= sizeof address.sun_path) return false;
     strcpy(address.sun_path, path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && fd <= 2) { /* a closed standard stream: what a library prints there must not reach the daemon */
+    if (fd >= 0 && fd <= 2) { /* the number of a closed standard stream: output to that stream must not reach the daemon */
         int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
         close(fd);
         fd = moved;
@@ -207,7 +208,7 @@ static bool dial(const char *path, int64_t until_ns) {
     gw_reply welcome = {0};
     bool is_welcome = is_there && converse(fd, hello, sizeof hello - 1, &welcome, until_ns) && !strcmp(welcome.type, "welcome");
     if (is_there && !is_welcome)
-        snprintf(refusal, sizeof refusal, "%s: %s", path, welcome.message[0] ? welcome.message : "expected a greeting, found none in time");
+        snprintf(refusal, sizeof refusal, "%s: %s", path, welcome.message[0] ? welcome.message : "expected a greeting within 2 s, found none");
     if (!is_welcome || fstat(fd, &wire_stat) != 0) {
         close(fd);
         return false;
@@ -243,7 +244,7 @@ static bool give_up(const char *why) {
 }
 
 static bool exchange(const gw_text *request, const char *expected, gw_reply *reply, bool may_connect, int64_t until_ns) {
-    for (;;) { /* a daemon may have left since the last window */
+    for (;;) { /* the daemon may have exited since the last window */
         bool is_old = is_connected();
         if (!is_old && (!may_connect || gw_now_ns() < failed_until_ns)) return false;
         if (!is_old && !connect_daemon(until_ns)) return give_up(refusal[0] ? refusal : "no daemon answers; start one with: gpuwatch daemon");
@@ -254,26 +255,26 @@ static bool exchange(const gw_text *request, const char *expected, gw_reply *rep
             return false;
         }
         hang_up();
-        if (gw_now_ns() >= until_ns) return give_up("the daemon gave no answer within 2 s");
-        if (!is_old || !may_connect) return give_up("the daemon went away");
+        if (gw_now_ns() >= until_ns) return give_up("no answer from the daemon within 2 s");
+        if (!is_old || !may_connect) return give_up("the daemon closed the connection");
     }
 }
 
-/* Send one request, free it, and read the answer of the expected type; false where the daemon refuses, is silent, or goes away.
- * No signal is raised.  Without an expected answer it only connects. */
+/* Send one request, free it, and read the answer; return false unless the answer has the expected type.
+ * No signal is raised.  Without an expected type, only connect. */
 bool gw_exchange(gw_text *request, const char *expected, gw_reply *reply, bool may_connect) {
     memset(reply, 0, sizeof *reply);
     int64_t until_ns = gw_now_ns() + ANSWER_NS;
     struct timespec until = {time(NULL) + ANSWER_NS / 1000000000, 0}; /* a wait on the monotonic clock needs glibc 2.30 */
-    bool is_ours = pthread_mutex_timedlock(&wire_lock, &until) == 0; /* other threads may each wait for a slow daemon */
+    bool is_ours = pthread_mutex_timedlock(&wire_lock, &until) == 0; /* another thread may wait for a slow daemon */
     bool is_done = is_ours && !request->failed && exchange(request, expected, reply, may_connect, until_ns);
     if (is_ours) pthread_mutex_unlock(&wire_lock);
-    else gw_trouble("the daemon answered other threads slowly for 2 s");
+    else gw_trouble("other threads waited 2 s for an answer from the daemon");
     free(request->text);
     return is_done;
 }
 
-/* In a forked child: the connection is the parent's. */
+/* Reset the state in a forked child, because the connection belongs to the parent. */
 void gw_wire_forget(void) {
     pthread_mutex_init(&wire_lock, NULL);
     pthread_mutex_init(&trouble_lock, NULL);

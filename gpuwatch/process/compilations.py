@@ -54,7 +54,7 @@ class CompilationPauses:
                 earlier(*arguments, **facts)
 
         def remove() -> None:
-            if knobs.listener is listen:  # otherwise a later listener has replaced it and passes calls on
+            if knobs.listener is listen:  # otherwise a later listener calls this one
                 knobs.listener = earlier
 
         knobs.listener = listen
@@ -70,7 +70,7 @@ class CompilationPauses:
         handler.register_end_callback(end)
         self._undo.append(lambda: handler.remove_end_callback(end))
 
-    def _begin(self, *arguments: Any) -> None:  # torch 2.8 and later pass the kind of compilation, earlier versions nothing
+    def _begin(self, *arguments: Any) -> None:  # torch 2.8 and later pass the kind of compilation
         trigger = str(getattr(arguments[0], "callback_trigger", "")) if arguments else ""
         cause = AUTOTUNING if "AUTOTUN" in trigger.upper() else COMPILATION
         self._begun[threading.get_ident()] = (clock.now_ns(), cause)

@@ -1,7 +1,7 @@
 """The randomness of a measured call's inputs: zeros and repeated values switch fewer transistors than real data.
 
-Accepts tensors of torch and arrays of numpy, and lists, tuples and mappings of them.  It copies a few values of each
-to the host, and does nothing while a CUDA graph is being captured.
+Inputs are tensors of torch and arrays of numpy, and lists, tuples and mappings of tensors and arrays.  A sample copies a
+few values of each to the host.  While a CUDA graph is being captured, no sample is taken.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from gpuwatch.process import torch_state
 from gpuwatch.wire.messages import FactValue
 
 SAMPLED_COUNT = 65_536
-# A scalar, a mask or an index beside a matrix does not describe the arithmetic.
+# A scalar, a mask or an index next to a matrix does not describe the arithmetic.
 _SMALL_RATIO = 0.1
 
 
@@ -33,7 +33,7 @@ class _Looked:
 
 
 def facts(*tensors: object) -> dict[str, FactValue]:
-    """Return the inputs' facts for the judge: the worst among inputs with a good part of the bytes, floats first.
+    """Return the inputs' facts for the judge: the worst of the large inputs, of float inputs if there are any.
 
     The ratio of distinct values is relative to the maximum in the sample: an eight-bit type has 256 values.
     """
@@ -57,7 +57,7 @@ def facts(*tensors: object) -> dict[str, FactValue]:
 def has_tensor(values: tuple[object, ...]) -> bool:
     """Return True if any value has a library's data type.
 
-    Tensors of torch and numpy are sampled, others skipped; a call without any, such as with text, is a mistake.
+    Only tensors of torch and numpy are sampled.  A call without tensors, such as with text, is a mistake.
     """
     return any(hasattr(each, "dtype") for each in leaves(values))
 
@@ -74,7 +74,7 @@ def leaves(tree: object) -> Iterator[Any]:
 
 
 def _look(tensor: Any) -> _Looked | None:  # torch is not a dependency, so a tensor has no type here
-    """Sample a tensor or array; None for other values, and for tensors without values (meta, sparse, distributed)."""
+    """Sample a tensor or array; return None for other values, and for tensors without values (meta, sparse, distributed)."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     with contextlib.suppress(AttributeError, RuntimeError, TypeError, ValueError, NotImplementedError):
         if torch is not None and isinstance(tensor, torch.Tensor):
@@ -106,7 +106,7 @@ def _step(count: int) -> int:
 def _of_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
     """Return the mask of zeros among the sampled values, and their bytes, as numpy arrays; one copy to the host.
 
-    The host's part uses numpy only: torch would start one thread per processor in the middle of a benchmark.
+    The host's part uses numpy only: torch would start one thread per CPU in the middle of a benchmark.
     """
     import numpy as np
 
@@ -140,7 +140,7 @@ def _sampled(torch: Any, tensor: Any) -> Any:
 
 
 def _is_dense(tensor: Any) -> bool:
-    """Return True if the elements fill one piece of memory, in any order: a stride through it then needs no index."""
+    """Return True if the elements fill one piece of memory, in any order, so that strided sampling needs no index."""
     expected = 1
     for stride, length in sorted(
         (stride, length) for stride, length in zip(tensor.stride(), tensor.shape, strict=True) if length > 1

@@ -1,4 +1,4 @@
-"""The software that a number depends on, as seen by the measured process: versions, switches, and the environment."""
+"""The software that a number depends on, in the measured process: versions, switches, and the environment."""
 
 import contextlib
 import functools
@@ -32,7 +32,7 @@ _ENVIRONMENT_LENGTH = 4000
 def facts() -> dict[str, FactValue]:
     """Return versions and switches of torch, if the program imported it, and the environment as first read.
 
-    Libraries read their variables when they are loaded; reading a hundred variables takes 0.1 ms.
+    Libraries read their variables when they are loaded, so later changes have no effect.
     """
     declared: dict[str, FactValue] = {"environment": _environment()}
     torch: Any = sys.modules.get("torch")
@@ -56,7 +56,7 @@ def cudnn_version() -> dict[str, FactValue]:
 
 
 def _known(name: str, ask: Callable[[], Any] | None) -> dict[str, FactValue]:
-    """Read one fact of torch; return nothing if this version lacks it or refuses."""
+    """Read one fact of torch; return an empty dictionary if this version lacks the fact or raises an error."""
     # torch 2.9 and later raises RuntimeError if the program used both its older and its newer switches for TF32.
     with contextlib.suppress(AttributeError, RuntimeError, TypeError, ImportError):
         value = ask() if ask is not None else None

@@ -23,7 +23,7 @@ def replaced() -> tuple[str, ...]:
 
 
 def _clocks() -> list[str]:
-    # Taken from sys.modules as every importer does; an import here could give this module another clock.
+    # From sys.modules, where the program's own imports find the module.
     time = sys.modules.get("time")
     return [f"time.{name}" for name in _CLOCKS if time is not None and not _is_builtin(getattr(time, name, None), time, name)]
 
@@ -60,7 +60,7 @@ def _synchronisation() -> list[str]:
 def _is_foreign(function: object, module: ModuleType, name: str) -> bool:
     """Return True if a function's code comes from another file than its module, or has another name.
 
-    It ignores attributes that ``functools.wraps`` copies.  C functions cannot be distinguished further, so they pass.
+    Attributes that ``functools.wraps`` copies are ignored.  C functions cannot be distinguished further, so they pass.
     """
     if isinstance(function, FunctionType):
         code = function.__code__

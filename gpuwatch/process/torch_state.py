@@ -1,4 +1,4 @@
-"""The state of torch in this process; it neither imports torch nor creates a context."""
+"""The state of torch in this process, read without importing torch or creating a context."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ def stand_in(cuda: Any) -> None:
     _stand_in[os.getpid()] = cuda
 
 
-_stand_in: dict[int, Any] = {}  # made in this process, not inherited by fork
+_stand_in: dict[int, Any] = {}  # by PID, so that a fork does not inherit the entry
 
 
 def capturing() -> bool:
@@ -37,7 +37,7 @@ def cuda_at_hand() -> Any | None:  # torch is not a dependency, so it has no typ
 
 
 def synchronize() -> float | None:
-    """Wait until this process's GPU work is done; return the seconds of the wait, or None if there was nothing to wait for."""
+    """Wait until this process's GPU work is done; return the seconds, or None without a context or during a capture."""
     cuda = cuda_at_hand()
     if cuda is None:
         return None
@@ -58,14 +58,14 @@ class Allocations:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state at one edge of a window: facts to declare, and counters for the other edge to start from."""
+    """The state at one edge of a window: facts to declare, and the allocator's counters."""
 
     facts: dict[str, FactValue] = field(default_factory=dict)
     allocations: Allocations | None = None
 
 
 def snapshot() -> Snapshot:
-    """Read the software, this process's GPUs, work beside the benchmark, and the allocator's counters."""
+    """Read the software, profilers, replaced timers, this process's GPUs, and the allocator's counters."""
     declared = software.facts() | {
         "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0").strip() not in ("", "0"),
         "profiler_used": notice_profiler(),
@@ -78,10 +78,10 @@ def snapshot() -> Snapshot:
 
 
 def facts_since(before: Snapshot) -> dict[str, FactValue]:
-    """Return the facts that changed since a window's begin, and the allocator's work in between."""
+    """Return the facts that changed since a window's start, and the allocator's work in between."""
     now = snapshot()
     declared = {name: value for name, value in now.facts.items() if before.facts.get(name) != value}
-    # A state at the begin stays declared even if it was undone before the end.
+    # A state at the start stays declared, even if the program undid the state before the end.
     for name in ("launch_blocking", "profiler_used"):
         if before.facts.get(name):
             declared.pop(name, None)
@@ -92,9 +92,9 @@ def facts_since(before: Snapshot) -> dict[str, FactValue]:
 
 
 def notice_profiler() -> bool:
-    """Return True if a profiler or tracer runs, or torch's ran before: CUPTI stays attached after it.
+    """Return True if a profiler or tracer runs, or torch's profiler ran before, because CUPTI then stays attached.
 
-    A profiler may start after one edge of a window and stop before the other, so this is also called between them.
+    A profiler may start and stop between a window's edges, so this is also called between the edges.
     """
     autograd = getattr(sys.modules.get("torch"), "autograd", None)
     asked = getattr(autograd, "_profiler_enabled", None)
@@ -106,7 +106,7 @@ def notice_profiler() -> bool:
     return lasting or sys.getprofile() is not None or sys.gettrace() is not None
 
 
-_seen_profiled: set[int] = set()  # in this process, not inherited by fork
+_seen_profiled: set[int] = set()  # PIDs, so that a fork does not inherit the entry
 
 
 def _described(cuda: Any) -> dict[str, FactValue]:  # torch.cuda has no type here
@@ -124,7 +124,7 @@ def _described(cuda: Any) -> dict[str, FactValue]:  # torch.cuda has no type her
 
 
 def _allocations(cuda: Any) -> Allocations | None:  # torch.cuda has no type here
-    """Read the nested counters: the flat form costs ten times as much."""
+    """Read the nested counters, because the flat form is slow."""
     with contextlib.suppress(AttributeError, RuntimeError, KeyError, TypeError):
         stats = [cuda.memory_stats_as_nested_dict(index) for index in _used(cuda)]
         # torch 2.2 lacks the count of calls to the driver; a segment was one such call.
@@ -140,7 +140,7 @@ def _allocations(cuda: Any) -> Allocations | None:  # torch.cuda has no type her
 
 
 def _grown(before: Allocations | None, now: Allocations | None) -> dict[str, FactValue]:
-    # A context created inside the window has its first allocations there too, and they count.
+    # The first allocations of a context created inside the window count too.
     if now is None:
         return {}
     before = before or Allocations(0, 0, 0)
@@ -152,6 +152,6 @@ def _grown(before: Allocations | None, now: Allocations | None) -> dict[str, Fac
 
 
 def _used(cuda: Any) -> list[int]:  # torch.cuda has no type here
-    """Return the devices that this process uses; a single one is not queried, which would cost 0.1 ms."""
+    """Return the devices that this process uses; a single device is not queried, to save time."""
     count = cuda.device_count()
     return [0] if count == 1 else [i for i in range(count) if i == cuda.current_device() or cuda.memory_reserved(i)]

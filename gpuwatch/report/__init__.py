@@ -1,6 +1,6 @@
-"""Reports: one HTML file with verdicts, pictures and the evidence itself, which `verify` judges again.
+"""Reports: one HTML file with verdicts, charts and the evidence itself, which `gpuwatch judge` judges again.
 
 ``record`` holds all content of a page, and ``html_page`` renders it; ``timeline``, ``histograms``, ``conditions`` and
-``comparisons`` derive its parts.  ``read_page`` reads the record back, ``rejudge`` judges it, and ``signatures`` checks
-its signer.  ``redaction`` replaces names beforehand; ``ci_formats`` writes JUnit and Markdown.
+``comparisons`` derive the parts.  ``read_page`` reads a page's record, ``rejudge`` judges the windows again, and
+``signatures`` checks the signers.  ``redaction`` replaces names in a record; ``ci_formats`` writes JUnit and Markdown.
 """

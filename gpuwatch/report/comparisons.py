@@ -1,4 +1,4 @@
-"""Comparisons of a report's windows, pair by pair, if both have times."""
+"""Comparisons of the times of a report's windows."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def names(windows: Sequence[ReportedWindow]) -> list[str]:
 
 
 def comparisons(windows: Sequence[ReportedWindow]) -> list[Comparison]:
-    """Compare each window that has times with the first one of another run, if possible on the same GPU.
+    """Compare each window that has times with the first earlier one of another run, if possible on the same GPU.
 
     The second window's policy applies, as in `gpuwatch compare`.
     """

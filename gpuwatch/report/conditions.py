@@ -75,7 +75,7 @@ def _identity(window: ReportedWindow) -> dict[str, str]:
 
 
 def environment(window: ReportedWindow) -> dict[str, str]:
-    """Return the facts of machine, GPU and software, as the operating system, the driver and the process report them."""
+    """Return the run with its tags, and the facts of GPU and host."""
     out = _present({"run": window.run_id, "begun": window.begun, "user": window.user, "process": window.process})
     out |= {f"tag {name}": text for name, text in sorted(window.tags.items())}
     evidence = window.evidence

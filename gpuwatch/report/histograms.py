@@ -15,7 +15,7 @@ _LEAST_BINS, _MOST_BINS, _EACH_BIN = 8, 160, 8
 
 
 def times(evidence: Evidence) -> dict[str, Any] | None:
-    """Return the distribution and drift, raw and at one clock; None without times.  ``refused``: why only raw times exist."""
+    """Return the distribution and drift, raw and at one clock; None without times.  ``refused`` explains raw times alone."""
     timings = evidence.timings
     if timings is None or not timings.timed.any():
         return None
@@ -25,7 +25,7 @@ def times(evidence: Evidence) -> dict[str, Any] | None:
     drift, series = [plot_series("measured", at_ns, took_ms, evidence, shape="points")], {"measured": took_ms}
     out: dict[str, Any] = {"count": len(took_ms), "median_ms": rounded(float(np.median(took_ms)))}
     if isinstance(fit, NoFit) or timings.sm_clock_mhz is None:
-        out["refused"] = fit.reason if isinstance(fit, NoFit) else "nothing stamped the iterations."
+        out["refused"] = fit.reason if isinstance(fit, NoFit) else "the iterations have no clock stamps."
     else:
         seen = _stamped(timings)
         mhz = float(np.clip(np.median(timings.sm_clock_mhz[seen]), fit.clock_low_mhz, fit.clock_high_mhz))
@@ -39,7 +39,7 @@ def times(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def overlay(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
-    """Overlay several windows' distributions, as measured and at a clock within all their ranges; None below two."""
+    """Overlay several windows' distributions, as measured and at a clock within all their ranges; None for fewer than two."""
     timed = {name: piece.timings for name, piece in windows if piece.timings is not None and piece.timings.timed.any()}
     if len(timed) < 2:
         return None
@@ -57,7 +57,7 @@ def overlay(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
 
 
 def histograms(series: Mapping[str, Values]) -> list[dict[str, Any]]:
-    """Count each series over the same bins and scale its highest bin to 1, so that widths and places compare."""
+    """Count each series over the same bins, with the highest bin scaled to 1 to make widths and places comparable."""
     ends = [np.percentile(values, _SHOWN_PERCENT) for values in series.values()]
     low, high = float(min(end[0] for end in ends)), float(max(end[1] for end in ends))
     bins = max(min(_MOST_BINS, *(len(values) // _EACH_BIN for values in series.values())), _LEAST_BINS)

@@ -41,7 +41,7 @@ def render(record: Record, nonce: str) -> str:
 
 
 def write_page(record: Record, data: Mapping[str, Any], evidence: str, nonce: str) -> str:
-    """Render the page around a record's embedded data and evidence: equal arguments give equal pages."""
+    """Render the page around a record's embedded data and evidence; equal arguments give equal pages."""
     labels = comparisons.names(record.windows)
     pieces = itertools.count()
     shown = [
@@ -84,7 +84,7 @@ def sentence(verdict: Verdict) -> str:
         return "Everything that the claim requires was shown."
     if not counting:
         broken = [proof.says for proof in verdict.budget.proofs if proof.broken_by] if verdict.budget else []
-        return f"Quote this number with its limits: {'; '.join(broken) or 'it repeats less well than was asked for'}."
+        return f"Quote this number with its limits: {'; '.join(broken) or 'the number repeats less well than requested'}."
     more = len(counting) - 1
     rest = f" ({more} more below)" if more else ""
     means = "Do not use this number" if verdict.status is Status.REJECTED else "Quote this number with its hazard"

@@ -1,4 +1,4 @@
-"""Reader of pages that never runs them: it returns the record, and checks that this version writes the same page."""
+"""Reader of report pages that runs no script: returns the record, and checks that this version renders the same page."""
 
 import base64
 import binascii
@@ -17,7 +17,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.report import html_page, record
 from gpuwatch.utf8 import clean_tree
 
-_MOST_BYTES = 50_000_000  # ten times the largest report so far
+_MOST_BYTES = 50_000_000  # far above html_page.MOST_BYTES
 _GZIP = 31  # zlib's code for a gzip header
 _PARTS = ("gpuwatch-record", "gpuwatch-evidence", "gpuwatch-plotly")
 
@@ -37,9 +37,9 @@ def load(path: Path) -> PageContent:
             blob = file.read(_MOST_BYTES + 1)  # a pipe or a device has no size
         html = StringIO(blob.decode(), newline=None).read()  # mailers may change line endings
     except OSError as error:
-        raise UsageError(f"{path}: expected a gpuwatch report, found nothing to read: {error.strerror}") from error
+        raise UsageError(f"{path}: expected a gpuwatch report, could not read the file: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: expected a gpuwatch report, found a file that is no text") from error
+        raise UsageError(f"{path}: expected a gpuwatch report, found a file that is not UTF-8 text") from error
     if not blob or len(blob) > _MOST_BYTES:
         found = f"more than {_MOST_BYTES / 1e6:.0f} MB" if blob else "an empty file"
         raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
@@ -47,23 +47,23 @@ def load(path: Path) -> PageContent:
     try:
         parts.feed(html)
     except AssertionError as error:  # the library's error for invalid markup, such as "<![<"
-        raise UsageError(f"{path}: expected a gpuwatch report, found markup that is none: {error}") from error
+        raise UsageError(f"{path}: expected a gpuwatch report, found invalid markup: {error}") from error
     for name in _PARTS:
         if (count := len(parts.found.get(name, []))) != 1:
-            found = f"{count} parts named {name}" if count else f"another file, or the beginning of one: no {name} in it"
-            raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
+            found = f"{count} parts named {name}" if count else f"another or a truncated file, without a part {name}"
+            raise UsageError(f"{path}: expected a gpuwatch report, found {found}; write one with `gpuwatch report`")
     try:
         data = clean_tree(json.loads(parts.found["gpuwatch-record"][0]))
         evidence = parts.found["gpuwatch-evidence"][0]
         held = record.from_data(data, evidence)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: expected a gpuwatch report, found a damaged one: {error}") from error
+        raise UsageError(f"{path}: expected a gpuwatch report, found a damaged one ({error}); copy the file again") from error
     except CapsuleError as error:
         raise UsageError(f"{path}: {error}") from error
     if held.maker != record.maker():
         return PageContent(held, None)
     nonce = parts.nonce or ""
-    # Reading drops unknown data, so all embedded data must come back from the record.
+    # Reading drops unknown data, so the record must reproduce all embedded data.
     if data != record.to_data(held)[0] or not re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce):
         return PageContent(held, as_written=False)
     try:
@@ -98,9 +98,9 @@ class _Parts(HTMLParser):
 
 
 def _is_same(written: str, found: str) -> bool:
-    """Return whether two pages differ only in the compression of their library, which varies between machines.
+    """Return True if two pages are equal apart from the library's compression, which varies between machines.
 
-    A line ending after the last element, which pipes and editors add, does not count.
+    Line endings after the last element, which pipes and editors add, do not count.
     """
     (begin, library, end), (found_begin, found_library, found_end) = map(_in_parts, (written, found))
     if (begin, end) != (found_begin, found_end):
@@ -109,7 +109,7 @@ def _is_same(written: str, found: str) -> bool:
 
 
 def _in_parts(html: str) -> tuple[str, str, str]:
-    """Return a page up to its packed library, the library, and the rest."""
+    """Return the page before the packed library, the library, and the rest."""
     html = html.rstrip("\n")
     begin = html.find('id="gpuwatch-plotly">') + len('id="gpuwatch-plotly">')
     end = html.find("</script>", begin)

@@ -1,4 +1,4 @@
-"""The record of a report: the windows with their verdicts and evidence, and its maker.  It determines the whole page."""
+"""The record of a report, which determines the whole page: the windows with verdicts and evidence, and the maker."""
 
 import base64
 import binascii
@@ -57,7 +57,7 @@ class Record:
 
 @cache  # a digest of two hundred files takes time: compute it once
 def maker() -> str:
-    """Return versions and a digest of this package and the judge, so that other code does not look like tampering."""
+    """Return versions and a digest of this package and the judge: a page of other code then does not look forged."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
     for path in sorted((*here.rglob("*.*"), *(here.parents[1] / "annotate").rglob("*.py"))):
@@ -98,7 +98,7 @@ def from_data(data: Mapping[str, Any], evidence: str) -> Record:
         if pieces:
             raise CapsuleError(f"expected a window for each piece of evidence, found {len(pieces)} more pieces")
         if data["redacted"] and any(window.signature is not None for window in windows):
-            raise CapsuleError("expected no signature in a redacted report, found one: redacting takes signatures away")
+            raise CapsuleError("expected no signature in a redacted report, found one: redaction removes signatures")
         return Record(windows=windows, redacted=tuple(map(str, data["redacted"])), maker=str(data["maker"]))
     except CapsuleError:
         raise
@@ -150,7 +150,7 @@ def _signature(each: Mapping[str, Any]) -> Signature | None:
         return None
     signature = Signature.unpacked(base64.b64decode(each["signature"], validate=True))
     if signature is None:
-        raise CapsuleError("expected a public key and a signature of 96 bytes, found another length")
+        raise CapsuleError("expected a public key and a signature, 96 bytes together, found another length")
     return signature
 
 

@@ -1,4 +1,4 @@
-"""Redaction of a record: it replaces names of hosts, people and boards; evidence and verdict still agree."""
+"""Redaction of a record: replacement of names of hosts, users and boards; evidence and verdict still agree."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ def kinds(text: str | None) -> tuple[str, ...]:
 
 
 def redacted(windows: Iterable[ReportedWindow], what: Iterable[str]) -> tuple[ReportedWindow, ...]:
-    """Replace these names in the facts that hold them, and as words in any text.
+    """Replace names of these kinds in every field, and as words in any text.
 
     Each name has one replacement throughout, so that two windows on one board still show the same board.
     """
@@ -73,7 +73,7 @@ def _redact_window(window: ReportedWindow, without: Callable[[str], str]) -> Rep
         window,
         verdict=Verdict.from_dict(_through(window.verdict.to_dict(), without)),
         evidence=None if window.evidence is None else _redact_evidence(window.evidence, without),
-        packed=None,  # the signature goes too, because it covers the original
+        packed=None,  # dropped with the signature, which covers the original
         signature=None,
         user=without(window.user) if window.user else None,
         process=without(window.process) if window.process else None,

@@ -1,4 +1,4 @@
-"""Rejudging of a report's window: it compares every field of the page with the evidence."""
+"""Rejudging of a report's window, and comparison of the page's verdict with the new one."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
@@ -15,16 +15,16 @@ from gpuwatch.report.record import ReportedWindow
 from gpuwatch.wire import run_ids
 
 _EXACT = ("kind", "answered", "severity", "span_ns", "basis", "required", "accepted", "failure", "limits_overridden")
-_WORDS = ("says", "remedy")  # these fields belong to the judge's version
-_REPEATED = "findings: the report says them more than once or in another order than the judge"
+_WORDS = ("says", "remedy")  # wording, which changes between versions
+_REPEATED = "findings: the report repeats one, or their order differs from the judge's"
 # Rules new in version 0.2: only these may be missing from a verdict of 0.1.
 _NEW_RULES = frozenset({
     "no-work", "idle-stretch", "unaccounted-time", "clock-levels", "lock-unproven", "dark-time", "overlapping-window",
     "iteration-growth", "iteration-levels", "record-shift", "work-levels", "claimed-work",
 })  # fmt: skip
-_EARLIER_RATIO = 3e-3  # tolerance for a mean clock with other weights; the two reports of 0.1 differ by up to two thirds of it
+_EARLIER_RATIO = 3e-3  # tolerance for mean clocks, which 0.1 weighted differently
 _LAST_BITS_RATIO = 1e-7  # below any digit that a page shows
-_CLOCK_S = 2  # the id is made just before the window's begin, and both are truncated to seconds
+_CLOCK_S = 2  # the id is made just before the window starts, and both times are truncated to seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,26 +43,26 @@ class Agreement:
 def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     """Judge the window again and compare.
 
-    It does not compare an earlier judge's words, severities and retired rules.  It compares the status unless ``is_trusted``,
-    which means that a trusted key signed it.
+    An earlier judge's words, severities and retired rules are not compared.  If a trusted key signed the verdict
+    (``is_trusted``), an earlier judge's status is not compared either.
     """
     reported = window.verdict
-    differs = [f"begun: the report says {window.begun}, its run's id another time"] if begun_fits(window) is False else []
+    differs = [f"begun: the report shows {window.begun}, the run's id another time"] if begun_fits(window) is False else []
     if window.evidence is None:
         if reported.status is not Status.UNPROVEN:
-            differs.append(f"it says {reported.status.value} and holds no evidence")
+            differs.append(f"status: the report shows {reported.status.value} but holds no evidence")
         return Agreement(window=window, again=None, differs=tuple(differs))
     try:
         policy = Policy.from_dict(reported.policy)
     except AnnotateError as error:
-        differs.append(f"its policy is not one this version has: {error}")
+        differs.append(f"policy: this version cannot apply the report's policy: {error}")
         return Agreement(window=window, again=None, differs=tuple(differs))
     again = judge(window.evidence, policy)
     is_earlier = earlier_judge(reported) is not None
     differs += _head_differences(reported, again, has_status=not (is_earlier and is_trusted))
     differs += _earlier_differences(reported, again) if is_earlier else _finding_differences(reported, again)
     if not is_earlier and not _is_same_data(_said_of(reported), _said_of(again)):
-        differs.append("numbers, bounds, labels or proofs: the report says others than the evidence")
+        differs.append("numbers, bounds, labels or proofs: report and evidence differ")
     return Agreement(window=window, again=again, differs=tuple(differs))
 
 
@@ -90,18 +90,18 @@ def _head_differences(reported: Verdict, again: Verdict, *, has_status: bool) ->
         ("GPU", reported.device_uuid, again.device_uuid),
         ("GPU's name", reported.device_name, again.device_name),
         ("simulated", reported.simulated, again.simulated),
-        ("beginning", reported.begin_ns, again.begin_ns),
+        ("start", reported.begin_ns, again.begin_ns),
         ("end", reported.end_ns, again.end_ns),
     ):
         if ours != theirs:
-            yield f"{name}: the report says {ours!r}, the evidence {theirs!r}"
+            yield f"{name}: the report shows {ours!r}, the evidence {theirs!r}"
 
 
 def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
     """Yield every difference between two verdicts of one judge; for another version's verdict, all except wording."""
     has_same_words = reported.judge_version == __version__
     if has_same_words and reported.why != again.why:
-        yield f"why: the report says {reported.why!r}, the evidence {again.why!r}"
+        yield f"why: the report shows {reported.why!r}, the evidence {again.why!r}"
     ours, theirs = (_by_rule(verdict) for verdict in (reported, again))
     if not _says_each_once(reported) or (has_same_words and [*ours] != [*theirs] and ours.keys() == theirs.keys()):
         yield _REPEATED
@@ -120,16 +120,16 @@ def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
         then, now = ours.get(rule), theirs.get(rule)
         if then is None or now is None:
             if rule not in RETIRED and rule not in _NEW_RULES:
-                yield f"{rule}: the report says {_words(then)}, the evidence {_words(now)}"
+                yield f"{rule}: the report shows {_words(then)}, the evidence {_words(now)}"
         elif {then.answered, now.answered} == {Answered.FOUND, Answered.CLEAR}:
-            yield f"{rule}: the report says {then.answered.value}, the evidence {now.answered.value}"
+            yield f"{rule}: the report shows {then.answered.value}, the evidence {now.answered.value}"
         else:
             names = [name for name, value in then.facts.items() if not _is_near(value, now.facts.get(name))]
             yield from _fact_differences(rule, then, now, names)
 
 
 def _is_near(then: object, now: object) -> bool:
-    """Return True if two versions may have averaged the figures differently, or if one figure is unknown."""
+    """Return True if the figures agree within the two versions' averaging, or if one figure is unknown."""
     if then is None or now is None:
         return True
     if isinstance(then, float) and isinstance(now, float):
@@ -161,7 +161,7 @@ def _is_same_data(ours: Any, theirs: Any) -> bool:
 
 
 def begun_fits(window: ReportedWindow) -> bool | None:
-    """Return True if the shown wall time matches the run's id; None if either is missing, or the time has no zone."""
+    """Return True if the shown wall time matches the run's id; None if either is missing, invalid or without a zone."""
     begun_s = run_ids.begun_s(window.run_id or "")
     if begun_s is None or window.begun is None:
         return None
@@ -173,15 +173,15 @@ def begun_fits(window: ReportedWindow) -> bool | None:
 
 
 def _differences(rule: str, ours: Finding | None, theirs: Finding | None, exact: tuple[str, ...]) -> Iterator[str]:
-    """Yield every difference between two findings in words, because a page shows all their parts."""
+    """Yield every difference between two findings in words; a page shows all parts of a finding."""
     if ours is None or theirs is None or any(getattr(ours, name) != getattr(theirs, name) for name in exact):
-        yield f"{rule}: the report says {_words(ours)}, the evidence {_words(theirs)}"
+        yield f"{rule}: the report shows {_words(ours)}, the evidence {_words(theirs)}"
         return
     if not _is_same(ours.effect_ratio, theirs.effect_ratio):
-        yield f"{rule}: the report says an effect of {ours.effect_ratio!r}, the evidence {theirs.effect_ratio!r}"
+        yield f"{rule}: the report shows an effect of {ours.effect_ratio!r}, the evidence {theirs.effect_ratio!r}"
     causes = [None if each.cause is None else asdict(each.cause) for each in (ours, theirs)]
     if not _is_same_data(*causes):
-        yield f"{rule}: the report says cause {causes[0]}, the evidence {causes[1]}"
+        yield f"{rule}: the report shows cause {causes[0]}, the evidence {causes[1]}"
     yield from _fact_differences(rule, ours, theirs, dict.fromkeys((*ours.facts, *theirs.facts)))
 
 
@@ -189,7 +189,7 @@ def _fact_differences(rule: str, ours: Finding, theirs: Finding, names: Iterable
     for name in names:
         of_report, of_evidence = (f"{each.facts[name]!r}" if name in each.facts else "nothing" for each in (ours, theirs))
         if of_report != of_evidence and not _is_same(ours.facts.get(name), theirs.facts.get(name)):
-            yield f"{rule}.{name}: the report says {of_report}, the evidence {of_evidence}"
+            yield f"{rule}.{name}: the report shows {of_report}, the evidence {of_evidence}"
 
 
 def _is_same(ours: object, theirs: object) -> bool:

@@ -70,7 +70,7 @@ def unsigned_names(window: ReportedWindow) -> tuple[str, ...]:
     if window.evidence is None:
         names += ["GPU's name", "why", "findings"]
     elif earlier_judge(window.verdict) is not None:
-        names += ["words of findings", "severities", "rules that are no more"]
+        names += ["words of findings", "severities", "retired rules"]
     elif window.verdict.judge_version != __version__:
         names.append("words of findings")
     return tuple(names)
@@ -82,7 +82,7 @@ def key_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[str], None]) -> dict[bytes, str]:
-    """Read the names of trusted keys, by key, and warn about other files in the folders.
+    """Read the names of trusted keys, by key, and warn about invalid NAME.pub files in the folders.
 
     Raises UsageError: when a file in ``files`` holds no key.
     """
@@ -92,7 +92,7 @@ def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[
     for folder in within:
         for file in sorted(folder.glob("*.pub")):
             if not file.is_file():  # reading a pipe would block
-                warn(f"not trusted: {file}: expected a public key, found no file")
+                warn(f"not trusted: {file}: expected a public key, found no regular file")
                 continue
             try:
                 found.setdefault(read_public(file), file.stem)

@@ -1,4 +1,4 @@
-"""Series as plot data: seconds since the window's begin, thinned to the resolution of a screen."""
+"""Series as plot data: seconds since the window's start, thinned to the resolution of a screen."""
 
 from collections.abc import Iterable
 from math import isfinite
@@ -9,7 +9,7 @@ import numpy as np
 from annotate.evidence import Evidence, Times, Values
 
 _MOST_LINE_POINTS = 4000  # two for each pixel of a wide screen
-_MOST_POINTS = 1500  # each is an element of the page: a browser drew sixteen thousand in 1 s
+_MOST_POINTS = 1500  # each is an element of the page, which slows the browser
 
 
 def plot_series(name: str, at_ns: Times, values: Values, evidence: Evidence, *, shape: str = "line") -> dict[str, Any]:
@@ -19,7 +19,7 @@ def plot_series(name: str, at_ns: Times, values: Values, evidence: Evidence, *, 
         "name": name,
         "shape": shape,
         "count": len(values),
-        "x": (np.rint((at_ns[places] - evidence.window.begin_ns) / 1e3) / 1e6).tolist(),  # as seconds_since
+        "x": (np.rint((at_ns[places] - evidence.window.begin_ns) / 1e3) / 1e6).tolist(),  # rounded as by seconds_since
         "y": [rounded(each) if isfinite(each) else None for each in values[places].tolist()],
     }
 
@@ -44,7 +44,7 @@ def seconds_since(evidence: Evidence, at_ns: int) -> float:
 
 
 def rounded(value: float) -> float:
-    """Round to seven digits, so that the last bits of another processor do not change the page."""
+    """Round to seven digits: different last bits of another machine then do not change the page."""
     return float(f"{value:.7g}")
 
 

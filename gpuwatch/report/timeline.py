@@ -1,6 +1,6 @@
 """A window's time line as plain data: lanes over one time axis, from findings down to iterations.
 
-The page decides how it looks.
+The page's script decides the appearance.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ _WHOLE_RATIO = 0.98  # a finding with this share of the window counts as the who
 
 
 def timeline(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
-    """Return the lanes from top to bottom, the findings' spans and the window's length, in seconds since the window's begin."""
+    """Return the lanes from top to bottom, the findings' spans and the window's length, in seconds since the window's start."""
     return {
         "length_s": rounded(evidence.window.length_s),
         "lanes": [lane for lane in (_findings(verdict, evidence),) if lane["spans"]]
@@ -48,7 +48,7 @@ def spanned(verdict: Verdict) -> list[tuple[Finding, tuple[int, int]]]:
 def inside_findings(verdict: Verdict, timings: Timings) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Mark the iterations inside the span of a hazard that counts (not a note, not accepted).
 
-    A span over the whole window would mark every iteration, so it is left out.
+    Spans over the whole window are ignored: they would mark every iteration.
     """
     begins_ns = timings.at_ns
     ends_ns = begins_ns + (np.nan_to_num(timings.took_s, nan=0.0, posinf=0.0, neginf=0.0) * 1e9).astype(np.int64)
@@ -91,7 +91,7 @@ def _clock(evidence: Evidence) -> dict[str, Any]:
 
 
 def _power(evidence: Evidence) -> dict[str, Any]:
-    """Plot the dense power record, and sampled power in its gaps: the daemon reads it once a second, so it ends early."""
+    """Plot the dense power record, and sampled power where the record has no samples."""
     dense, sampled = (_near(column, evidence) for column in (evidence.trace.dense_power, evidence.trace.column("power_w")))
     series = [_column("every 20 ms", dense, evidence)] if len(dense) else []
     until, before = (np.searchsorted(dense.at_ns, sampled.at_ns - ago_ns, side="right") for ago_ns in (0, _DENSE_HOLDS_NS))
@@ -157,7 +157,7 @@ def _processes(evidence: Evidence) -> dict[str, Any]:
 
 
 def _spans(at_ns: Times, on: np.ndarray[Any, np.dtype[np.bool_]], evidence: Evidence) -> list[list[float]]:
-    """Return begin and end of each span; a reading holds until the next one, or until it is stale."""
+    """Return start and end of each span; a reading holds until the next reading, at most ``_SILENT_NS``."""
     out: list[list[float]] = []
     until_ns = np.append(at_ns[1:], _edges(evidence)[1]) if len(at_ns) else at_ns
     ends_ns = np.minimum(until_ns, at_ns + _SILENT_NS)

@@ -1,4 +1,4 @@
-"""The edges of windows on their GPUs: read in threads, and waited for no longer than a benchmark can bear."""
+"""Readings at the edges of windows, made in threads and with time limits, because benchmarks wait."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from gpuwatch import clock
 from gpuwatch.sampling.sampler import Sampler
 
-EDGE_S = 0.25  # a GPU that takes longer for its edge readings is not waited for, because the benchmark waits
-HAND_OVER_S = 2.0  # readings reach the sinks in milliseconds, unless the driver hangs or no processor is free
+EDGE_S = 0.25  # longest wait for a GPU's edge readings, because the benchmark waits
+HAND_OVER_S = 2.0  # readings reach the sinks in milliseconds, unless the driver hangs or no CPU is free
 
 
 @dataclass
@@ -28,7 +28,7 @@ class _Job:
             mark()
 
     def holds_up(self, uuid: str) -> bool:
-        """Return whether this GPU waits for another GPU that answers too slowly."""
+        """Return whether this GPU waits for a slow read of another GPU."""
         return self.asking not in (None, uuid) and clock.now_ns() - self.begun_ns > EDGE_S * 1e9
 
 
@@ -40,14 +40,13 @@ class Edges:
         self._threads = threads
         self._marks: dict[str, _Job] = {}
         self._edges: dict[str, asyncio.Future[None]] = {}
-        self._told: dict[str, asyncio.Future[None]] = {}
+        self._pending: dict[str, asyncio.Future[None]] = {}
 
     def mark(self, uuids: Sequence[str]) -> Awaitable[None]:
-        """Begin to read the cheap part of these GPUs' edges, one after the other; the opening of a window awaits the result.
+        """Start to read the cheap part of these GPUs' edges, one after the other; the opening of a window awaits the result.
 
-        In one thread: the first call after a pause costs ten times the next, and so do threads that wait for each other.
-        A GPU that is sampled at the full rate needs no reading of its own: its last pulse is some 10 ms old, its last whole row
-        some 50 ms.
+        One thread reads all GPUs, because the first call after a pause is slow, and so are threads that wait for each other.
+        GPUs sampled at the full rate are left out: the last pulse is some 10 ms old, the last whole row some 50 ms.
         """
         answering = {uuid: sampler for uuid, sampler in self._answering(uuids).items() if not sampler.is_active}
         fresh = [(uuid, sampler.mark) for uuid, sampler in answering.items() if not self._is_marking(uuid)]
@@ -66,23 +65,23 @@ class Edges:
         await _wait({self._edges[uuid] for uuid in answering}, EDGE_S)
 
     async def hand_over(self, uuids: Sequence[str]) -> tuple[str, ...]:
-        """Have all readings of these GPUs so far passed to the sinks.  Return the GPUs for which that took too long."""
+        """Pass all earlier readings of these GPUs to the sinks; return the GPUs that took too long."""
         answering = self._answering(uuids)
         for uuid, sampler in answering.items():
-            if uuid not in self._told or self._told[uuid].done():  # a pending hand-over will include the new readings
-                self._told[uuid] = asyncio.get_running_loop().create_future()
-                sampler.hand_over(_settling(self._told[uuid]))
-        told = {uuid: self._told[uuid] for uuid in answering}  # a window that ends meanwhile may ask again
-        await _wait(set(told.values()), HAND_OVER_S)
-        return tuple(uuid for uuid, each in told.items() if not each.done())
+            if uuid not in self._pending or self._pending[uuid].done():  # a pending hand-over will include the new readings
+                self._pending[uuid] = asyncio.get_running_loop().create_future()
+                sampler.hand_over(_settling(self._pending[uuid]))
+        pending = {uuid: self._pending[uuid] for uuid in answering}  # another window may replace an entry
+        await _wait(set(pending.values()), HAND_OVER_S)
+        return tuple(uuid for uuid, each in pending.items() if not each.done())
 
     async def read_power(self, uuids: Sequence[str]) -> None:
-        """Have the dense power record of these GPUs read up to now."""
+        """Read the dense power record of these GPUs up to now."""
         loop = asyncio.get_running_loop()
-        told = [loop.create_future() for _ in self._answering(uuids)]
-        for sampler, each in zip(self._answering(uuids).values(), told, strict=True):
+        pending = [loop.create_future() for _ in self._answering(uuids)]
+        for sampler, each in zip(self._answering(uuids).values(), pending, strict=True):
             sampler.read_power(_settling(each))
-        await _wait(set(told), EDGE_S)
+        await _wait(set(pending), EDGE_S)
 
     def _answering(self, uuids: Sequence[str]) -> dict[str, Sampler]:
         found = {uuid: sampler for uuid in uuids if (sampler := self._samplers().get(uuid)) is not None}
@@ -98,13 +97,13 @@ async def _wait(jobs: set[asyncio.Future[None]], timeout_s: float) -> None:
         await asyncio.wait(jobs, timeout=timeout_s)
 
 
-def _settling(told: asyncio.Future[None]) -> Callable[[], None]:
-    """Return a function to be called once, from any thread."""
-    loop = told.get_loop()
+def _settling(pending: asyncio.Future[None]) -> Callable[[], None]:
+    """Return a function that settles the future from any thread."""
+    loop = pending.get_loop()
 
     def settle() -> None:
-        if not told.done():
-            told.set_result(None)
+        if not pending.done():
+            pending.set_result(None)
 
     def given() -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is exiting

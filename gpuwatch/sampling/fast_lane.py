@@ -1,4 +1,4 @@
-"""The fast lane of one GPU: the whole row when it is due, its pulse at the deadlines between.
+"""The fast lane of one GPU: whole rows when due, and pulses at the deadlines in between.
 
 The fast thread runs a source's own loop, and other threads interrupt it; the sinks get all readings in order of time.
 """
@@ -14,7 +14,7 @@ from gpuwatch.sampling.plan import LanePeriods
 
 
 class FastLaneLoop:
-    """The loop of one GPU.  Until the source turns out to have a loop, everything passes straight through."""
+    """A source's own loop for one GPU.  If the source has no loop, all sweeps go straight to the sinks."""
 
     def __init__(self, periods: LanePeriods, give: Callable[[Sweep], None]) -> None:
         self._periods = periods
@@ -25,7 +25,7 @@ class FastLaneLoop:
 
     @property
     def is_found(self) -> bool:
-        """True once the source turned out to have a loop."""
+        """Return whether the source is known to have a loop."""
         return self._series is not None
 
     @property
@@ -44,7 +44,7 @@ class FastLaneLoop:
         row_after_ns: int,
         is_woken: Callable[[], bool],
     ) -> tuple[Sequence[Pass], SourceError | None] | None:
-        """Return the passes of the source's loop until then; None if it has no loop."""
+        """Return the passes of the source's loop until ``until_ns``; None if the source has no loop."""
         self.give_all()
         offer = getattr(source, "series", None)
         try:
@@ -56,7 +56,7 @@ class FastLaneLoop:
         self._series = found
         if found is None:
             return None
-        if is_woken():  # woken just before this loop existed and could be interrupted
+        if is_woken():  # the wake-up came before this loop could be interrupted
             return (), None
         return found.run(
             due_ns, until_ns, period_ns, row_at_ns=row_at_ns, row_after_ns=row_after_ns, is_resting=self._periods.is_resting
@@ -74,14 +74,14 @@ class FastLaneLoop:
         self._give(sweep)
 
     def give_from_aside(self, sweep: Sweep) -> None:
-        """Give a sweep of another thread to the sinks, after earlier passes of the loop that the sinks do not have yet."""
+        """Give another thread's sweep to the sinks; with a loop, queue a reading until the loop's earlier passes are given."""
         if self._series is not None and isinstance(sweep.observed, Reading):
             self._aside.append(sweep)
         else:
             self._give(sweep)
 
     def hand_over(self, given: Callable[[], None]) -> None:
-        """Have ``given`` called once the sinks have everything read so far; waking the fast thread does that."""
+        """Call ``given`` once the sinks have all earlier readings; with a loop, the fast thread calls it after a wake-up."""
         if self._series is None:
             given()
         else:
@@ -97,7 +97,7 @@ class FastLaneLoop:
 
 
 class FastLane:
-    """Reads rows and pulses, pass by pass or through the source's own loop."""
+    """A reader of rows and pulses, pass by pass or through the source's own loop."""
 
     def __init__(
         self,
@@ -114,30 +114,30 @@ class FastLane:
         self._is_woken = is_woken
         self._row_at_ns = 0  # time of the last whole row
         self._is_row_wanted = False
-        self._said: tuple[int | None, int | None] | None = None
+        self._last_pulse: tuple[int | None, int | None] | None = None
         self.turn = LaneTurn("fast", periods.plan.uuid, Lane.FAST, self._read, lambda: periods.fast_ns)
         self.turn.ask = current.reopened_for(self.turn)
         self.turn.ask_on = self._read_on
 
     def want_row(self) -> None:
-        """Have the whole row read next."""
+        """Read a whole row at the next pass."""
         self._is_row_wanted = True
 
     def _read(self) -> Sequence[Observed]:
-        self._loop.give_all()  # outside of the loop, which found the GPU lost
+        self._loop.give_all()  # this pass is outside of the source's loop
         now_ns = self._clock.now_ns()
         lane = Lane.PULSE if now_ns - self._last_row_ns() < self._periods.row_after_ns else Lane.FAST
         if lane is Lane.FAST:
             self._row_at_ns = now_ns
         plan = self._periods.plan
         reading = self._current.source.read(plan.uuid, lane, plan.names.get(lane, ()))
-        said = (reading.sm_clock_mhz, reading.event_reasons_mask)
-        is_repeated, self._said = said == self._said, said
+        pulse = (reading.sm_clock_mhz, reading.event_reasons_mask)
+        is_repeated, self._last_pulse = pulse == self._last_pulse, pulse
         # As in a source's own loop: a resting GPU's repeated pulse is not stored.
         return () if lane is Lane.PULSE and is_repeated and self._periods.is_resting else (reading,)
 
     def _read_on(self, due_ns: int, until_ns: int) -> Passes | None:
-        """Read from a deadline until a time with the source's own loop; None if it has none."""
+        """Read from a deadline until a time with the source's own loop; return None if the source has no loop."""
         source = self.turn.asked_of = self._current.source
         is_resting = self._periods.is_resting
         found = self._loop.run(
@@ -156,7 +156,7 @@ class FastLane:
         return found
 
     def _last_row_ns(self) -> int:
-        """Return when the whole row was last read; a time long ago if it is wanted now."""
+        """Return the time of the last whole row; 0 if a whole row is wanted now."""
         is_wanted, self._is_row_wanted = self._is_row_wanted, False
         if is_wanted:
             self._row_at_ns = 0

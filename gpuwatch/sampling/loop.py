@@ -21,21 +21,21 @@ LONGEST_RETRY_NS = 30_000_000_000
 
 @dataclass(eq=False, slots=True)
 class LaneTurn:
-    """One lane of one GPU, read repeatedly by one thread; other threads may hurry or watch it."""
+    """One lane of one GPU, read repeatedly by one thread; other threads may hurry or watch the lane."""
 
     what: str
     uuid: str
     lane: Lane
     ask: Callable[[], Sequence[Observed]]
     period_ns: Callable[[], int]
-    # Make many passes, from a deadline until a time, if the source has its own loop; None if not.
+    # Makes many passes, from a deadline until a time, if the source has its own loop; None if not.
     ask_on: Callable[[int, int], Passes | None] | None = None
     spacing_ns: int = 0  # passes, hurried or not, begin at least this far apart
     pace: Pace = field(default_factory=Pace)
     due_ns: int = 0
     begun_ns: int | None = None  # of the last pass
     asking_since_ns: int | None = None  # set while a call to the source has not returned
-    hurries_ns: deque[int] = field(default_factory=deque)  # times wanted by other threads: none may get lost
+    hurries_ns: deque[int] = field(default_factory=deque)  # times requested by other threads; every request must be kept
     lost: str | None = None
     gone: bool = False  # True if the whole source is lost, not only this GPU
     asked_of: Source | None = None  # the source of the last call, if the turn's maker sets it
@@ -44,13 +44,13 @@ class LaneTurn:
     retry_ns: int = FIRST_RETRY_NS
 
     def hurry(self, due_ns: int) -> None:
-        """Ask at this time if it is before the next deadline.  Wake the thread afterwards."""
+        """Request a pass at this time, if it is before the next deadline.  The caller then wakes the thread."""
         self.hurries_ns.append(due_ns)
 
     def _heed(self) -> None:
         due_ns = None
         while self.hurries_ns:
-            due_ns = self.hurries_ns.popleft()  # the last one counts: earlier ones have passed
+            due_ns = self.hurries_ns.popleft()  # only the last request counts
         if due_ns is not None and self.lost is None:
             earliest_ns = self.begun_ns + self.spacing_ns if self.begun_ns is not None else due_ns
             self.due_ns = min(self.due_ns, max(due_ns, earliest_ns))
@@ -89,7 +89,7 @@ class LaneTurn:
             yield from self._fail(error, clock.now_ns(), self.due_ns)
 
     def _back(self, due_ns: int, late_ns: int, at_ns: int) -> Iterator[Sweep]:
-        """Report the answer of a lane that was lost.  Readings of a loop before it hung do not count as answers."""
+        """Yield the event ``back`` at the first answer of a lost or hung lane.  Readings from before the hang do not count."""
         if (self.lost is not None or self.hung is not None) and at_ns > self.hung_at_ns:
             self.lost = self.hung = None
             self.gone, self.retry_ns = False, FIRST_RETRY_NS
@@ -112,14 +112,14 @@ def sweeps(
     stop: Signal,
     wake: Wakeup | None = None,
     *,
-    woken: Callable[[], None] | None = None,  # called when ``wake`` was set, after all passes so far have been taken
-    nap_ns: int = 250_000_000,  # the longest time until ``stop`` is seen, because its setter need not know ``wake``
-    hold_ns: int = 250_000_000,  # the longest that a source's own loop may hold a reading back
+    woken: Callable[[], None] | None = None,  # called when ``wake`` was set, after all earlier passes have been taken
+    nap_ns: int = 250_000_000,  # the longest time until ``stop`` is noticed, whose setter may not set ``wake``
+    hold_ns: int = 250_000_000,  # the longest time for which a source's own loop may hold a reading back
 ) -> Iterator[Sweep]:
     """Yield every pass of these turns, in the order of their deadlines, forever or until ``stop``.
 
-    Of several deadlines that passed meanwhile only the last counts.  A turn that finds its GPU or source lost yields one
-    Lost, retries after 1, 2, 4 ... 30 s, and yields one Event "back" with its first answer.
+    If several deadlines have passed, only the last counts.  A turn that finds its GPU or source lost yields one Lost,
+    retries after 1, 2, 4 ... 30 s, and yields one Event "back" with its first answer.
     """
     begin_ns = clock.now_ns()
     for turn in turns:
@@ -158,14 +158,14 @@ class CurrentSource:
         self._reopening = threading.Lock()
 
     def reopened_for(self, turn: LaneTurn) -> Callable[[], Sequence[Observed]]:
-        """Return the turn's call, with a fresh source once the last one is lost."""
+        """Return the turn's call, which replaces a lost source by a fresh one."""
         ask = turn.ask
 
         def ask_current() -> Sequence[Observed]:
             if turn.gone and self._reopen is not None:
                 failed = turn.asked_of
                 with self._reopening:
-                    if self.source is failed:  # the GPU's other thread has not reopened it yet
+                    if self.source is failed:  # the GPU's other thread has not replaced the source yet
                         self.source = self._reopen(failed)
             turn.asked_of = self.source
             return ask()

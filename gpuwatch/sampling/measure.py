@@ -1,4 +1,4 @@
-"""Measurement of one GPU's call costs, and the sampling plan that follows."""
+"""Measurement of one GPU's call costs, and the resulting sampling plan."""
 
 import statistics
 import threading
@@ -12,16 +12,16 @@ from gpuwatch.interfaces import Clock, Source
 from gpuwatch.sampling.plan import PULSE, SLOW_ACTIVE_NS, SLOW_IDLE_NS, PlanTargets, SamplingPlan, in_a_window
 from gpuwatch.sampling.refresh import Refresh
 
-# These may be None today and have a value tomorrow, so silence at the start does not exclude them.
+# These signals may get a value later, so None at the start does not exclude them.
 _SOMETIMES_SILENT = frozenset({"sm_clock_lock_mhz"})
-_MEANS_NS = 150_000_000  # an H200 gives no mean over less than 100 ms
-_MEANS_TRIES_COUNT = 3  # the sampler reads them meanwhile, at most once in 100 ms, and so spoils one or two tries
-_PULSE_WATCHED_NS = 60_000_000  # a dozen readings: the cost of two calls after a pause
+_MEANS_NS = 150_000_000  # GPM needs 100 ms between two samples (docs/HARDWARE.md)
+_MEANS_TRIES_COUNT = 3  # the sampler also reads these means, at most once in 100 ms, and so spoils one or two tries
+_PULSE_WATCHED_NS = 60_000_000  # enough for a dozen readings
 _TARGETS = PlanTargets()
 _NEVER = threading.Event()
-_ROWS_COUNT = 16  # the fewest rows: on a busy machine one delayed row alone would lengthen a lane's period for good
+_ROWS_COUNT = 16  # the fewest rows: a single row delayed by a busy machine would lengthen a lane's period for good
 _STEP_NS = 5_000_000  # a twentieth of the shortest refresh period of a driver's page
-_OUTLYING_COUNT = 10  # times its neighbours' cost
+_OUTLYING_COUNT = 10  # multiple of the median cost
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ def measure(
     costs.row_ns = _row_ns(source, refresh, clock, Lane.FAST, fast, until_ns)
     means = tuple(sorted(costs.silent))
     for _ in range(_MEANS_TRIES_COUNT if means else 0):
-        # On a busy machine the first calls may have taken all the time; a signal read too soon would be left out for good.
+        # On a busy machine the first calls may use up the time; a signal read too soon would be left out for good.
         clock.wait_until(read_ns + _MEANS_NS, stop)
         _read_means(source, uuid, costs, means)
         read_ns = clock.now_ns()
@@ -62,7 +62,7 @@ def measure(
 
 
 class _Stoppable:
-    """A source whose readings end once a signal is set: measuring takes a second, and its daemon may stop meanwhile."""
+    """A source whose readings end once a signal is set: measuring takes a second, and the daemon may stop meanwhile."""
 
     def __init__(self, source: Source, stop: Signal) -> None:
         self._source = source
@@ -76,12 +76,12 @@ class _Stoppable:
 
 
 def _signal_costs(source: _Stoppable, uuid: str, dear_ns: int) -> _Costs:
-    """Read every signal alone."""
+    """Read every signal alone; return the costs, and the signals without a value."""
     costs = _Costs({}, set())
     for name, lane in SIGNALS.items():
-        # The first read of a group costs 0.3-1.8 ms on an H200, because the driver then opens its page.
+        # The first read of a group is slow, because the driver then opens its page.
         readings = [source.read(uuid, lane, (name,)) for _ in range(2)]
-        # Read an expensive signal as rarely as possible: energy alone may take 18 ms.
+        # Read an expensive signal as rarely as possible.
         readings += [source.read(uuid, lane, (name,)) for _ in range(2 if readings[-1].took_ns > dear_ns else 4)]
         # The minimum: a busy machine, common while benchmarks are prepared, only adds to a call's cost.
         costs.signals_ns[name] = min(reading.took_ns for reading in readings[1:])
@@ -93,7 +93,7 @@ def _signal_costs(source: _Stoppable, uuid: str, dear_ns: int) -> _Costs:
 def _read_means(source: _Stoppable, uuid: str, costs: _Costs, means: tuple[str, ...]) -> None:
     """Read silent signals once more: means over an interval (GPM) answer some time after their first call.
 
-    One call answers all of them, so they share its cost: the minimum, as for every other call.
+    One call reads all means, so each gets an equal part of the call's cost.  The cheapest try counts, as for other calls.
     """
     late = source.read(uuid, Lane.SLOW, means)
     answered = {name for name in means if getattr(late, name) is not None}
@@ -104,7 +104,7 @@ def _read_means(source: _Stoppable, uuid: str, costs: _Costs, means: tuple[str, 
 
 
 def _row_ns(source: _Stoppable, refresh: Refresh, clock: Clock, lane: Lane, names: tuple[str, ...], until_ns: int) -> int:
-    """Read rows for a while, as a lane does; return the cost of one, and learn how often their values change."""
+    """Read rows as a lane does, until ``until_ns``; return the cost of a row, and learn the refresh periods."""
     took_ns: list[int] = []
     due_ns = clock.now_ns()
     while len(took_ns) < _ROWS_COUNT or due_ns < until_ns:
@@ -113,7 +113,7 @@ def _row_ns(source: _Stoppable, refresh: Refresh, clock: Clock, lane: Lane, name
         took_ns.append(reading.took_ns)
         due_ns = max(due_ns + _STEP_NS, clock.now_ns())
         clock.wait_until(due_ns, _NEVER)
-    return sorted(took_ns)[len(took_ns) // 4]  # the first quartile, against a busy machine; with pauses, as in a lane
+    return sorted(took_ns)[len(took_ns) // 4]  # the first quartile excludes delays on a busy machine
 
 
 def _planned(uuid: str, costs: _Costs, refresh: Refresh, targets: PlanTargets) -> SamplingPlan:
@@ -131,7 +131,7 @@ def _planned(uuid: str, costs: _Costs, refresh: Refresh, targets: PlanTargets) -
     wanted_ns = {**in_a_window(idle_ns, active_ns, {}, pulse=has_pulse), Lane.SLOW: SLOW_ACTIVE_NS}
     stretched = {lane: least_ns[lane] for lane, period_ns in wanted_ns.items() if least_ns[lane] > period_ns}
     every: dict[str, str] = {
-        lane: f"a row costs {rows_ns[lane] / 1e6:.2f} ms, so it is asked every {period_ns / 1e6:.0f} ms at most"
+        lane: f"a row costs {rows_ns[lane] / 1e6:.2f} ms, so the lane reads one every {period_ns / 1e6:.0f} ms at most"
         for lane, period_ns in stretched.items()
     }
     return SamplingPlan(
@@ -152,29 +152,29 @@ def _planned(uuid: str, costs: _Costs, refresh: Refresh, targets: PlanTargets) -
 
 
 def _lanes(costs: _Costs, unanswered: frozenset[str], targets: PlanTargets) -> tuple[dict[Lane, list[str]], dict[str, str]]:
-    """Return the signals of each lane and the reasons for drops and moves; moved signals make rows cheaper."""
-    reasons = {name: "this GPU or driver does not answer it" for name in SIGNALS if name in unanswered}
+    """Return the signals of each lane, and the reasons for drops and moves; reduce the row costs by the moved signals."""
+    reasons = {name: "this GPU or driver does not report it" for name in SIGNALS if name in unanswered}
     names = {lane: [name for name in signals(lane) if name not in reasons] for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}
     if "sw_thermal_ns" in names[Lane.FAST] and "thermal_violation_ns" in names[Lane.EDGE]:
-        # The counters give the same for 2 us; the violation call takes 0.6 ms, and a benchmark waits for its edge.
+        # The counters give the same value faster, and a benchmark waits for the edge.
         names[Lane.EDGE].remove("thermal_violation_ns")
-        reasons["thermal_violation_ns"] = "the thermal counters say the same and cost less"
-    for name in _too_dear(names[Lane.FAST], costs.signals_ns, targets):
+        reasons["thermal_violation_ns"] = "the thermal counters give the same value at less cost"
+    for name in _too_expensive(names[Lane.FAST], costs.signals_ns, targets):
         cost_ns = costs.signals_ns[name]
         names[Lane.FAST].remove(name)
         names[Lane.SLOW].append(name)
-        reasons[name] = f"costs {cost_ns / 1e6:.2f} ms a call, so it is asked in the slow lane"
+        reasons[name] = f"costs {cost_ns / 1e6:.2f} ms per call, so the slow lane reads it"
         costs.row_ns = max(0, costs.row_ns - cost_ns)
         costs.pulse_ns = max(0, costs.pulse_ns - cost_ns * (name in costs.pulse))
     names[Lane.PULSE] = [name for name in costs.pulse if name in names[Lane.FAST]]
     return names, reasons
 
 
-def _too_dear(names: Sequence[str], costs_ns: Mapping[str, int], targets: PlanTargets) -> list[str]:
+def _too_expensive(names: Sequence[str], costs_ns: Mapping[str, int], targets: PlanTargets) -> list[str]:
     """Return fast signals that cost too much for their lane.
 
-    Besides signals above the limit: those that take half of a pass's budget while costing ``_OUTLYING_COUNT`` times as much
-    as their neighbours.  Where every call is expensive (no shared page) all stay, and the lane gets a longer period.
+    Such a signal costs more than ``_OUTLYING_COUNT`` times the median, and more than ``dear_ns`` or half of a pass's budget.
+    If every call is expensive (no shared page), all signals stay, and the lane gets a longer period.
     """
     if not names:
         return []

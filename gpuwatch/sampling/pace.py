@@ -25,7 +25,7 @@ class Statistics:
 
 
 class Pace:
-    """The last minute of one turn's passes.  Its thread writes it; any thread may read it."""
+    """The last minute of one turn's passes.  The turn's thread writes, and any thread may read."""
 
     def __init__(self) -> None:
         # Holds a minute at up to 200 Hz, and less time at higher rates.
@@ -38,7 +38,7 @@ class Pace:
             passes.popleft()
 
     def rate_hz(self, now_ns: int, *, within_ns: int = 10_000_000_000) -> float:
-        """Return the recent rate of passes, without the sorting that the statistics of a whole minute need."""
+        """Return the recent rate of passes, faster than ``statistics``; 0 for fewer than two passes."""
         count, first_ns = 0, now_ns
         for at_ns, *_ in reversed(self._passes.copy()):
             if at_ns < now_ns - within_ns:
@@ -64,7 +64,7 @@ class Pace:
 
 
 class ThreadCost:
-    """CPU time of one sampling thread, read only once a second because reading it is a system call."""
+    """CPU time of one sampling thread, read only once a second, because each read is a system call."""
 
     def __init__(self, cpu_ns: Callable[[], int] = clock.thread_cpu_ns, *, every_ns: int = 1_000_000_000) -> None:
         self._cpu_ns = cpu_ns
@@ -79,7 +79,7 @@ class ThreadCost:
             self._next_ns = now_ns + self._every_ns
 
     def ratio(self) -> float | None:
-        """Return the share of one processor over the last minute; None before the second reading."""
+        """Return the share of one CPU core over the last minute; None before the second reading."""
         looks = self._looks.copy()
         if len(looks) < 2 or looks[-1][0] <= looks[0][0]:
             return None

@@ -9,15 +9,14 @@ from annotate.evidence import Device, Lane, signals
 FAST_IDLE_NS = 50_000_000
 FAST_ACTIVE_NS = 10_000_000
 ROW_NS = 50_000_000  # period of the whole fast row in a window: half of the driver's 100 ms refresh
-# Period of an idle GPU's pulse: work is noticed within half a second.  A whole row is read before the last one goes stale, so
-# that the state before a window is known.  After such a pause a reading took 1.2 ms of a processor on an H200, whose driver
-# seems to open its page anew.  At 20 readings a second each takes 0.1 ms.
+# Period of an idle GPU's pulse: the sampler notices work within half a second.  A whole row is read before the last one goes
+# stale, so that the state before a window is known.  After such a pause a reading needs more CPU time (decision 0069).
 REST_PULSE_NS = 450_000_000
 REST_ROW_NS = 900_000_000
-SLOWING_NS = 240_000_000  # the first step towards rest: a longer one would be stored as a gap in a lane read 20 times a second
-REST_SLOW_NS = 300_000_000_000  # of the slow lane without connected clients: its expensive calls take 15 to 30 ms on an H200
+SLOWING_NS = 240_000_000  # the first step towards rest: the store would record a longer one as a gap
+REST_SLOW_NS = 300_000_000_000  # of the slow lane, with its expensive calls, without connected clients
 SLOW_IDLE_NS = 10_000_000_000
-SLOW_ACTIVE_NS = 1_000_000_000  # short enough that rows inside the window locate a counter's movement of a tenth of a second
+SLOW_ACTIVE_NS = 1_000_000_000  # short enough that rows inside the window locate a counter's change of a tenth of a second
 
 # Signals read at the full rate in a window: clock changes and their reasons must be located as precisely as iterations. Power
 # has its own record (20 ms apart), counters miss nothing between two rows, and other signals change slowly.
@@ -30,8 +29,8 @@ class PlanTargets:
 
     idle_period_ns: int = FAST_IDLE_NS
     active_period_ns: int = FAST_ACTIVE_NS
-    budget_ratio: float = 0.01  # of one processor, for each lane of this GPU
-    dear_ns: int = 1_000_000  # a fast signal that costs more is read in the slow lane
+    budget_ratio: float = 0.01  # of one CPU core, for each lane of this GPU
+    dear_ns: int = 1_000_000  # the slow lane reads a fast signal that costs more, if it also costs far more than the others
     measured_s: float = 0.5
 
 
@@ -47,7 +46,9 @@ class SamplingPlan:
     cost_ns: Mapping[str, int] = field(default_factory=dict)  # by signal, each read alone
     row_cost_ns: Mapping[Lane, int] = field(default_factory=dict)  # by lane, all read together
     refresh_ns: Mapping[str, int] = field(default_factory=dict)
-    reasons: Mapping[str, str] = field(default_factory=dict)  # by signal or lane: why it was dropped, moved or slowed
+    reasons: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by signal or lane: the reason for a drop, a move or a longer period
     unanswered: frozenset[str] = frozenset()  # dropped because this GPU or driver does not answer
 
     @property
@@ -56,7 +57,7 @@ class SamplingPlan:
 
 
 def in_a_window(idle_period_ns: int, active_period_ns: int, least_ns: Mapping[Lane, int], *, pulse: bool) -> dict[Lane, int]:
-    """Return a pulse at the full rate and whole rows at their own period; no pulse where it would not be more frequent.
+    """Return the periods of whole rows and pulses in a window; no pulse that would not be more frequent than the rows.
 
     An idle period shorter than ``ROW_NS`` also applies to the whole row in a window.
     """
@@ -75,7 +76,7 @@ def unmeasured(
     *,
     why: str = "the GPU did not answer when the daemon started",
 ) -> SamplingPlan:
-    """Return a plan with every signal in its preferred lane, for a GPU whose costs are not measured yet, or cannot be."""
+    """Return a plan with every signal in its preferred lane, for a GPU without measured costs."""
     return SamplingPlan(
         uuid=device.uuid,
         names={**{lane: signals(lane) for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}, Lane.PULSE: PULSE},
@@ -120,7 +121,7 @@ class LanePeriods:
         return self.rate is WatchRate.RESTING and not self.is_active
 
     def _resting_ns(self, idle_ns: Mapping[Lane, int]) -> dict[Lane, int]:
-        """Return the periods of an idle GPU, none shorter than those of a busy one."""
+        """Return the periods of a resting GPU: fast rows and slow rows are never read more often than usual."""
         slow_ns = idle_ns[Lane.SLOW] if self.is_attended else max(REST_SLOW_NS, idle_ns[Lane.SLOW])
         if self.rate is WatchRate.SLOWING:
             return {Lane.FAST: max(SLOWING_NS, idle_ns[Lane.FAST]), Lane.SLOW: slow_ns}
@@ -133,13 +134,13 @@ class LanePeriods:
 
     @property
     def fast_ns(self) -> int:
-        """Current period of the fast lane, with its pulse or the whole row."""
+        """Return the current period of the fast lane: of the pulse if it has one, else of the whole row."""
         by_lane_ns = self.by_lane_ns
         return by_lane_ns.get(Lane.PULSE) or by_lane_ns[Lane.FAST]
 
     @property
     def row_after_ns(self) -> int:
-        """Age of the last whole row at which the next one is due; before that the pulse is read."""
+        """Return the age of the last whole row at which the next one is due; before that, the pulse is read."""
         by_lane_ns = self.by_lane_ns
         pulse_ns = by_lane_ns.get(Lane.PULSE)
         # Deadlines lie a pulse apart and passes may be late: the margin of half a pulse separates one row from the next.

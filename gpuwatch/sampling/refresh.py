@@ -7,22 +7,21 @@ from annotate.evidence import Lane, Reading
 from gpuwatch.interfaces import Sweep
 from gpuwatch.sampling.plan import PULSE
 
-# Values that move with every refresh under load.  Used memory is not on the page, and a mask changes only with the state: the
-# times of their changes do not show the page's period.
+# Values that change with every refresh under load.  Used memory is not on the page, and a mask changes only with the state, so
+# both do not show the page's period.
 _MOVING = frozenset({
     "sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "utilization_ratio", "mem_utilization_ratio",
     "power_cap_ns", "sync_boost_ns", "sw_thermal_ns",
 })  # fmt: skip
-_MOVING_PULSE = _MOVING.intersection(PULSE)  # a pulse has nothing else, 100 times a second
+_MOVING_PULSE = _MOVING.intersection(PULSE)  # a pulse has no other values
 
 
 class Refresh:
     """The refresh period of each value of one GPU, learnt from its sweeps.
 
-    Changes lie whole refreshes apart: one while a value moves, several where it mostly stands, such as the clock of a GPU
-    without limits.  So the period is the median of the distances near the shortest ones, after two exclusions.  Below
-    ``double_ns`` the driver was rewriting its page (an H200 seems to change twice within a millisecond in one of a
-    thousand reads).  Above ``idle_ns`` the value merely stood still.
+    Changes of a value are whole refreshes apart: one refresh, or several for a mostly constant value, such as an unlimited
+    clock.  So the period is the median of the distances near the shortest ones, after two exclusions.  Below ``double_ns``,
+    the driver was rewriting its page.  Above ``idle_ns``, the value was constant.
     """
 
     def __init__(
@@ -56,14 +55,14 @@ class Refresh:
             value = getattr(reading, name)
             if value is None:
                 continue
-            # Between values further apart than a refresh, changes were missed, and distances across the hole would be too long.
-            # Each signal has its own holes: signals outside of the pulse may be read far more rarely.
+            # Between readings further apart than a refresh, changes may be missed, and a distance across the hole would be too
+            # long.  Holes are per signal, because signals outside of the pulse may be read far more rarely.
             if at_ns - self._seen_ns.get(name, 0) > 2 * self._double_ns:
                 self._last.pop(name, None)
             self._seen_ns[name] = at_ns
             last = self._last.get(name)
             if last is None:
-                self._last[name] = (value, 0)  # the begin of its value is unknown
+                self._last[name] = (value, 0)  # the start of this value is unknown
             elif value != last[0]:
                 distance_ns = at_ns - last[1]
                 if last[1] and self._double_ns <= distance_ns <= self._idle_ns:
@@ -72,12 +71,12 @@ class Refresh:
                 self._last[name] = (value, last[1] if doubled else at_ns)
 
     def refresh_ns(self) -> dict[str, int]:
-        """Return the periods by signal, where enough changes were seen."""
+        """Return the periods by signal, for signals with enough changes."""
         found = {name: self._period_ns(sorted(distances)) for name, distances in list(self._distances_ns.items())}
         return {name: period_ns for name, period_ns in found.items() if period_ns is not None}
 
     def _period_ns(self, distances_ns: Sequence[int]) -> int | None:
-        """Return the median of the distances near the shortest, if at least ``fewest``; the very shortest may be chance."""
+        """Return the median of the distances near the 10th percentile; None for fewer than ``fewest`` such distances."""
         from statistics import median  # imports decimals and fractions, which would delay the daemon's start
 
         near = [each for each in distances_ns if each < 1.5 * distances_ns[len(distances_ns) // 10]]

@@ -6,11 +6,11 @@ from annotate.evidence import Lane, Reading, Reason
 from gpuwatch.interfaces import Sweep
 from gpuwatch.sampling.plan import SLOWING_NS, LanePeriods, WatchRate
 
-REST_AFTER_NS = 10_000_000_000  # a pause between two windows, or within a program, is sampled like its work
+REST_AFTER_NS = 10_000_000_000  # a shorter pause, between two windows or within a program, is sampled like work
 
 
 class Rest:
-    """Sets the rate of one GPU from its fast lane.  ``awake`` has every lane read once the GPU works again."""
+    """The rate of one GPU without windows, from its fast lane.  ``awake`` reads every lane when the GPU works again."""
 
     def __init__(self, periods: LanePeriods, awake: Callable[[], None], after_ns: int) -> None:
         self._periods = periods
@@ -66,11 +66,11 @@ class Rest:
 
 
 def is_idle(reading: Reading) -> bool | None:
-    """Return whether the driver calls the GPU idle; None if the reading does not tell."""
+    """Return whether the driver reports the GPU as idle; None if the reading lacks reasons and utilisation."""
     if reading.event_reasons_mask is not None:
         return bool(reading.event_reasons_mask & Reason.GPU_IDLE)
     return None if reading.utilization_ratio is None else reading.utilization_ratio == 0
 
 
 def _do_nothing() -> None:
-    """Take no notice of rest."""
+    """Ignore a change of rest."""

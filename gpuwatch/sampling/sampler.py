@@ -23,25 +23,25 @@ class SamplerTiming:
     """Periods of the readings outside of the plan, and the patience of a sampler's threads."""
 
     processes_ns: int = 200_000_000
-    idle_processes_ns: int = 1_000_000_000  # contexts exist two seconds before their first kernel
+    idle_processes_ns: int = 1_000_000_000
     power_record_ns: int = 1_000_000_000  # the driver's power record holds 2.4 s
     process_use_ns: int = 1_000_000_000
     rest_after_ns: int = REST_AFTER_NS
     rest_ns: int = 30_000_000_000  # period of readings outside of the plan's lanes, for a resting GPU without connected clients
     idle_process_use_ns: int = 10_000_000_000
-    hang_ns: int = 5_000_000_000  # the slowest known call took 0.3 s at worst
-    nap_ns: int = 10_000_000_000  # the sampler's ``stop`` wakes its threads; setting the event alone is seen after this
-    give_way_ns: int = 5_000_000  # an edge is read first, because slow calls hold the driver's locks
+    hang_ns: int = 5_000_000_000  # far longer than any known call
+    nap_ns: int = 10_000_000_000  # longest delay of a stop by the event alone; the sampler's ``stop`` wakes the threads
+    give_way_ns: int = 5_000_000  # delay of slow calls after an edge's first reads: slow calls hold the driver's locks
 
 
 _TIMING = SamplerTiming()
 
 
 class Sampler:
-    """Reads one GPU by its plan in two threads, and gives every sweep to every sink.
+    """The two threads that read one GPU by its plan, and give every sweep to every sink.
 
-    A hung call blocks only its own thread: the sinks are told, and the other thread and the other GPUs go on.  When the
-    whole source is gone, ``reopen`` gets it before each retry and returns the next one.
+    A hung call blocks only its own thread: the sinks get a Lost, and the other thread and the other GPUs continue.  If the
+    whole source is gone, ``reopen`` gets that source before each retry and returns a new one.
     """
 
     def __init__(
@@ -81,17 +81,17 @@ class Sampler:
 
     @property
     def lost(self) -> str | None:
-        """Return why the GPU's fast thread has no answer; None while it has one."""
+        """Return the reason why the GPU's fast thread has no answer; None if it has one."""
         return self._fast.lost
 
     @property
     def period_ns(self) -> Mapping[Lane, int]:
-        """Return the current period of each lane; the pulse only while a window is open."""
+        """Return the current period of each lane; the pulse only while a window is open or the GPU rests."""
         return self._periods.by_lane_ns
 
     @property
     def rate_hz(self) -> float:
-        """Clock readings per second over the last ten seconds, from whole fast rows and pulses."""
+        """Return the clock readings per second over the last ten seconds, from whole fast rows and pulses."""
         return self._fast_lane.turn.pace.rate_hz(self._clock.now_ns())
 
     def start(self) -> None:
@@ -133,26 +133,26 @@ class Sampler:
     def mark(self) -> None:
         """Read the cheap part of an edge now, in the caller's thread, unless the GPU is lost.
 
-        A benchmark may wait for it: the fast row takes 0.2 ms on an H200 after a pause.
+        A benchmark may wait for this call.
         """
         if self.lost is None:
             self._read_edge([Lane.FAST])
 
     def edge(self) -> None:
-        """Read everything for a window's edge now, in the caller's thread: 2.3 ms on a loaded H200.
+        """Read everything for a window's edge now, in the caller's thread.
 
-        A lost or hung GPU is not read, so it cannot block the caller.
+        A lost or hung GPU is not read, because the call could block the caller.
         """
         if self.lost is None:
-            # The continuous counters first: the edge is read for them, and their delay is its uncertainty.
+            # The continuous counters come first, because their delay is the uncertainty of the edge.
             first = [Lane.EDGE] if self.plan.names.get(Lane.EDGE) else []
             self._read_edge([*first, Lane.FAST, Lane.PROCESSES])
         self._hurry_slow()
 
     def read_power(self, given: Callable[[], None]) -> None:
-        """Have the driver's power record read once more; ``given`` is called, in any thread, once the sinks have it.
+        """Read the driver's power record once more; call ``given``, in any thread, once the sinks have the record.
 
-        The thread that usually reads it does so: two readers would each get a part of it.
+        Only the slow thread reads the record, because two readers would each get a part.
         """
         if self._power.lost or self._power.hung or not self._slow.is_alive:
             given()
@@ -163,9 +163,9 @@ class Sampler:
         self._slow.wake.set()
 
     def hand_over(self, given: Callable[[], None]) -> None:
-        """Have ``given`` called, in any thread, once the sinks have everything read so far.
+        """Call ``given``, in any thread, once the sinks have all earlier readings.
 
-        A source's own loop hands over only now and then, and never while it waits for a hanging driver.
+        A source's own loop passes readings on only now and then, and never while it waits for a hanging driver.
         """
         if self.lost is not None or not self._fast.is_alive:
             given()
@@ -174,7 +174,7 @@ class Sampler:
             self._wake_fast()
 
     def status(self) -> dict[str, Any]:
-        """Return state and cost over the last minute as plain data; ``cpu_ratio`` is both threads' share of one processor."""
+        """Return state and cost over the last minute as plain data; ``cpu_ratio`` is both threads' share of one CPU core."""
         now_ns = self._clock.now_ns()
         threads = (self._fast, self._slow)
         ratios = [ratio for thread in threads if (ratio := thread.cost.ratio()) is not None]
@@ -230,7 +230,7 @@ class Sampler:
 
 
 def _turns(current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) -> list[LaneTurn]:
-    """Return the turns besides the fast lane's: the process list, and those of the slow thread."""
+    """Return the turns other than the fast lane's: the process list's, and the slow thread's."""
     uuid = periods.plan.uuid
 
     def read_processes() -> Sequence[Observed]:

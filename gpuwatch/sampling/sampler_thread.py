@@ -1,6 +1,6 @@
 """The threads of sampling.
 
-Each GPU has two that read it, and a third that reports a hang of either.  Each source has one that waits for the
+Each GPU has two threads that read it, and a third that reports hangs.  Each source has one thread that waits for the
 driver's own events: an Xid, a GPU that fell off the bus.
 """
 
@@ -19,7 +19,7 @@ _PULSES_COUNT = 8  # given to the sinks together: after a pause, one call of the
 
 
 class SamplerThread:
-    """Runs its turns on their deadlines.  Other threads may hurry the turns, and wake it afterwards."""
+    """A thread that runs turns on their deadlines.  Other threads may hurry a turn and then set ``wake``."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class SamplerThread:
 
     @property
     def lost(self) -> str | None:
-        """Return why one of its turns has no answer."""
+        """Return the reason why a turn has no answer; None if all turns have answers."""
         return next((turn.lost or turn.hung for turn in self.turns if turn.lost or turn.hung), None)
 
     @property
@@ -51,7 +51,7 @@ class SamplerThread:
 
     @property
     def has_died(self) -> bool:
-        """Return whether it ended without a stop."""
+        """Return whether the thread ended without a stop."""
         return self._thread is not None and not self._thread.is_alive() and not self._stop.is_set()
 
     def start(self, nap_ns: int) -> None:
@@ -65,7 +65,7 @@ class SamplerThread:
 
     def _run(self, nap_ns: int) -> None:
         waiting: list[Sweep] = []
-        # Waiting callers must not wait for the next row, which an expensive lane may read seconds later.
+        # Callers of ``hand_over`` must not wait for the next row, which an expensive lane may read seconds later.
         woken = self._loop.give_all if self._loop is not None else None
         try:
             for sweep in sweeps(self.turns, self._clock, self._stop, self.wake, woken=woken, nap_ns=nap_ns):
@@ -83,7 +83,7 @@ class SamplerThread:
 
 
 class HangWatch:
-    """Tells the sinks when a sampler's thread got no answer or died."""
+    """A watch that gives the sinks a Lost when a sampler's thread hangs or dies."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class HangWatch:
                 if since_ns is not None and turn.hung is None and now_ns - since_ns > self._hang_ns:
                     self._note_hung(turn, now_ns, f"no answer for {self._hang_ns / 1e9:g} s")
             if thread.has_died and thread.turns[0].hung is None:
-                self._note_hung(thread.turns[0], now_ns, "its sampling thread ended")
+                self._note_hung(thread.turns[0], now_ns, "the sampling thread ended")
 
     def _note_hung(self, turn: LaneTurn, now_ns: int, reason: str) -> None:
         turn.hung, turn.hung_at_ns = reason, now_ns
@@ -135,7 +135,7 @@ class EventWatch:
         clock: Clock,
         stop: threading.Event,
         *,
-        timeout_s: float = 1.0,  # the longest time until ``stop`` is seen
+        timeout_s: float = 1.0,  # the longest time until ``stop`` is noticed
         retry_ns: int = 5_000_000_000,
     ) -> None:
         self._source = source

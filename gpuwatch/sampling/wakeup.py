@@ -1,7 +1,6 @@
-"""A wake-up for one waiting thread: a replacement for threading.Event with a third of its CPU time.
+"""A wake-up for one waiting thread: a replacement for threading.Event that needs less CPU time.
 
-An Event creates a lock, a list entry and two wake-ups for every wait: 40 us per pass of the sampler on an H200's
-machine.  Here a wait is one lock, acquired with a timeout.
+An Event creates a lock, a list entry and two wake-ups for every wait.  Here a wait is one lock, acquired with a timeout.
 """
 
 import contextlib
@@ -14,7 +13,7 @@ class Wakeup:
     """A flag that any thread may set; only one thread, always the same, waits for it and clears it.
 
     The flag holds the state, and the lock only signals.  The lock is released after the flag is set, so a woken thread
-    finds it set.  A release for a flag already cleared causes only a brief wake-up.
+    finds a set flag.  A release for a flag already cleared causes only a brief wake-up.
     """
 
     __slots__ = ("_bell", "_flag")

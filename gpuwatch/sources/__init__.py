@@ -8,14 +8,14 @@ from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Clock, Source
 
 KINDS = ("auto", "nvml", "simulated", "replay")
-SCENE_AGE_NS = 500_000_000  # age of a new scene: a window that started its daemon opens before the work of most scenes begins
+SCENE_AGE_NS = 500_000_000  # age of the scenes at the start, so that the first window finds a busy GPU (docs/decisions/0083)
 
 
 def open_source(spec: str, clock: Clock) -> Source:
     """Open the source of ``auto``, ``nvml``, ``simulated[:SCENE[,SCENE…]]`` or ``replay:PATH``.
 
-    ``auto`` is the driver if this machine has one or a device that needs one, otherwise the simulation.  A failing driver
-    raises an error, and no simulation replaces it.
+    ``auto`` opens the driver if this machine has a driver or an NVIDIA device, otherwise the simulation.  A failing driver
+    raises an error; the simulation never replaces a failing driver.
     Raises UsageError: for an unknown specification.
     Raises SourceGoneError: when the driver does not answer.
     """
@@ -49,7 +49,7 @@ def has_driver(devices: Path = Path("/dev")) -> bool:
 
 
 def _hint(kind: str) -> str:
-    return f"{kind!r} takes no argument here" if kind in ("auto", "nvml") else nearest(kind, KINDS)
+    return f"{kind!r} takes no argument" if kind in ("auto", "nvml") else nearest(kind, KINDS)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

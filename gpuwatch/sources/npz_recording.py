@@ -1,7 +1,7 @@
 """Laboratory recordings: an .npz of one GPU's telemetry, with marks for each scenario and kernel times.
 
-``telemetry`` is a table with its columns' names in ``cols``, including ``t_ns`` (CLOCK_MONOTONIC of the recording
-machine).  ``mark_X`` holds begin and end of scenario X, ``timing_X`` rows of (begin in ns, milliseconds).  ``device``
+``telemetry`` is a table.  ``cols`` holds the names of the columns, including ``t_ns`` (CLOCK_MONOTONIC of the recording
+machine).  ``mark_X`` holds start and end of scenario X, ``timing_X`` rows of (start in ns, milliseconds).  ``device``
 may hold the GPU's identity as JSON.
 """
 
@@ -21,7 +21,7 @@ from annotate.capsule import limits
 from annotate.evidence import Column, Device, Evidence, Times, Timings, Trace, Values, WindowRecord
 from gpuwatch.errors import UsageError
 
-# Column of the file: its signal, and the factor from its unit to the signal's.
+# By column of the file: the signal, and the factor from the column's unit to the signal's unit.
 _COLUMNS: Mapping[str, tuple[str, float]] = {
     "sm_mhz": ("sm_clock_mhz", 1.0),
     "mem_mhz": ("mem_clock_mhz", 1.0),
@@ -35,9 +35,9 @@ _COLUMNS: Mapping[str, tuple[str, float]] = {
     "viol_power_ns": ("power_violation_ns", 1.0),
     "cap_counter_ns": ("power_cap_ns", 1.0),
 }
-# Evidence reaches from this long before a window to this long after it.
+# A window's evidence includes this much time before the window's start and after its end.
 _LEAD_NS, _TAIL_NS = 5_000_000_000, 500_000_000
-_SAID_LENGTH = 400
+_TEXT_LENGTH = 400
 _MOST_BYTES = 1 << 30  # unpacked; a day at 100 Hz takes a tenth of this limit
 # Errors of numpy's reader for a torn or foreign archive, whose headers are Python syntax.
 _DAMAGE = (
@@ -48,7 +48,7 @@ _UNKNOWN = Device(uuid="GPU-of-recording", name="GPU of a recording")
 
 
 def load(path: Path) -> tuple[Evidence, ...]:
-    """Return the evidence of each mark, in order of time, labelled with its scenario.  Raises UsageError."""
+    """Return one piece of evidence per mark, in order of time, labelled with the mark's scenario.  Raises UsageError."""
     arrays = _arrays(path)
     at_ns, columns, device = _telemetry(path, arrays), _columns(path, arrays), _device(path, arrays)
     out = []
@@ -68,14 +68,14 @@ def load(path: Path) -> tuple[Evidence, ...]:
 
 
 def _marks(path: Path, arrays: Mapping[str, Any]) -> list[tuple[str, tuple[int, int]]]:
-    """Return labels with begin and end, in order of time."""
+    """Return labels with start and end in nanoseconds, in order of time."""
     out = []
     for name, mark in arrays.items():
         if not name.startswith("mark_"):
             continue
         if mark.shape != (2,) or mark.dtype.kind != "i" or mark[1] <= mark[0]:
             raise _wrong(
-                path, f"expected two times in {name}, begin before end, found {mark.dtype} {mark.shape} {np.ravel(mark)[:2]}"
+                path, f"expected two times in {name}, start before end, found {mark.dtype} {mark.shape} {np.ravel(mark)[:2]}"
             )
         begin_ns, end_ns = (int(at) for at in mark)
         try:
@@ -87,7 +87,7 @@ def _marks(path: Path, arrays: Mapping[str, Any]) -> list[tuple[str, tuple[int, 
 
 
 def whole(path: Path) -> tuple[Evidence, ...]:
-    """Return the telemetry from its first row to its last.  Raises UsageError."""
+    """Return the whole telemetry as one window.  Raises UsageError."""
     arrays = _arrays(path)
     at_ns = _telemetry(path, arrays)
     return (
@@ -115,8 +115,10 @@ def _arrays(path: Path) -> dict[str, Any]:  # numpy's own type for an archive's 
     return arrays
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:  # numpy's own type; None for a member that is no array
-    """Read a member.  Raises ValueError: for a header that promises more data than the member holds; numpy allocates first."""
+def _array(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo
+) -> Any:  # numpy's own type; None for a member that is not an array
+    """Read a member.  Raises ValueError: for a header that declares more data than the member holds; numpy allocates first."""
     if not member.filename.endswith(".npy"):
         return None
     with archive.open(member) as file:
@@ -133,10 +135,10 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:  # numpy's
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _wrong(path: Path, said: object) -> UsageError:
-    """Return the error in one line, whatever names a foreign archive contains."""
-    text = " ".join(str(said).split())
-    return UsageError(f"{path}: {text if len(text) <= _SAID_LENGTH else text[: _SAID_LENGTH - 1] + '…'}")
+def _wrong(path: Path, reason: object) -> UsageError:
+    """Return the error with its text on one line, cut to 400 characters: a foreign archive can contain any name."""
+    text = " ".join(str(reason).split())
+    return UsageError(f"{path}: {text if len(text) <= _TEXT_LENGTH else text[: _TEXT_LENGTH - 1] + '…'}")
 
 
 def _telemetry(path: Path, arrays: Mapping[str, Any]) -> Times:
@@ -171,7 +173,7 @@ def _columns(path: Path, arrays: Mapping[str, Any]) -> dict[str, Values]:
             values = np.asarray(arrays["telemetry"][:, index], np.float64) * scale
             if (values < 0).any():
                 row = int(np.argmax(values < 0))
-                raise _wrong(path, f"row {row}, {name}: expected no negative number, found {values[row] / scale:g}")
+                raise _wrong(path, f"row {row}, {name}: expected a number of at least 0, found {values[row] / scale:g}")
             try:
                 limits.values(values)
             except ValueError as error:

@@ -18,10 +18,10 @@ _HEAD_BYTES = 4096
 
 
 def load(path: str | Path, *, query: str | None = None) -> tuple[Evidence, ...]:
-    """Load a recording: evidence for each of its windows, or for each GPU if it marks no window.
+    """Load a recording: one piece of evidence for each of its windows, or for each GPU if the recording marks no window.
 
     ``query`` names the columns of an nvidia-smi log without a header.
-    Raises UsageError: in one line, for a file in none of the formats.
+    Raises UsageError: with a text of one line, for a file in none of the formats.
     """
     path = Path(path)
     match _format(path):
@@ -34,13 +34,16 @@ def load(path: str | Path, *, query: str | None = None) -> tuple[Evidence, ...]:
 
 
 def whole(path: str | Path) -> tuple[Evidence, ...]:
-    """Return a recording's whole evidence: one window per GPU over its full length.  Raises UsageError."""
+    """Return a recording's whole evidence: one window per GPU over the full length.  Raises UsageError."""
     path = Path(path)
     return npz_recording.whole(path) if _format(path) == "scenarios" else merged(load(path))
 
 
 def merged(pieces: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """Merge pieces of evidence by GPU: every reading once, and a window from the first reading to the last."""
+    """Merge pieces of evidence by GPU: each reading once, and a window from the first reading to the last.
+
+    Pieces without a device are dropped.
+    """
     by_gpu: dict[str, list[Evidence]] = {}
     for piece in pieces:
         if piece.device is not None:
@@ -84,10 +87,10 @@ def _format(path: Path) -> str:
     if not head:
         raise UsageError(f"{path}: expected {_FORMATS}, found an empty file")
     if head.lstrip().lower().startswith(b"<!doctype html"):
-        raise UsageError(f"{path}: expected {_FORMATS}, found a page; of a report: gpuwatch verify {path}")
+        raise UsageError(f"{path}: expected {_FORMATS}, found an HTML page; for a report run `gpuwatch verify {path}`")
     if head.startswith(_ZIP):
         return "scenarios" if b"telemetry" in _members(path) else "capsule"
-    # UTF-16 with a byte order mark counts as a log, because the log's parser rejects it with a clear message.
+    # UTF-16 with a byte order mark counts as a log: the log's parser rejects UTF-16 with a clear message.
     return "log" if b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff")) else "capsule"
 
 
@@ -105,7 +108,7 @@ def _unpacked(path: Path) -> tuple[Evidence, ...]:
     try:
         pieces = unpack(path.read_bytes())
     except CapsuleError as error:
-        raise UsageError(f"{path}: expected {_FORMATS}, found something else: {error}") from error
+        raise UsageError(f"{path}: expected {_FORMATS}, found another format: {error}") from error
     if not pieces:
         raise UsageError(f"{path}: expected a recording with evidence, found an empty one")
     return pieces

@@ -1,4 +1,4 @@
-"""A recording played as a Source, at real time or faster."""
+"""A recording played as a Source, at any speed."""
 
 import math
 import threading
@@ -37,9 +37,9 @@ _TYPES: dict[str, type] = {
 
 
 class Replay:
-    """The recorded GPUs: the first reading is now, and ``speed`` seconds of the recording pass per second.
+    """The recorded GPUs.  The recording starts when the object is built; ``speed`` seconds of it pass per second.
 
-    Each query gets the recording's last value at that moment; signals absent from the recording stay None.  At the end of
+    Each query returns the last value recorded before that time, or None if that value is missing or stale.  At the end of
     the recording every GPU is lost.
 
     Raises UsageError: when the recording cannot be read, or holds no reading.
@@ -57,7 +57,7 @@ class Replay:
         self._start_ns = clock.now_ns()
         self.simulated = any(evidence.device.simulated for evidence in self._gpus.values() if evidence.device)
         self._closed = threading.Event()
-        self._told_ns = self._begin_ns - 1
+        self._returned_ns = self._begin_ns - 1
         self._record_until_ns: dict[str, int] = {}
 
     def devices(self) -> tuple[Device, ...]:
@@ -109,8 +109,8 @@ class Replay:
         while True:
             then_ns = self._then_ns()
             events = [event for evidence in self._gpus.values() for event in evidence.trace.events]
-            fresh = [event for event in events if self._told_ns < event.at_ns <= then_ns]
-            self._told_ns = max(self._told_ns, then_ns)
+            fresh = [event for event in events if self._returned_ns < event.at_ns <= then_ns]
+            self._returned_ns = max(self._returned_ns, then_ns)
             if fresh or self._clock.now_ns() >= deadline_ns:
                 return tuple(replace(event, at_ns=self._now_ns(event.at_ns)) for event in fresh)
             ahead_ns = [self._now_ns(event.at_ns) for event in events if event.at_ns > then_ns]
@@ -139,12 +139,12 @@ class Replay:
 
 
 def _value(trace: Trace, name: str, then_ns: int) -> float | None:
-    """Return the recorded value of a signal at a time; None in a silence of the recording."""
+    """Return a signal's last recorded value at a time; None before the first value, in a gap, or for a stale value."""
     column = trace.column(name)
     row = int(np.searchsorted(column.at_ns, then_ns, side="right")) - 1
     if row < 0 or math.isnan(value := float(column.values[row])) or _in_gap(trace, SIGNALS[name], then_ns):
         return None
-    # A value holds for one and a half heartbeats, or one and a half of the recording's own periods.
+    # A value is stale after 1.5 heartbeats (fast lane) or 11 s (other lanes), and later if 1.5 refresh periods are longer.
     period_ns = trace.refresh_of_ns(name)
     fresh_ns = max(1.5 * HEARTBEAT_NS if SIGNALS[name] is Lane.FAST else _SLOW_FRESH_NS, 1.5 * period_ns)
     return value if then_ns - column.at_ns[row] <= fresh_ns else None

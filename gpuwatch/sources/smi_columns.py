@@ -1,4 +1,4 @@
-"""The columns of nvidia-smi: the signal of each, its unit, and the parsing of its cells.
+"""The columns of nvidia-smi: signal, unit, and the parsing of cells.
 
 Names and units are those of ``nvidia-smi --help-query-gpu`` (drivers 470 to 580), old spellings included.
 """
@@ -17,7 +17,7 @@ from gpuwatch.sources import nearest
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A column's signal, the unit in its header and cells, and the factor to the signal's own unit."""
+    """A column's signal, the unit in the header and cells, and the factor to the signal's unit."""
 
     signal: str
     unit: str = ""
@@ -71,11 +71,11 @@ _REASONS = {
     "hw_thermal_slowdown": Reason.HW_THERMAL,
     "hw_power_brake_slowdown": Reason.HW_POWER_BRAKE,
 }
-_TABLES = ("clocks_event_reasons", "clocks_throttle_reasons")  # since driver 535, and before
+_TABLES = ("clocks_event_reasons", "clocks_throttle_reasons")  # from driver 535 on, and before 535
 REASON_COLUMNS: Mapping[str, int] = {f"{table}.{name}": int(bit) for table in _TABLES for name, bit in _REASONS.items()}
 FAULT_REASONS = {int(bit) for bit in _REASONS.values()} - {int(Reason.GPU_IDLE), int(Reason.APPLICATIONS_CLOCKS)}
 
-# Columns that identify a GPU or never change, with the field of Device, except ``index``.
+# Columns that identify a GPU or never change, with the field of Device; Device has no ``index``.
 IDENTITY: Mapping[str, str] = {
     "uuid": "uuid",
     "gpu_uuid": "uuid",
@@ -100,14 +100,14 @@ _IDENTITY_UNITS = {
     "power.limit": ("W", 1), "power.default_limit": ("W", 1), "power.min_limit": ("W", 1), "power.max_limit": ("W", 1),
 }  # fmt: skip
 
-# In nvidia-smi's spelling of switches and reasons.
+# Values of switches and reasons, as nvidia-smi spells them.
 _WORDS = {"Active": 1.0, "Not Active": 0.0, "Enabled": 1.0, "Disabled": 0.0}
 _NUMBER = re.compile(r"(-?\d{1,18}(?:\.\d{1,9})?)(?: ([A-Za-z%]+))?", re.ASCII)
 _SIGNED = ("temperature.gpu", "temperature.memory", "temperature.gpu.tlimit")
 
 
 def plain(cell: str) -> str:
-    """Return a header's name without its unit."""
+    """Return a header cell's column name, in lower case and without the unit."""
     return cell.partition("[")[0].strip().lower()
 
 
@@ -118,7 +118,7 @@ def is_absent(cell: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ColumnReader:
-    """One column of a log: its name, the unit its cells may carry, its factor."""
+    """One column of a log: name, unit that the cells may contain, and factor to the signal's unit."""
 
     name: str
     unit: str = ""
@@ -126,7 +126,7 @@ class ColumnReader:
 
     @staticmethod
     def of(where: str, cell: str) -> ColumnReader:
-        """Build from a header's cell; skip unknown columns.  Raises UsageError: for a wrong unit."""
+        """Return the reader of a header's cell; an unknown column has no unit.  Raises UsageError: for a wrong unit."""
         name = plain(cell)
         meaning = SIGNAL_COLUMNS.get(name)
         unit, scale = (meaning.unit, meaning.scale) if meaning else _IDENTITY_UNITS.get(name, ("", 1))
@@ -138,14 +138,14 @@ class ColumnReader:
         return ColumnReader(name, unit, scale)
 
     def read(self, where: str, cell: str) -> str | int | float:
-        """Return a fact of identity: text, unless its column has a unit."""
+        """Return an identity cell: text, or a number if the column has a unit.  Raises UsageError."""
         if self.name not in _IDENTITY_UNITS:
             return cell
         value = self.number(where, cell)
         return value if self.unit == "W" else round(value)
 
     def number(self, where: str, cell: str) -> float:
-        """Return the cell in the signal's own unit; NaN if nvidia-smi has no value.  Raises UsageError."""
+        """Return the cell in the signal's unit; NaN if nvidia-smi has no value.  Raises UsageError."""
         if is_absent(cell):
             return math.nan
         if self.unit == _SWITCH:
@@ -161,7 +161,7 @@ class ColumnReader:
             raise self._wrong(where, cell, f"a number of {self.unit}" if self.unit else "a number")
         value = float(match[1])
         if value < 0 and self.name not in _SIGNED:
-            raise self._wrong(where, cell, "no negative number")
+            raise self._wrong(where, cell, "a number of at least 0")
         if self.unit == "%" and value > 100:
             raise self._wrong(where, cell, "at most 100 %")
         return value * self.scale

@@ -1,7 +1,7 @@
 """Logs of ``nvidia-smi --query-gpu=… --format=csv -lms N`` as evidence: the only module for nvidia-smi's format.
 
-The log's local wall time becomes nanoseconds since the epoch, so its evidence cannot be compared with evidence on a
-monotonic axis.  A log without ``uuid``, ``index`` or ``pci.bus_id`` counts as a log of one GPU.
+The log's local wall time becomes nanoseconds since the epoch, so these times cannot be compared with monotonic times.
+A log without ``uuid``, ``index`` or ``pci.bus_id`` counts as a log of one GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXPECTED = "a log with a header of nvidia-smi, such as `timestamp, uuid, clocks
 
 @dataclass(slots=True)
 class _LoggedGpu:
-    """The rows of one GPU, during reading."""
+    """The rows read so far of one GPU."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     at_ns: array[int] = field(default_factory=lambda: array("q"))
@@ -36,14 +36,14 @@ class _LoggedGpu:
     def append(self, at_ns: int, values: Mapping[str, float]) -> None:
         self.at_ns.append(at_ns)
         for name, value in values.items():
-            # A repeated header may add no column, so every column begins with the first row.
+            # All rows have the columns of the header, so the columns have equal lengths.
             self.columns.setdefault(name, array("d")).append(value)
 
 
 def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
-    """Return one piece of evidence per GPU, in the order of the log, with the whole log as window.
+    """Return one piece of evidence per GPU, in the order of the log, with one window over all rows of the GPU.
 
-    ``query`` stands for the header of a log written with ``noheader``.  Cells that are N/A count as not observed.
+    ``query`` replaces the header of a log written with ``noheader``.  Cells that are N/A count as not observed.
     Raises UsageError: naming the line, the expected and the found content.
     """
     lines = _lines(path)
@@ -62,8 +62,8 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
             if [plain(cell) for cell in cells] != [plain(cell) for cell in header]:
                 raise UsageError(f"{where}: expected the columns of the first header again, found {_short(line)}")
         elif complete or not gpus:
-            _take(where, readers, cells, gpus)
-        # else: the last line, torn while it was written
+            _add_row(where, readers, cells, gpus)
+        # else: skip the last line, which was not written completely
     if not gpus:
         raise UsageError(f"{path}: expected rows of readings, found none")
     for gpu in gpus.values():
@@ -75,7 +75,7 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
-    """Yield number, text, and completeness of each line, without blank lines."""
+    """Yield number, text, and True for a complete line (with its newline) of each line that is not blank."""
     with path.open("rb") as file:
         number, raw = 0, file.readline(_LINE_BYTES + 1)
         while raw:
@@ -89,9 +89,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
             try:
                 text = raw.decode("utf-8-sig")
             except UnicodeDecodeError:
-                raise UsageError(f"{where}: expected {_EXPECTED}, found bytes that are no text") from None
+                raise UsageError(f"{where}: expected {_EXPECTED}, found bytes that are not UTF-8 text") from None
             if "\0" in text:
-                raise UsageError(f"{where}: expected text, found NUL bytes: was the machine switched off while it was written?")
+                raise UsageError(f"{where}: expected text, found NUL bytes, as after a power loss: remove these lines")
             if text.strip():
                 yield number, _printable(text.strip()), text.endswith("\n")
             raw = following
@@ -100,16 +100,16 @@ def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
 def _readers(where: str, header: list[str]) -> tuple[ColumnReader, ...]:
     names = [plain(cell) for cell in header]
     if _is_time(header[0]):
-        raise UsageError(f"{where}: expected {_EXPECTED}, found a row: log without noheader, or name its columns with --query")
+        raise UsageError(f"{where}: expected {_EXPECTED}, found a row: log without noheader, or name the columns with --query")
     if "timestamp" not in names:
         raise UsageError(f"{where}: expected {_EXPECTED}, found {_short(', '.join(header))}")
     readers = tuple(ColumnReader.of(where, cell) for cell in header)
     if not any(name in SIGNAL_COLUMNS or name in REASON_COLUMNS for name in names):
-        raise UsageError(f"{where}: expected a column that tells of clocks, power, heat or load, found only {', '.join(names)}")
+        raise UsageError(f"{where}: expected a column of clocks, power, temperature or load, found only {', '.join(names)}")
     return readers
 
 
-def _take(where: str, readers: tuple[ColumnReader, ...], cells: list[str], gpus: dict[str, _LoggedGpu]) -> None:
+def _add_row(where: str, readers: tuple[ColumnReader, ...], cells: list[str], gpus: dict[str, _LoggedGpu]) -> None:
     if len(cells) != len(readers):
         found = f"{len(cells)}: {_short(', '.join(cells))}"
         raise UsageError(f"{where}: expected {len(readers)} columns as in the header, found {found}")
@@ -127,13 +127,13 @@ def _take(where: str, readers: tuple[ColumnReader, ...], cells: list[str], gpus:
             reasons[REASON_COLUMNS[reader.name]] = reader.number(where, cell)
         elif reader.name in SIGNAL_COLUMNS:
             values[SIGNAL_COLUMNS[reader.name].signal] = reader.number(where, cell)
-    # A log with only some of the reasons gets no mask: the other reasons would read as absent.
+    # A log with only some of the reasons gets no mask: the mask would state that the other reasons were inactive.
     if "event_reasons_mask" not in values and reasons.keys() >= FAULT_REASONS:
         values["event_reasons_mask"] = float(sum(bit * active for bit, active in reasons.items()))
     gpu = gpus.setdefault(str(facts.get("uuid") or facts.get("pci_bus_id") or facts.get("index", "")), _LoggedGpu())
     if gpu.at_ns and at_ns < gpu.at_ns[-1]:
-        said = next(cell for reader, cell in zip(readers, cells, strict=True) if reader.name == "timestamp")
-        raise UsageError(f"{where}: expected a time no earlier than the row before, found {said}")
+        at_text = next(cell for reader, cell in zip(readers, cells, strict=True) if reader.name == "timestamp")
+        raise UsageError(f"{where}: expected a time no earlier than the row before, found {at_text}")
     gpu.facts.update(facts)
     gpu.append(at_ns, values)
 
@@ -144,7 +144,7 @@ def _evidence(path: Path, key: str, gpu: _LoggedGpu) -> Evidence:
     facts = {name: value for name, value in gpu.facts.items() if name not in ("index", "uuid", "name")}
     uuid, name = gpu.facts.get("uuid", f"GPU-of-log-{key}"), gpu.facts.get("name", "GPU of a log")
     device = Device(uuid=str(uuid), name=str(name), **facts)
-    # A log shows no change faster than its own period.
+    # A signal cannot change faster than the log's period.
     period_ns = int(np.median(np.diff(at_ns))) if len(at_ns) > 1 else 0
     slow = {name: period_ns for name in columns if period_ns > Trace().refresh_of_ns(name)}
     return Evidence(
@@ -176,13 +176,13 @@ def _time_ns(where: str, cell: str) -> int:
 
 @lru_cache(maxsize=16)
 def _second_ns(text: str) -> int:
-    # nvidia-smi writes the local time of its machine without a zone.  This machine's zone is the only guess; its offset is
-    # constant in a log unless summer time begins or ends within it.
+    # nvidia-smi writes local time without a zone, so this assumes the zone of this machine.  A change to or from summer time
+    # within a log moves the times by an hour.
     return round(datetime.strptime(text, "%Y/%m/%d %H:%M:%S").astimezone().timestamp()) * 1_000_000_000
 
 
 def _printable(text: str) -> str:
-    """Replace characters that could control a terminal, or break a line that quotes the text."""
+    """Replace characters that could control a terminal or break a line."""
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
 
 

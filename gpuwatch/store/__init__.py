@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuwatch.store.reader import Reader
 
 
-def __getattr__(name: str) -> Any:  # its type is that of the name asked for
+def __getattr__(name: str) -> Any:  # the type of the requested name
     if name != "Reader":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from gpuwatch.store.reader import Reader  # imports numpy, which the writer does not need

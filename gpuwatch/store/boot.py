@@ -27,7 +27,7 @@ class SegmentSpan:
 
 
 class Boot(LedgerConnection):
-    """The last boot in a store.  Every method raises StoreError, in one line, where the store cannot answer."""
+    """The last boot in a store.  Every method raises StoreError, in one line, when it cannot read the store."""
 
     def __init__(self, state: Path) -> None:
         super().__init__(state)
@@ -45,7 +45,7 @@ class Boot(LedgerConnection):
         return row[0] if row else None
 
     def segment_spans(self) -> list[SegmentSpan]:
-        """Return the segments of this boot that hold rows, oldest first.  Only the newest can have grown since."""
+        """Return the segments of this boot that hold rows, oldest first.  Only the newest segment is read at every call."""
         paths = sorted(self.state.glob(files.SEGMENTS))
         for path in paths[:-1]:
             if path not in self._closed:
@@ -54,7 +54,7 @@ class Boot(LedgerConnection):
         return [span for span in found if span is not None]
 
     def begun(self, at_ns: int, *, most: int) -> tuple[list[str], int]:
-        """Return the ids of at most ``most`` windows that had begun by then, newest first, and the count of the others."""
+        """Return the ids of at most ``most`` windows that began by ``at_ns``, newest first, and the count of the others."""
         where = "FROM runs WHERE boot_id = ? AND begin_ns <= ?"
         values = (self.boot_id, at_ns)
         ids = [row[0] for row in self._rows(f"SELECT id {where} ORDER BY begin_ns DESC, id DESC LIMIT ?", (*values, most))]
@@ -85,12 +85,12 @@ class Boot(LedgerConnection):
             return None
         every = [ends for table in _TABLES if (ends := _ends(db, table)) is not None]
         uuids = tuple(row[0] for row in db.execute("SELECT uuid FROM gpus ORDER BY gpu"))
-        # From the first table that has rows: a power blob begins before any other row.
+        # The first table with rows gives the start, because a power blob can begin before all other rows.
         return SegmentSpan(every[0][0], max(end for _, end in every), uuids, segment[1]) if every else None
 
 
 def _ends(db: Database, table: str) -> tuple[int, int] | None:
-    """Return the first row's time and the latest time at which a GPU's last row stood, from few rows, by the key."""
+    """Return the first row's time and the latest end of the last 64 rows, in the order of the key."""
     first = db.execute(f"SELECT at_ns FROM {table} ORDER BY id LIMIT 1").fetchone()
     if first is None:
         return None

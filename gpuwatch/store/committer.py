@@ -27,7 +27,7 @@ RETRIED_COUNT = 10_000  # writes to the ledger that wait for room on a full disk
 
 @dataclass(frozen=True, slots=True)
 class LedgerWrite:
-    """One change of the ledger.  ``known_as``: its fact and GPU, for facts that every new ledger must receive again."""
+    """One change of the ledger.  ``known_as`` holds the fact's name and GPU if every new ledger must receive the fact again."""
 
     apply: Callable[[Ledger], None]
     known_as: tuple[str, str] | None = None
@@ -37,7 +37,7 @@ Storable: TypeAlias = Sweep | SegmentRows | LedgerWrite
 
 
 class LedgerWriter:
-    """Writes changes in order, all of a commit in one transaction.  It belongs to the writer's thread."""
+    """A writer of changes, in order, with one transaction per commit.  Only the store's writer thread may call it."""
 
     def __init__(self, folder: StateFolder, retries: Retries) -> None:
         self._folder = folder
@@ -54,7 +54,7 @@ class LedgerWriter:
         self._waiting.append(write)
 
     def write(self) -> bool:
-        """Commit every change in one transaction; if one fails, commit each in its own, without that one."""
+        """Commit all changes in one transaction; if a change cannot be stored, commit each change on its own without that one."""
         if self._folder.ledger is not self._informed:  # a new ledger has no facts yet
             self._informed, self._waiting = self._folder.ledger, [*self._known.values(), *self._waiting]
         writes, self._waiting = self._waiting, []
@@ -80,7 +80,7 @@ class LedgerWriter:
 
 
 class Committer:
-    """Owner of the files.  All methods except ``statistics`` belong to the writer's thread.
+    """Owner of the files.  Only the writer's thread may call the methods other than ``statistics`` and ``set_limits``.
 
     Raises StoreError: when the folder cannot be used (another writer, a newer schema, no permission).
     """
@@ -120,7 +120,7 @@ class Committer:
         for event in self._rows.gather():
             self._ledger.put(LedgerWrite(partial(Ledger.put_event, event=event, wall_s=self._facts.wall_s(event.at_ns))))
         if is_usable:
-            is_stored = all((self._rows.write(), self._ledger.write()))  # independently of each other
+            is_stored = all((self._rows.write(), self._ledger.write()))  # both, even if one fails
         else:
             is_stored = False
             if is_there:
@@ -130,7 +130,7 @@ class Committer:
         if is_stored:
             self._retries.all_stored()
             self._committed_ns = self._facts.now_ns()
-        if self.folder.is_there:  # a segment that broke and was not replaced yet has no readable size
+        if self.folder.is_there:  # the size of a broken segment cannot be read
             self._retries.succeeds(self._keep_house_if_due)
         return is_stored
 
@@ -158,11 +158,11 @@ class Committer:
         self._rows.restart()
 
     def _replace(self, why: BaseException) -> bool:
-        """Find broken files and set them aside, so that the next try writes to new ones; return False if none was replaced."""
+        """Find broken files and set them aside, so that the next try writes to new ones; return False if none is broken."""
         broken = self.folder.broken()
         if self.folder.segments.live in broken:
             self._rows.restart()
-        with contextlib.suppress(*UNSTORABLE):  # where this fails now, the next commit notices the loss again
+        with contextlib.suppress(*UNSTORABLE):  # after a failure, the next commit finds the broken file again
             for each in broken:
                 self.folder.set_aside(each, why)
         return bool(broken)
@@ -182,7 +182,7 @@ class Committer:
             self._rows.restart()
         segments.settle()
         limits = self._limits
-        # Permanent data outgrows any budget some day (6 kB a window): half of the budget stays reserved for readings.
+        # Permanent data can outgrow any budget, so half of the budget stays reserved for readings.
         other_bytes = min(ledger.size_bytes, limits.budget_bytes // 2)
         wall_s = (now_ns + self._wall_offset_ns) / 1e9
         segments.retain(limits.budget_bytes, limits.max_age_s, wall_s=wall_s, other_bytes=other_bytes)

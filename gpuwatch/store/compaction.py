@@ -1,7 +1,7 @@
 """Compaction of a stream of sweeps into rows; pure, so that tests need no disk.
 
-Equal consecutive readings become one row with the time it stood, so an idle GPU costs next to nothing.  Unlike
-heartbeats, such a row also tells when an old value was last seen.
+Equal consecutive readings become one row with a duration, so an idle GPU needs almost no space.  Unlike heartbeats,
+such a row also records the last time at which an old value was read.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gpuwatch.store.signal_columns import LANE_SIGNALS, LANE_VALUES
 
 _MS = 1_000_000
 
-# Noise of the board's sensor at constant load (H200, driver 580); the dense record keeps every step.
+# Smaller changes are noise of the board's power sensor; the dense power record keeps every step.
 POWER_BAND_W = 1.5
 GAP_NS = 250_000_000  # two refreshes of the driver's page and a margin: a longer gap can hide an event
 GAP_PERIODS = 5
-POWER_BLOB_NS = 8_000_000_000  # rewritten each second as it grows, so nothing is lost and little is repeated; five fill a page
+POWER_BLOB_NS = 8_000_000_000  # short, because commits rewrite a growing blob; five blobs fill a page
 
 _FAST_NAMES = LANE_SIGNALS[Lane.FAST]
 _POWER = tuple(i for i, name in enumerate(_FAST_NAMES) if name in ("power_w", "power_average_w"))
@@ -29,13 +29,13 @@ _fast_values = LANE_VALUES[Lane.FAST]
 
 @dataclass(slots=True)
 class SegmentRows:
-    """Rows for one segment.  ``uuid`` stands in for the number that the tables use for a GPU."""
+    """Rows for one segment.  They name a GPU by its UUID; the segment's tables use a number."""
 
     readings: list[tuple[Lane, int, str, int, tuple[Any, ...]]] = field(default_factory=list)  # lane, at, uuid, stood_ms
     process_lists: list[tuple[int, str, int, int, Visibility, tuple[Process, ...]]] = field(default_factory=list)  # + took_us
     power: list[tuple[str, tuple[int, ...], tuple[float, ...]]] = field(default_factory=list)
     gaps: list[tuple[str, Lane, int, int | None]] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)  # for the ledger, which keeps them for good
+    events: list[Event] = field(default_factory=list)  # for the ledger, which keeps events permanently
 
     def take(self, later: SegmentRows) -> None:
         """Append later rows, but not their events."""
@@ -56,7 +56,7 @@ class SegmentRows:
         return first, second
 
     def loss(self) -> SegmentRows:
-        """Return one gap per GPU in place of rows that cannot be stored: without it, a short loss would stay unnoticed."""
+        """Return gaps in place of rows that cannot be stored, so that a short loss is visible: one fast-lane gap per GPU."""
         spans = [(uuid, at_ns, at_ns + stood_ms * _MS) for lane, at_ns, uuid, stood_ms, _ in self.readings if lane is Lane.FAST]
         spans += [(uuid, begin_ns, end_ns) for uuid, lane, begin_ns, end_ns in self.gaps if lane is Lane.FAST and end_ns]
         lost: dict[str, tuple[int, int]] = {}
@@ -72,7 +72,7 @@ class SegmentRows:
 
 @dataclass(slots=True)
 class _StandingRow:
-    """Equal content from ``at_ns`` until ``until_ns``, and the end that was already handed out."""
+    """Equal content from ``at_ns`` until ``until_ns``, and the end that ``rows()`` has already returned."""
 
     at_ns: int
     until_ns: int
@@ -90,13 +90,13 @@ class _GpuState:
     power_at_ns: list[int] = field(default_factory=list)
     power_w: list[float] = field(default_factory=list)
     power_handed: int = 0
-    gaps: dict[Lane, int] = field(default_factory=dict)  # open gaps, with their begins
+    gaps: dict[Lane, int] = field(default_factory=dict)  # open gaps and their start times
     gaps_handed: set[Lane] = field(default_factory=set)
     last_ns: dict[Lane, int] = field(default_factory=dict)
 
 
 class Compactor:
-    """Takes sweeps of any GPU in order of arrival; hands out rows."""
+    """A converter of sweeps, in order of arrival, into rows."""
 
     def __init__(self) -> None:
         self._gpus: defaultdict[str, _GpuState] = defaultdict(_GpuState)
@@ -126,7 +126,7 @@ class Compactor:
             self._rows.events.append(observed)
 
     def rows(self) -> SegmentRows:
-        """Return all rows new since the last call; a row that still grows is returned again after it grew."""
+        """Return all rows that are new or have grown since the last call."""
         for uuid, gpu in self._gpus.items():
             self._close(Lane.FAST, uuid, gpu.fast)
             self._close(Lane.PULSE, uuid, gpu.pulse)
@@ -142,7 +142,7 @@ class Compactor:
         return rows
 
     def restart(self) -> None:
-        """Extend no earlier row from now on: earlier rows lie in another file."""
+        """Extend no earlier row from now on, because earlier rows are in another file."""
         for gpu in self._gpus.values():
             gpu.fast = gpu.pulse = gpu.listing = None
             gpu.power_at_ns, gpu.power_w, gpu.power_handed = [], [], 0
@@ -152,7 +152,7 @@ class Compactor:
         at_ns, uuid, content = reading.at_ns, reading.uuid, _fast_values(reading)
         last_ns = gpu.last_ns.get(Lane.FAST)
         interval = gpu.fast
-        if last_ns is not None and at_ns <= last_ns:  # another thread reads a window's edge
+        if last_ns is not None and at_ns <= last_ns:  # out of order: another thread reads a window's edge
             if interval is None or content != interval.content:
                 self._rows.readings.append((Lane.FAST, at_ns, uuid, 0, content))
             return
@@ -162,7 +162,7 @@ class Compactor:
             self._rows.gaps.append((uuid, Lane.FAST, last_ns, at_ns))
         goes_on = last_ns is not None and at_ns - last_ns <= HEARTBEAT_NS and not is_gap and not was_lost
         denied = gpu.pulse is not None and _denies(content, gpu.pulse.content)
-        # A row that contradicts the pulse must stand alone: the pulse was seen after this interval began and would be believed.
+        # A row that contradicts the pulse must not extend the interval, because readers prefer a pulse that is newer than the row.
         if interval is not None and goes_on and not denied and _same(content, interval.content):
             interval.until_ns = at_ns
         else:
@@ -173,7 +173,7 @@ class Compactor:
             gpu.pulse = None
 
     def _pulse(self, gpu: _GpuState, reading: Reading) -> None:
-        """Update the pulse between rows of the fast lane, the only lane with gaps: windows end a pulse."""
+        """Extend or replace the pulse.  The pulse lane records no gaps, because each window's end also ends its pulses."""
         content, interval = LANE_VALUES[Lane.PULSE](reading), gpu.pulse
         if interval is not None and 0 < reading.at_ns - interval.until_ns <= GAP_NS and content == interval.content:
             interval.until_ns = reading.at_ns
@@ -193,7 +193,7 @@ class Compactor:
         return at_ns - last_ns > max(GAP_NS, GAP_PERIODS * min(period_ns, was_ns or period_ns))
 
     def _split(self, gpu: _GpuState, uuid: str) -> None:
-        """Store the last reading before a window's edge as its own row: counters are compared between such rows."""
+        """Store the last reading before a window's edge as a separate row, because counters are compared between such rows."""
         interval = gpu.fast
         if interval is not None and interval.until_ns > interval.at_ns:
             self._close(Lane.FAST, uuid, interval)
@@ -203,7 +203,7 @@ class Compactor:
         was_lost = self._back(gpu, process_list.uuid, Lane.PROCESSES, process_list.at_ns)
         content = (process_list.visibility, process_list.processes)
         interval = gpu.listing
-        # Utilisation covers the time since it was last asked for, so a record with it is a point, never an interval.
+        # Utilisation covers the time since the previous call, so a list with utilisation is a point, never an interval.
         busy = any(process.utilization_ratio is not None for process in process_list.processes)
         same = interval is not None and not busy and not was_lost and content == interval.content[1:]
         if same and interval is not None and 0 < process_list.at_ns - interval.until_ns <= HEARTBEAT_NS:
@@ -240,7 +240,7 @@ class Compactor:
         return True
 
     def _close(self, lane: Lane, uuid: str, interval: _StandingRow | None) -> None:
-        """Hand out a row unless it was handed out before."""
+        """Add a row to the result unless ``rows()`` has already returned it."""
         if interval is None or interval.handed_ns == interval.until_ns:
             return
         interval.handed_ns = interval.until_ns
@@ -258,11 +258,11 @@ class Compactor:
 
 def _denies(content: tuple[Any, ...], pulse: tuple[Any, ...]) -> bool:
     """Return whether a full row contradicts the pulse, which then ends."""
-    return any(said is not None and said != value for value, said in zip(content, pulse, strict=True))
+    return any(pulsed is not None and pulsed != value for value, pulsed in zip(content, pulse, strict=True))
 
 
 def _same(content: tuple[Any, ...], stored: tuple[Any, ...]) -> bool:
-    """Return whether two rows are equal, apart from a change of power below its own noise."""
+    """Return whether two rows are equal, apart from power changes below the sensor's noise."""
     return content == stored or all(
         value == old or (i in _POWER and value is not None and old is not None and abs(value - old) < POWER_BAND_W)
         for i, (value, old) in enumerate(zip(content, stored, strict=True))

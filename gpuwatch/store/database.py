@@ -1,7 +1,7 @@
 """A connection with transactions as blocks: the part of sqlite-utils' Database that the store uses, without its imports.
 
-sqlite-utils imports pandas where that is installed, which would cost every daemon and every judge's worker half a second and 80
-MB.
+sqlite-utils imports pandas where pandas is installed, which would slow down every daemon and every judge's worker (decision
+0081).
 """
 
 from __future__ import annotations
@@ -48,6 +48,6 @@ class Database:
             self.conn.execute(commit)
         except BaseException:
             for statement in undo:
-                if self.conn.in_transaction:  # some errors, such as a full disk, have already ended it
+                if self.conn.in_transaction:  # some errors, such as a full disk, end the transaction
                     self.conn.execute(statement)
             raise

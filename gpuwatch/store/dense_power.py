@@ -1,6 +1,6 @@
 """The codec of the dense power record: times in milliseconds, power in tenths of a watt, less than two bytes per sample.
 
-The driver's samples are means over about 25 ms, about 20 ms apart, in steps of 0.13 W (H200, driver 580).
+The driver's samples are means over about 25 ms, about 20 ms apart.
 """
 
 from __future__ import annotations

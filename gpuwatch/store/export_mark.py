@@ -1,4 +1,4 @@
-"""The mark of the last export: a small file beside the store, written by `gpuwatch export` and read by the daemon."""
+"""The mark of the last export: a small file in the state folder that `gpuwatch export` writes and the daemon reads."""
 
 import math
 from pathlib import Path
@@ -10,12 +10,12 @@ _MOST_BYTES = 64
 
 
 def write_mark(state: Path, wall_s: float) -> None:
-    """Record when an export succeeded, for every reader of the folder.  Raises OSError: when the folder cannot be written."""
+    """Record the time of a successful export.  Raises OSError: when the folder cannot be written."""
     atomic_write.replace(state / NAME, f"{wall_s:.3f}\n".encode(), mode=0o644)
 
 
 def read_mark_wall_s(state: Path) -> float | None:
-    """Return when the last export succeeded, in seconds since 1970; None if no valid time is on record."""
+    """Return the time of the last successful export, in seconds since 1970; None if no valid time is recorded."""
     try:
         with (state / NAME).open("rb") as file:
             wall_s = float(file.read(_MOST_BYTES))

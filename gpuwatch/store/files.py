@@ -1,4 +1,4 @@
-"""Database files as files: opening, closing to one plain file, setting aside, locking, and the file system beneath."""
+"""Files of databases: opening, closing to one plain file, setting aside, locking, and the type of the file system."""
 
 import contextlib
 import fcntl
@@ -27,9 +27,9 @@ NETWORK_TYPES = frozenset({
 })  # fmt: skip
 
 PAGE_BYTES = 4096
-_LOG_PAGES_COUNT = 256  # a log of a megabyte is written back twice a minute
+_LOG_PAGES_COUNT = 256  # SQLite writes back a log of this size: 1 MiB
 _BUSY_S = 5.0
-_HELD_S = 1.0  # the writer keeps its rows and tries again
+_HELD_S = 1.0  # longest wait of the writer, which keeps its rows and retries
 _CACHE_KIB = 1000  # rows are only added, so half of SQLite's default per connection is enough
 _CHECK_STEPS = 1000  # virtual machine steps of SQLite between two readings of the clock
 _PROBES_COUNT, _PROBE_S = 20, 0.01  # ``store_owner.is_alive`` probes the lock for microseconds only
@@ -102,10 +102,10 @@ def _prepared(connection: sqlite3.Connection, *, wal: bool, durable: bool) -> Da
 
 
 def open_to_read(path: Path) -> Database:
-    """Return a read-only connection, with or without a living writer, whoever owns the folder.  Raises StoreError."""
+    """Return a read-only connection, even without a living writer or write permission.  Raises StoreError."""
     uri = path.resolve().as_uri()
     refused: Exception | None = None
-    # Without write permission SQLite cannot open a write-ahead log at rest; if that log is empty, the file alone is complete.
+    # Without write permission, SQLite cannot open a log that has no writer; if the log is empty, the file alone is complete.
     for query in ("mode=ro", "mode=ro&immutable=1"):
         if "immutable" in query and size_bytes(Path(f"{path}-wal")):
             break
@@ -137,19 +137,19 @@ def write_back(database: Database) -> bool:
 
 
 def close_plain(database: Database, path: Path) -> bool:
-    """Close so that one plain file remains; return False if a reader holds it open: then try ``settle`` later."""
+    """Close a database and leave one plain file; return False if a reader prevents that: then call ``settle`` later."""
     try:
         database.conn.execute("PRAGMA busy_timeout=100")  # short, because the writer must not wait for a reader
         database.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.conn.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
-        _log.debug("%s stays in its write-ahead log: %s", path.name, error)
+        _log.debug("%s still needs its write-ahead log: %s", path.name, error)
     database.conn.close()
     return not needs_settling(path)
 
 
 def needs_settling(path: Path) -> bool:
-    """Return whether a closed file still needs its write-ahead log: its header says so, or the log exists."""
+    """Return whether a closed file still needs its write-ahead log: the header is in WAL mode, or the log exists."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -159,7 +159,10 @@ def needs_settling(path: Path) -> bool:
 
 
 def settle(path: Path) -> bool:
-    """Turn the files of a dead or hindered writer into one plain file.  Raises REFUSALS: for a broken database."""
+    """Merge the files left by a writer into one plain file; return False if a reader prevents that.
+
+    Raises REFUSALS: for a broken database.
+    """
     connection = sqlite3.connect(path, timeout=0.1, check_same_thread=False)
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -170,7 +173,7 @@ def settle(path: Path) -> bool:
 
 
 def check(database: Database, *, now_ns: Callable[[], int], limit_ns: int = 5_000_000_000) -> str | None:
-    """Return the defect that SQLite's own check finds; None if it finds none within its time."""
+    """Return the first defect that SQLite's quick check finds; None if the check finds none within ``limit_ns``."""
     until_ns = now_ns() + limit_ns
     database.conn.set_progress_handler(lambda: int(now_ns() > until_ns), _CHECK_STEPS)
     try:
@@ -202,7 +205,7 @@ def remove(path: Path) -> None:
 
 
 def size_bytes(path: Path) -> int:
-    """Return the size of a file; 0 if there is none (any more)."""
+    """Return the size of a file; 0 if the file does not exist."""
     try:
         return path.stat().st_size
     except OSError:
@@ -210,7 +213,7 @@ def size_bytes(path: Path) -> int:
 
 
 def file_system(path: Path, *, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """Return the type of the file system that holds a path; None where it cannot be read."""
+    """Return the type of the file system that holds a path; None if it cannot be found."""
     try:
         lines = mountinfo.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -232,9 +235,9 @@ def is_locked_by(descriptor: int, folder: Path) -> bool:
 
 
 def lock(folder: Path, *, mode: int) -> int:
-    """Become a folder's only writer until the descriptor is closed.  Raises StoreError: naming the current writer."""
+    """Lock a folder for one writer until the returned descriptor is closed.  Raises StoreError: when another writer has it."""
     path = folder / store_owner.LOCK
-    # Only its owner may open it: any reader of a file can hold a shared lock on it, and would keep every daemon from starting.
+    # Only the owner may open the file: any reader of a file can lock it, and could keep every daemon from starting.
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode & 0o600)
     try:
         with contextlib.suppress(PermissionError):  # the file was made by another version, as another user
@@ -254,7 +257,7 @@ def lock(folder: Path, *, mode: int) -> int:
 
 
 def _lock_patiently(descriptor: int) -> None:
-    """Take the lock, and outlast ``store_owner.is_alive``, which shares it for a moment.  Raises BlockingIOError."""
+    """Take the lock, with retries because ``store_owner.is_alive`` shares the lock for a moment.  Raises BlockingIOError."""
     pause = threading.Event()
     for _ in range(_PROBES_COUNT):
         with contextlib.suppress(BlockingIOError):

@@ -1,7 +1,7 @@
-"""An open database of the writer, with checks that its file and its logs are still where they were opened.
+"""An open database of the writer, with checks that its file and its logs are still at their paths.
 
-A removed log lives on only in the writer's connection.  Every reader finds another log or none, and its content
-would be lost with the writer.
+A removed log exists only in the writer's connection.  Every reader finds another log or none, and the content of the
+removed log would be lost with the writer.
 """
 
 import contextlib
@@ -32,12 +32,12 @@ class HeldFile:
 
     @property
     def is_there(self) -> bool:
-        """Return whether the file still lies under its name."""
+        """Return whether the file is still at its path."""
         return files.identity(self.path) == self._identity
 
     @property
     def has_its_logs(self) -> bool:
-        """Return whether the write-ahead log and index beside the file are the ones being written."""
+        """Return whether the write-ahead log and index next to the file are the ones being written."""
         return not self._has_log or (None not in self._logs.values() and self._lying_logs() == self._logs)
 
     def renew_logs(self) -> bool:
@@ -49,7 +49,7 @@ class HeldFile:
             if not files.write_back(self.database):
                 return False
             self._remove_foreign_logs()
-            # Close the old one first: SQLite shares one index among all connections of a process.
+            # Close the old connection first: SQLite shares one index among all connections of a process.
             self.database.conn.close()
             self._is_open = False
         self.database = files.reopen_to_write(self.path, durable=self._durable)
@@ -62,7 +62,7 @@ class HeldFile:
         return {suffix: files.identity(self._beside(suffix)) for suffix in ("-wal", "-shm")}
 
     def _remove_foreign_logs(self) -> None:
-        """Move away another process's log in place of the writer's: SQLite would replay it over the saved data."""
+        """Set aside another process's log, which SQLite would replay over the saved data."""
         for suffix, found in self._lying_logs().items():
             path = self._beside(suffix)
             if found is None or found == self._logs[suffix]:
@@ -70,7 +70,7 @@ class HeldFile:
             if suffix == "-wal" and files.size_bytes(path):
                 aside = path.with_name(f"{path.name}.replaced-{int(clock.wall_s())}")
                 path.rename(aside)
-                _log.warning("%s: found a log of another process in its place, set aside as %s", path, aside.name)
+                _log.warning("%s: found another process's log, set aside as %s", path, aside.name)
             elif suffix == "-shm":
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()

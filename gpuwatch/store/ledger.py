@@ -28,7 +28,7 @@ _DIED = "the daemon ended while the window was open"
 
 
 class Ledger(HeldFile):
-    """Writes of one connection, each in its own transaction or as part of the caller's.  They raise sqlite3.Error."""
+    """Writes of one connection, each in its own transaction or in the caller's.  The methods raise sqlite3.Error."""
 
     def __init__(self, path: Path, db: Database, *, boot_id: str, evidence_bytes: int) -> None:
         super().__init__(path, db, durable=True)
@@ -41,7 +41,7 @@ class Ledger(HeldFile):
         return files.size_bytes(self.path)
 
     def put_clock(self, at_ns: int, wall_offset_ns: int) -> None:
-        """Record the offset of wall time from monotonic time: one interval for as long as it holds."""
+        """Record the offset of wall time from monotonic time; extend the last interval if the offset is nearly the same."""
         last = self.database.execute(
             "SELECT begin_ns, wall_offset_ns FROM clocks WHERE boot_id = ? ORDER BY begin_ns DESC LIMIT 1", (self._boot_id,)
         ).fetchone()
@@ -97,7 +97,7 @@ class Ledger(HeldFile):
         )
 
     def put_run(self, run: Run, evidence: Mapping[str, bytes], signatures: Sequence[bytes] = ()) -> None:
-        """Insert or replace a run with its verdicts, signatures and findings; stored evidence stays unless new is given."""
+        """Insert or replace a run with its verdicts, signatures and findings; keep stored evidence if none is passed."""
         with self.database.atomic():
             row = to_row(run)
             sql = f"INSERT OR REPLACE INTO runs ({quoted(row)}) VALUES ({', '.join('?' * len(row))})"
@@ -121,13 +121,13 @@ class Ledger(HeldFile):
             self._bound(sum(map(len, evidence.values())))
 
     def put_recorded(self, run: Run, recorded: Mapping[str, RecordedWindow]) -> None:
-        """Add the numbers of a VALID run to the record of each work, by its key's digest; drop the oldest."""
+        """Add the numbers of a VALID run to the record of each work, by the digest of the work key; drop the oldest."""
         with self.database.atomic():
             for work, window in recorded.items():
                 work_records.put(self.database, run, work, window)
 
     def end_unfinished(self, last_ns: int | None) -> int:
-        """Mark runs that a dead daemon left open or unjudged as unproven, and return their count.  Call it at the start."""
+        """Mark runs that a dead daemon left open or unjudged as unproven, and return their count.  Call at startup."""
         query = f"SELECT * FROM runs WHERE status IN ({', '.join('?' * len(UNFINISHED))})"
         left = list(self.database.query(query, UNFINISHED))
         with self.database.atomic():
@@ -164,7 +164,7 @@ class Ledger(HeldFile):
 
 
 def open_ledger(folder: Path, facts: WriterFacts, *, wal: bool, evidence_bytes: int) -> tuple[Ledger, int]:
-    """Return the folder's ledger, created or migrated as needed, and the count of damaged ones set aside for it.
+    """Return the folder's ledger, created or migrated as needed, and the count of damaged ledgers set aside.
 
     Raises StoreError: when a newer version wrote the ledger.  Raises sqlite3.Error, OSError.
     """
@@ -184,11 +184,11 @@ def open_ledger(folder: Path, facts: WriterFacts, *, wal: bool, evidence_bytes: 
                 wrong = error
             db.conn.close()
         files.set_aside(path, wrong, wall_s=clock.wall_s())
-    raise StoreError(f"{path}: expected a database, found one that breaks as soon as it is made; check the disk")
+    raise StoreError(f"{path}: expected a usable new database, found a damaged one; check the disk")
 
 
 def _damage(path: Path) -> object:
-    """Return the reason why a ledger cannot be read at all; None if it can.  Raises StoreError: for a newer version's."""
+    """Return the error of a damaged ledger; None for a readable one.  Raises StoreError: for a newer or locked ledger."""
     try:
         db = files.open_to_read(path)
     except StoreError as error:
@@ -205,7 +205,7 @@ def _damage(path: Path) -> object:
 
 
 def _with_abandoned(told: str) -> str:
-    """Return declared facts marked as ended by the daemon's death; unreadable facts stay unchanged."""
+    """Return declared facts with the fact ``abandoned``; unreadable facts stay unchanged."""
     try:
         return as_json({**msgspec.json.decode(told), "abandoned": True})
     except (ValueError, TypeError, RecursionError):

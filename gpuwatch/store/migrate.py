@@ -1,6 +1,6 @@
-"""Numbered migrations: a new file gets their own statements; sqlite-utils migrates older files in a child process.
+"""Numbered migrations: gpuwatch creates new files; sqlite-utils migrates older files in a child process.
 
-That library may import pandas, which the daemon never does.  ``python -m gpuwatch.store.migrate FILE SET`` is the child.
+sqlite-utils may import pandas, which the daemon never imports.  ``python -m gpuwatch.store.migrate FILE SET`` is the child.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gpuwatch.store.database import Database
 
 if TYPE_CHECKING:
     from sqlite_utils import Migrations
-_HELD_S = 1.0  # how long another process may hold the file
+_HELD_S = 1.0  # longest wait for another process's lock
 _REFUSED = 3  # exit code for a refusal by SQLite: its code and message are on standard output
 
 
-# The table as sqlite-utils makes it: sqlite-utils reads and continues it.
+# The table in the form of sqlite-utils, which reads and continues it.
 _APPLIED = (
     """CREATE TABLE "_sqlite_migrations" (
    "id" INTEGER PRIMARY KEY,
@@ -90,7 +90,7 @@ def applied(db: Database, migrations: MigrationSet) -> set[str]:
 
 
 def in_child(path: Path, set_name: str) -> None:
-    """Apply the migrations that a file lacks.  Raises sqlite3.Error, OSError."""
+    """Apply the missing migrations in a child process.  Raises sqlite3.Error, OSError."""
     # -P: import nothing from the daemon's start folder, which other users may be able to write.
     command = [sys.executable, "-P", "-m", __name__, str(path), set_name]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
@@ -100,7 +100,7 @@ def in_child(path: Path, set_name: str) -> None:
         error.sqlite_errorcode = int(code)
         raise error
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no error message"])[-1]
         raise sqlite3.OperationalError(f"the migration of {path.name} ended with {done.returncode}: {last}")
 
 
@@ -123,7 +123,7 @@ def _main(path: str, set_name: str) -> int:
     try:
         for_sqlite_utils(migrations).apply(sqlite_utils.Database(sqlite3.connect(path, timeout=_HELD_S), execute_plugins=False))
     except sqlite3.Error as error:
-        print(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR), error)  # noqa: T201 - to our parent
+        print(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR), error)  # noqa: T201 - to the parent process
         return _REFUSED
     return 0
 

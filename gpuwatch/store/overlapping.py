@@ -1,4 +1,4 @@
-"""Windows that overlap another on one GPU, and the test for windows of other processes."""
+"""Windows that overlap a run on one GPU, and the test for windows of other processes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 from annotate.evidence import OtherWindow
 from gpuwatch.interfaces import Run
 
-MOST_COUNT = 1000  # windows that overlap one; a daemon tracks fewer at once
-_DEEPEST_COUNT = 32  # windows nested in each other
+MOST_COUNT = 1000  # overlapping windows read per run, the oldest first
+_DEEPEST_COUNT = 32  # levels of nested windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSpan:
-    """The part of a stored window that identifies its owner and its place."""
+    """The owner, the interval and the GPUs of a stored window."""
 
     id: str
     uid: int
@@ -31,7 +31,7 @@ class StoredSpan:
 
     @staticmethod
     def of(row: Sequence[Any], until_ns: int) -> StoredSpan:
-        """Build a span from a row of the ledger; an open window lasts until at least ``until_ns``."""
+        """Build a span from a row of the ledger; an open window ends at ``until_ns``."""
         run_id, uid, pid, pids, label, begin_ns, end_ns, parent, uuids = row
         return StoredSpan(
             id=run_id,
@@ -49,7 +49,7 @@ class StoredSpan:
 def foreign_to(run: Run, uuid: str, others: Sequence[StoredSpan]) -> tuple[OtherWindow, ...]:
     """Return the windows on this GPU outside the run's process tree that are not nested in the run or around it.
 
-    Another user's window keeps its label private.
+    The label of another user's window is private.
     """
     parents = {each.id: each.parent for each in others} | {run.id: run.parent}
     around = set(_above(run.id, parents))

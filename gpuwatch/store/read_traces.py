@@ -1,6 +1,6 @@
-"""Readings of segments as columns: a row that stood for a while becomes its single readings again.
+"""Readings of segments as columns: a row with a duration becomes single readings again.
 
-The writer may drop, damage or write a segment while it is read.
+The writer may append to a segment or drop it during a read.
 """
 
 # ruff: noqa: S608 - names in these statements are constants; values are always bound
@@ -51,7 +51,7 @@ class Pieces:
             (gpu, key(self.begin_ns - POWER_BLOB_NS, gpu), key(self.end_ns, gpu)),
         ):
             self.power.append(dense_power.unpack(at_ns, count, samples))
-        # A gap without an end lasts.
+        # A gap without an end is still open.
         query = "SELECT begin_ns, coalesce(end_ns, max(begin_ns, ?)), lane FROM gaps WHERE gpu = ?"
         for begin_ns, end_ns, lane in db.execute(query, (self.end_ns, gpu)):
             if begin_ns <= self.end_ns and end_ns >= self.begin_ns:
@@ -106,7 +106,7 @@ class Pieces:
             )
 
     def _column(self, name: str) -> Column | None:
-        """Join one signal's pieces, as ``Trace.of``: a lane counts once it gave the signal, and is ignored if it never did."""
+        """Join one signal's pieces, as ``Trace.of`` does, from all lanes that ever gave a value of the signal."""
         given = []
         for pieces in self.lanes.values():
             of_lane = [(times, columns[name]) for times, columns in pieces if name in columns]
@@ -119,16 +119,16 @@ class Pieces:
 
 
 def _since(db: Database, select: str, gpu: int, begin_ns: int, end_ns: int) -> list[tuple[Any, ...]]:
-    """Return the rows of an interval and the row before it, which may still have stood at the begin."""
+    """Return the rows of an interval and the row before, which may last into the interval."""
     first, last = key(begin_ns, gpu), key(end_ns, gpu)
     before = db.execute(f"{select} AND id < ? ORDER BY id DESC LIMIT 1", (gpu, first)).fetchall()
     return before + db.execute(f"{select} AND id BETWEEN ? AND ? ORDER BY id", (gpu, first, last)).fetchall()
 
 
 def _stood(at_ns: Sequence[int], stood_ms: Sequence[int], begin_ns: int, end_ns: int) -> tuple[Times, Times]:
-    """Return row numbers and times inside the interval: each row at its begin, once a heartbeat, and when last seen."""
+    """Return row numbers and times inside the interval: each row at its start, at each heartbeat, and at its end."""
     begun, stood_ns = np.array(at_ns, np.int64), np.array(stood_ms, np.int64) * _MS
-    # Start at the first heartbeat that can lie inside: a row may have stood for a month before.
+    # Start at the first heartbeat that can lie inside, because a row may last for a month.
     skipped = np.maximum(0, np.minimum(stood_ns, begin_ns - begun)) // HEARTBEAT_NS
     left_ns = np.maximum(0, np.minimum(stood_ns, end_ns - begun + HEARTBEAT_NS)) - skipped * HEARTBEAT_NS
     counts = 1 + -(-left_ns // HEARTBEAT_NS)
@@ -152,7 +152,7 @@ def _joined(pieces: Sequence[tuple[Times, Values]]) -> tuple[Times, Values]:
 
 
 def _processes(db: Database, numbers: Sequence[int]) -> dict[int, Process]:
-    """Return only the processes asked for: a segment may have seen a hundred thousand."""
+    """Return the processes with these numbers, by number; a segment may hold a hundred thousand others."""
     sql = """SELECT process, pid, started_s, name, user, graphics, listed FROM processes
         WHERE process IN (SELECT value FROM json_each(?))"""
     return {
@@ -193,13 +193,13 @@ class SegmentReader:
                 yield path
 
     def _first_row(self, path: Path) -> tuple[str, int] | None:
-        """Return a segment's boot and begin; None for a damaged one, whose readings are then missing."""
+        """Return a segment's boot and start time; None for a damaged or dropped one, whose readings are then missing."""
         try:
             row: tuple[str, int] | None = query_segment(path, lambda db: db.execute(_FIRST_ROW).fetchone())
         except StoreError as error:
             if error.__cause__ is None or not (files.is_broken(error.__cause__) or "no such" in str(error.__cause__)):
                 raise
-            _log.warning("%s; it is left out", error)
+            _log.warning("%s; the segment is left out", error)
             return None
         return row
 

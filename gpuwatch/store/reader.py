@@ -1,4 +1,4 @@
-"""The read-only view of a store, from any process, with or without a living writer: evidence, with its processes' owners."""
+"""The read-only view of a store for any process: evidence, and the ownership of its processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuwatch.store.signal_columns import device_from_row
 LEAD_NS = 5_000_000_000
 TAIL_NS = 500_000_000
 
-_NOTHING_STORED = "no readings of this interval are kept"
+_NOTHING_STORED = "no readings of this interval are stored"
 
 
 class Reader(RunReader):
@@ -34,7 +34,9 @@ class Reader(RunReader):
             try:
                 return unpack(packed)[0]
             except (CapsuleError, IndexError) as error:
-                raise StoreError(f"run {run.id}: its packed evidence of {uuid}: {error or 'empty'}") from error
+                raise StoreError(
+                    f"run {run.id}: expected readable evidence of {uuid}, found: {error or 'an empty capsule'}"
+                ) from error
         end_ns = run.end_ns if run.end_ns is not None else run.begin_ns
         trace = self.trace(uuid, run.boot_id, run.begin_ns - LEAD_NS, end_ns + TAIL_NS)
         other, pauses = self._spans(run.id, "other"), self._spans(run.id, "pauses")
@@ -54,7 +56,7 @@ class Reader(RunReader):
         return replace(found, record=self._work_record(run, found))
 
     def trace(self, uuid: str, boot_id: str, begin_ns: int, end_ns: int) -> Trace:
-        """Return every reading of one GPU from begin to end, both inclusive; empty if the GPU was not being read."""
+        """Return every reading of one GPU between two times, both inclusive; empty if the GPU was not being read."""
         pieces = Pieces(begin_ns, end_ns)
         for path in self._segments.paths(boot_id, begin_ns, end_ns):
             query_segment(path, lambda db: pieces.read(db, uuid))
@@ -70,7 +72,7 @@ class Reader(RunReader):
         return pieces.trace(events=events, refresh_ns=refresh_ns)
 
     def devices(self) -> tuple[Device, ...]:
-        """Return the latest facts of every GPU ever watched, ordered by the time when each was first seen."""
+        """Return the latest facts of every GPU ever watched, in the order in which the GPUs were first seen."""
         rows = self._dicts(
             "SELECT devices.* FROM devices JOIN (SELECT max(id) AS id, min(id) AS first FROM devices GROUP BY uuid) USING (id)"
             " ORDER BY first"
@@ -83,27 +85,27 @@ class Reader(RunReader):
         device = self._device(uuid, boot_id, at_ns)
         if device is None:
             raise StoreError(
-                f"{uuid}: expected a GPU that was watched; known: {', '.join(d.uuid for d in self.devices()) or 'none'}"
+                f"{uuid}: expected a watched GPU, found only: {', '.join(d.uuid for d in self.devices()) or 'none'}"
             )
         return device
 
     def to_monotonic(self, wall_s: float) -> tuple[str, int]:
-        """Return boot id and monotonic nanoseconds of a wall time, from the nearest interval in which both were known."""
+        """Return boot id and monotonic nanoseconds of a wall time, from the nearest interval with a recorded offset."""
         wall_ns = round(wall_s * 1e9)
         intervals = self._rows("SELECT boot_id, begin_ns, end_ns, wall_offset_ns FROM clocks ORDER BY rowid")
         if not intervals:
-            raise StoreError(f"{self.state}: expected a store in which something was watched, found an empty one")
+            raise StoreError(f"{self.state}: expected a store with readings, found an empty one; choose another --state")
 
         def distance_ns(interval: tuple[str, int, int, int]) -> int:
             _, begin_ns, end_ns, offset_ns = interval
-            # Time after an interval belongs to it, not to the next one, which began later.
+            # A time after an interval belongs to that interval, not to the next one, unless the next one is much closer.
             return max(2 * (begin_ns + offset_ns - wall_ns), wall_ns - end_ns - offset_ns, 0)
 
         boot_id, _, _, offset_ns = min(reversed(intervals), key=distance_ns)
         return boot_id, wall_ns - offset_ns
 
     def _lost(self, uuid: str, boot_id: str, at_ns: int) -> str | None:
-        """Return why a GPU without readings was absent: it may have been lost long before."""
+        """Return the reason for the loss of a GPU without readings, which may lie long before; None if it was not lost."""
         last = self._first(
             "SELECT kind, text FROM events WHERE uuid = ? AND boot_id = ? AND at_ns <= ? AND kind IN ('lost', 'back')"
             " ORDER BY at_ns DESC, id DESC LIMIT 1",
@@ -122,7 +124,7 @@ class Reader(RunReader):
         rows = list(self._dicts("SELECT * FROM devices WHERE uuid = ? ORDER BY id", (uuid,)))
         if boot_id is not None and at_ns is not None and rows:
             then = [row for row in rows if row["boot_id"] == boot_id and row["since_ns"] <= at_ns]
-            # Facts are written when they change: those of an earlier boot may still have held, later ones did not.
+            # Facts are written when they change: facts of an earlier boot may still hold, later facts did not hold yet.
             same_boot = next((i for i, row in enumerate(rows) if row["boot_id"] == boot_id), None)
             rows = then or (rows[: same_boot or 1] if same_boot is not None else rows)
         with self._as_store_error():
@@ -130,14 +132,12 @@ class Reader(RunReader):
 
 
 def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> Trace:
-    """Return the trace from the view of a window with these processes: every named process outside its tree is foreign.
+    """Return the trace with every process marked as own or foreign to a window with these PIDs.
 
-    A process that started after the window ended only reused a PID.  One that reused a PID of the tree during the
-    window counts as own, because the stored data cannot tell which of the two belonged to the tree.  The first may
-    have been foreign and a child of the tree got its PID later; a tree that starts many processes may get one PID twice.
-    The store keeps PIDs without the moments at which they belonged to the tree, and a start time may be up to half a
-    minute old (``host.Identities``).  So no process of the window's own is ever called foreign.  Without PIDs nothing
-    can be called foreign or own.
+    A process that started after the window's end only reused a PID, and is foreign.  Two processes with one PID during the
+    window both count as own.  The stored data do not show which of the two belonged to the tree: the store keeps PIDs
+    without times, and a start time may be up to half a minute old (``host.Identities``).  So no process of the window is
+    ever marked as foreign.  Without PIDs, no process is marked.
     """
     if not pids:
         return trace
@@ -147,7 +147,7 @@ def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> T
         own = process.pid in pids and not reused
         return replace(process, ownership=Ownership.OWN if own else Ownership.FOREIGN)
 
-    lists: dict[int, tuple[Process, ...]] = {}  # one list that stood is one object in many samples
+    lists: dict[int, tuple[Process, ...]] = {}  # one stored list is one object in many samples
 
     def seen(process_list: ProcessList) -> ProcessList:
         key = id(process_list.processes)

@@ -12,7 +12,7 @@ from gpuwatch.store import files
 
 _log = logging.getLogger("gpuwatch.store")
 
-# Errors from one bad value or a bad disk: they cost their own rows, never the thread.
+# Errors from one bad value or a bad disk.  They must never end the writer's thread.
 UNSTORABLE = (
     sqlite3.Error, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, MemoryError, StoreError,
     RecursionError, msgspec.MsgspecError,
@@ -21,7 +21,7 @@ UNSTORABLE = (
 
 
 class Failure(Enum):
-    """The reason for the last write's failure, as far as it decides what happens next."""
+    """The kind of the last write's failure, which decides the next step."""
 
     FULL = "the disk is full"
     PASSING = "not now"
@@ -39,7 +39,7 @@ class Retries:
         self._logged: set[str] = set()  # kinds of errors caused by values
 
     def succeeds(self, work: Callable[[], object]) -> bool:
-        """Write; on a full disk make room and try again; replace a broken file; return whether it succeeded."""
+        """Write, and return whether that succeeded.  On a full disk, make room and retry; set a broken file aside."""
         while True:
             try:
                 work()
@@ -61,18 +61,18 @@ class Retries:
     def all_stored(self) -> None:
         """Record that nothing waits any more."""
         if self.refused is not None:
-            _log.info("stored again, after: %s", self.refused)
+            _log.info("writes succeed again, after: %s", self.refused)
         self.failure = self.refused = None
 
     def _log_value(self, error: BaseException) -> None:
-        """Log each kind of error once: a program's bad name may be in every process list."""
+        """Log each kind of error once, because a bad process name may be in every process list."""
         kind = type(error).__name__
         if kind not in self._logged:
             self._logged.add(kind)
-            _log.error("not stored: %s: %s; more of this kind are counted and not logged", kind, error)
+            _log.error("not stored: %s: %s; further errors of this kind are only counted", kind, error)
 
     def _refuse(self, failure: Failure, why: str) -> None:
-        """Log a refusal once, however often the write is retried."""
+        """Log a refusal once, even if the write is retried."""
         if self.refused is None:
             _log.error("nothing can be stored for now: %s", why)
         self.failure, self.refused = failure, why

@@ -15,7 +15,7 @@ from gpuwatch.store.segments import Segments
 
 _log = logging.getLogger("gpuwatch.store")
 
-HELD_COUNT = 100_000  # most rows that wait while another process locks the segment: 50 MB
+HELD_COUNT = 100_000  # most rows that wait while another process locks the segment
 
 
 class RowWriter:

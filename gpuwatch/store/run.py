@@ -20,7 +20,7 @@ BADNESS: Mapping[str, int] = {**{status.value: status.badness for status in Stat
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A finished run with the fields that place it; ``hostname`` is None if its daemon died before reading it."""
+    """The id, boot, start and host of a finished run; ``hostname`` is None if the daemon died before reading the host."""
 
     id: str
     boot_id: str
@@ -61,7 +61,7 @@ def from_row(row: Mapping[str, Any], verdicts: tuple[Mapping[str, Any], ...]) ->
         host=msgspec.json.decode(row["host"], type=Host) if row["host"] else None,
         simulated=bool(row["simulated"]),
         verdicts=verdicts,
-        program=row.get("program"),  # stores of older versions have none
+        program=row.get("program"),  # stores of older versions lack this column
         tags=msgspec.json.decode(row["tags"], type=dict[str, str]) if row.get("tags") else {},
     )
 

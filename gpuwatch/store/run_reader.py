@@ -85,7 +85,7 @@ class RunReader(LedgerConnection):
 
     def __init__(self, state: Path) -> None:
         super().__init__(state)
-        self.left_out: dict[str, str] = {}  # by id, the reasons for unreadable runs: lists omit them
+        self.left_out: dict[str, str] = {}  # by id, the reasons for unreadable runs, which lists omit
         try:
             schema.refuse_newer(self._db, self.path)
             if "runs" not in self._db.table_names():
@@ -120,8 +120,8 @@ class RunReader(LedgerConnection):
     ) -> list[Run]:
         """Return the runs that match every filter, newest first; with ``worst_first``, the worst status first.
 
-        ``since_wall_s`` and ``until_wall_s`` bound a run's begin.  A run matches ``tags`` if it has all of them; the value
-        None matches any.
+        ``since_wall_s`` and ``until_wall_s`` bound a run's start time.  A run matches ``tags`` if it has every tag; the
+        value None matches any value.
         """
         wheres: list[tuple[str, list[Any]]] = [
             (sql, [value])
@@ -149,14 +149,14 @@ class RunReader(LedgerConnection):
         """
         if not self._has_tags:
             return "0", []
-        # Search the text first: parsing the JSON of each of a million runs takes seconds.
+        # Search the text first, because parsing the JSON of a million runs is slow.
         written = f"{as_json(name)}:{'' if text is None else as_json(text)}"
         one = "SELECT 1 FROM json_each(runs.tags) WHERE key = ? AND value = coalesce(?, value)"
         valid = f"CASE WHEN json_valid(runs.tags) THEN EXISTS ({one}) ELSE 0 END"
         return f"CASE WHEN instr(runs.tags, ?) THEN {valid} ELSE 0 END", [written, name, text]
 
     def ended(self, *, since_wall_s: float | None = None) -> list[Ended]:
-        """Return the finished runs, oldest first, without their verdicts: decoding a million verdicts takes seconds."""
+        """Return the finished runs, oldest first, without their verdicts, which are slow to decode."""
         sql = f"""SELECT id, boot_id, begun_wall_s, CASE WHEN json_valid(host) THEN json_extract(host, '$.hostname') END FROM runs
             WHERE begun_wall_s >= ? AND status NOT IN ({", ".join("?" * len(UNFINISHED))}) ORDER BY begun_wall_s, id"""
         return [Ended(*row) for row in self._rows(sql, [since_wall_s or 0.0, *UNFINISHED])]
@@ -182,18 +182,18 @@ class RunReader(LedgerConnection):
         exact = [run for run in found if run.id == id_prefix]
         if len(found) != 1 and not exact:
             if not found:
-                raise StoreError(f"run {id_prefix}: expected one in {self.state}, found none; list them with: gpuwatch audit")
+                raise StoreError(f"run {id_prefix}: expected a run in {self.state}, found none; list runs with: gpuwatch audit")
             some = ", ".join(run.id for run in found[:3])
             raise StoreError(f"run {id_prefix}: expected the prefix of one id, found {len(found)} ids: {some}; add characters")
         return (exact or found)[0]
 
     def packed(self, run: Run, uuid: str) -> bytes | None:
-        """Return a run's stored capsule of one GPU, byte for byte; None if none is stored."""
+        """Return a run's stored capsule of one GPU, byte for byte; None if no capsule is stored."""
         row = self._first("SELECT capsule FROM evidence WHERE run = ? AND uuid = ?", (run.id, uuid))
         return None if row is None else bytes(row[0])
 
     def signatures(self, run: Run) -> dict[int, bytes]:
-        """Return the daemon's signatures of a run's verdicts, by position; none from a store of an older version."""
+        """Return the daemon's signatures of a run's verdicts, by position; empty for a store of an older version."""
         if "signatures" not in self._db.table_names():
             return {}
         return dict(self._rows("SELECT position, signature FROM signatures WHERE run = ?", (run.id,)))
@@ -201,7 +201,7 @@ class RunReader(LedgerConnection):
     def overlapping(self, run: Run, uuid: str) -> tuple[OtherWindow, ...]:
         """Return the windows of other processes that overlap a run on one GPU, oldest first; open ones end with the run."""
         end_ns = run.begin_ns if run.end_ns is None else run.end_ns
-        # The index by end serves both parts.  The plus keeps SQLite off the index by begin, which would scan all earlier
+        # The index by end serves both parts.  The plus keeps SQLite off the index by start, which would scan all earlier
         # windows.
         columns = "SELECT id, uid, pid, pids, label, begin_ns, end_ns, parent, uuids FROM runs WHERE boot_id = ? AND"
         sql = f"""{columns} end_ns > ? AND +begin_ns < ? AND id != ?
@@ -212,7 +212,7 @@ class RunReader(LedgerConnection):
             return foreign_to(run, uuid, [StoredSpan.of(row, end_ns) for row in rows])
 
     def recorded(self, run: Run, work: str) -> list[RecordedWindow]:
-        """Return the numbers of the user's earlier windows of this work, newest last; none from a store of an older version."""
+        """Return the numbers of the user's earlier windows of this work, newest last; empty for an older version's store."""
         if "recorded_windows" not in self._db.table_names():
             return []
         rows = self._rows(work_records.EARLIER, (run.uid, run.source, work, run.id))
@@ -223,12 +223,12 @@ class RunReader(LedgerConnection):
         row = next(iter(self._dicts("SELECT * FROM timings WHERE run = ?", [run_id])), None)
         if row is None:
             return None
-        clock = row.get("sm_clock_mhz")  # a store of the first version lacks this column
+        clock = row.get("sm_clock_mhz")  # a read-only store of the first version lacks this column
         with self._as_store_error():
             return PackedTimes(row["at_ns"], row["took_s"], clock, row.get("calls_count") or 1).unpacked()
 
     def _spans(self, run_id: str, what: str) -> NamedSpans | None:
-        """Return a run's spans of one kind; None if none are stored, as in a store of an older version."""
+        """Return a run's spans of one kind; None if no spans are stored, as in a store of an older version."""
         if "spans" not in self._db.table_names():
             return None
         sql = "SELECT begin_ns, end_ns, named, names FROM spans WHERE run = ? AND what = ?"
@@ -241,7 +241,7 @@ class RunReader(LedgerConnection):
             words = tuple(names[number] for number in row[2])
             if not len(begin_ns) == len(end_ns) == len(words):
                 raise ValueError(
-                    f"expected {len(begin_ns)} ends and words, one per begin, found {len(end_ns)} and {len(words)}"
+                    f"expected {len(begin_ns)} end times and words, one per start time, found {len(end_ns)} and {len(words)}"
                 )
             return NamedSpans(begin_ns, end_ns, words)
 

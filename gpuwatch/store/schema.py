@@ -25,7 +25,7 @@ READINGS = MigrationSet("gpuwatch-readings")
 def _ledger_001(db: Executes) -> None:
     _create(
         db,
-        # The axis is (boot, monotonic); wall time is for display, and each interval has its own offset to it.
+        # Times are monotonic times of a boot; wall time is for display, and each interval has an offset to it.
         """CREATE TABLE clocks (
             boot_id TEXT NOT NULL, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, wall_offset_ns INTEGER NOT NULL,
             PRIMARY KEY (boot_id, begin_ns)) STRICT""",
@@ -87,7 +87,7 @@ def _ledger_003(db: Executes) -> None:
 def _ledger_004(db: Executes) -> None:
     _create(
         db,
-        # Other work and pauses: int64 begins and ends, and one byte per span, an index into a JSON list of words.
+        # Other work and pauses: int64 start and end times, and one byte per span, an index into a JSON list of words.
         """CREATE TABLE spans (
             run TEXT NOT NULL REFERENCES runs(id), what TEXT NOT NULL, count INTEGER NOT NULL, begin_ns BLOB NOT NULL,
             end_ns BLOB NOT NULL, named BLOB NOT NULL, names TEXT NOT NULL, PRIMARY KEY (run, what)) STRICT""",
@@ -116,8 +116,7 @@ def _ledger_006(db: Executes) -> None:
 
 @READINGS(name="001")
 def _readings_001(db: Executes) -> None:
-    # Time and GPU form the key, which alone answers every question about an interval.  Rows in order of time fill their pages:
-    # an eighth less than with any index.
+    # Time and GPU form the key, so queries of an interval need no index.  Rows in order of time fill their pages.
     key = """id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
             gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL"""
     lanes = (f"CREATE TABLE {table} ({key}, stood_ms INTEGER NOT NULL) STRICT" for table in ("fast", "slow", "edge"))
@@ -157,9 +156,9 @@ def prepare_ledger(db: Database, path: Path) -> None:
     with db.atomic():
         _add_columns(db, "devices", DEVICE_COLUMNS)
         _put_views(db, _LEDGER_VIEWS)
-        # Time travel asks for the windows begun by a moment: without this index, a million windows took 0.75 s.
+        # `gpuwatch top` looks up the windows that began before a past moment; without this index, SQLite would scan all windows.
         db.execute("CREATE INDEX IF NOT EXISTS runs_moment ON runs (boot_id, begin_ns)")
-        # Each window is judged with those that overlap it: this finds them among a million without reading any other.
+        # The judge needs the windows that overlap another one; this index finds them without a scan.
         db.execute("CREATE INDEX IF NOT EXISTS runs_span ON runs (boot_id, end_ns, begin_ns)")
 
 
@@ -197,7 +196,7 @@ def _create(db: Executes, *statements: str) -> None:
 
 
 def _add_columns(db: Executes, table: str, wanted: Mapping[str, str]) -> None:
-    """Add nullable columns for fields unknown to older versions: no rewrite; old rows read as not observed."""
+    """Add nullable columns for fields unknown to older versions, without a rewrite; old rows read as not observed."""
     there = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
     for name, kind in wanted.items():
         if name not in there:

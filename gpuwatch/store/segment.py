@@ -48,12 +48,12 @@ class Segment(HeldFile):
 
     @property
     def pages_bytes(self) -> int:
-        """Size of the file once its log is written back."""
+        """Return the size of the file after its log is written back."""
         pages_count: int = self.database.execute("PRAGMA page_count").fetchone()[0]
         return pages_count * files.PAGE_BYTES
 
     def last_ns(self) -> int | None:
-        """The latest time at which any row of any GPU was still seen."""
+        """Return the latest end of the lanes' last rows; None without rows."""
         times = [
             self.database.execute(f"SELECT at_ns + stood_ms * 1000000 FROM {lane.value} ORDER BY id DESC LIMIT 1").fetchone()
             for lane in LANE_COLUMNS
@@ -85,7 +85,7 @@ class Segment(HeldFile):
                 )
 
     def note_loss(self, lost: Segment, at_ns: int) -> None:
-        """Record that all rows of another segment are lost: up to now nothing is known of its GPUs."""
+        """Record the loss of another segment: a gap on each of its GPUs, from its start to ``at_ns``."""
         gaps: list[tuple[str, Lane, int, int | None]] = [
             (uuid, Lane.FAST, min(lost._begin_ns, at_ns), at_ns) for uuid in lost._gpus
         ]
@@ -126,7 +126,7 @@ class Segment(HeldFile):
         number = self._gpus.get(uuid)
         if number is None:
             if len(self._gpus) >= GPUS_COUNT:
-                raise OverflowError(f"expected at most {GPUS_COUNT} GPUs in a segment, found {uuid} beyond them")
+                raise OverflowError(f"expected at most {GPUS_COUNT} GPUs in a segment, found one more: {uuid}")
             number = self._gpus[uuid] = len(self._gpus)
             self.database.execute("INSERT INTO gpus VALUES (?, ?)", (number, uuid))
         return number
@@ -147,7 +147,7 @@ class Segment(HeldFile):
         return number
 
     def _recall(self) -> None:
-        """Load the committed numbers, and no others."""
+        """Reload the committed numbers of GPUs and processes."""
         self._gpus = {row[1]: row[0] for row in self.database.execute("SELECT gpu, uuid FROM gpus")}
         self._next_process: int = self.database.execute("SELECT coalesce(max(process) + 1, 0) FROM processes").fetchone()[0]
         latest = "SELECT process, pid, started_s, name, user, graphics, listed FROM processes ORDER BY process DESC LIMIT ?"

@@ -1,4 +1,4 @@
-"""The segments of one state folder: the live one, its rotation, and the dropping of old ones."""
+"""The segments of one state folder: the live one, rotation, and the removal of old ones."""
 
 import datetime as dt
 import logging
@@ -14,7 +14,7 @@ _log = logging.getLogger("gpuwatch.store")
 
 
 class Segments:
-    """Opens, rotates and drops segments.  Methods raise sqlite3.Error where the disk or a file does not allow it."""
+    """All segments of a folder, of which one is live.  Methods raise sqlite3.Error when the disk or a file fails."""
 
     def __init__(self, folder: Path, facts: WriterFacts, *, wal: bool, segment_bytes: int) -> None:
         self._folder = folder
@@ -52,7 +52,7 @@ class Segments:
         self.live.note_loss(lost, self._facts.now_ns())
 
     def drop_oldest(self) -> bool:
-        """Unlink the oldest closed segment; return False if only the live one is left."""
+        """Remove the oldest closed segment; return False if only the live one is left."""
         closed = [path for path in self.paths() if path != self.live.path]
         if not closed:
             return False
@@ -62,7 +62,7 @@ class Segments:
         return True
 
     def retain(self, budget_bytes: int, max_age_s: float, *, wall_s: float, other_bytes: int) -> None:
-        """Drop the oldest segments until all files fit the budget and age limit; never the live one."""
+        """Drop the oldest segments, but never the live one, until all files fit the budget and the age limit."""
         while (paths := self.paths()) and paths[0] != self.live.path:
             total_bytes = other_bytes + self.size_bytes
             try:
@@ -86,7 +86,7 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments; the live one's log of a megabyte is not counted."""
+        """Return the size of all segments, without the live one's log."""
         return self.live.pages_bytes + sum(files.size_bytes(path) for path in self.paths() if path != self.live.path)
 
     def close(self) -> None:

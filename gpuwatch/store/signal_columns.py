@@ -47,7 +47,7 @@ class StoredColumn:
 
     @property
     def sql(self) -> str:
-        """SQL expression that returns the signal in its own unit."""
+        """Return the SQL expression for the signal in the signal's unit."""
         if self.scale == 1.0:
             return f'"{self.name}"'
         return f'"{self.name}" / {self.scale}' if self.scale > 1 else f'"{self.name}" * {1 / self.scale:.0f}'
@@ -86,7 +86,7 @@ def device_from_row(row: dict[str, Any]) -> Device:
     return Device(**known)
 
 
-GPUS_COUNT = 64  # GPUs of a segment: they share the rows' key with the time, whose 57 bits of nanoseconds are four years
+GPUS_COUNT = 64  # GPUs of a segment: 6 bits of a row's key; the other 57 bits hold four years of nanoseconds
 
 
 def key(at_ns: int, gpu: int) -> int:

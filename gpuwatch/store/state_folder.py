@@ -1,4 +1,4 @@
-"""A state folder of its only writer: locked, with its ledger and segments, which are begun again after their removal."""
+"""A state folder locked by its only writer: the ledger and the segments, which are created again after a removal."""
 
 import contextlib
 import logging
@@ -54,7 +54,7 @@ class StateFolder:
 
     @property
     def is_there(self) -> bool:
-        """Return whether the files still lie under their names."""
+        """Return whether the files are still at their paths."""
         return self.ledger.is_there and self.segments.live.is_there
 
     @property
@@ -62,13 +62,13 @@ class StateFolder:
         return self._set_aside_count + self.segments.set_aside_count
 
     def set_evidence(self, evidence_bytes: int) -> None:
-        """Bound the packed evidence of this ledger and of its successors."""
+        """Bound the packed evidence of this ledger and of later ones."""
         self._evidence_bytes = self.ledger.evidence_bytes = evidence_bytes
 
     def begin_again(self) -> None:
-        """Begin a new store after the folder or its files were removed: their data is gone."""
+        """Create the missing files after the folder or its files were removed."""
         if not files.is_locked_by(self._lock, self.path):
-            lock, self._lock = self._lock, self._locked()  # refused if another daemon owns it by now
+            lock, self._lock = self._lock, self._locked()  # refused if another daemon owns the folder by now
             os.close(lock)
         if not self.ledger.is_there:
             self.ledger.database.conn.close()
@@ -76,12 +76,12 @@ class StateFolder:
             self.ledger.put_clock(self._facts.now_ns(), self._facts.wall_offset_ns())
         if not self.segments.live.is_there:
             self.segments.replace_live()
-        _log.error("%s: files of the store were removed while it was written: begun new ones", self.path)
+        _log.error("%s: files of the store were removed while the daemon was running; created new ones", self.path)
 
     def renew_logs(self) -> None:
         """Save a write-ahead log that was removed or replaced, and begin a new one.
 
-        While a reader holds the lost log, writing continues there; the data is saved when the reader leaves.
+        While a reader holds the lost log, the writer continues in that log, and saves it later.
         """
         for each in (self.ledger, self.segments.live):
             if not each.has_its_logs and each.renew_logs():
@@ -90,11 +90,11 @@ class StateFolder:
                 )
 
     def broken(self) -> list[Ledger | Segment]:
-        """Return the files that are torn."""
+        """Return the damaged files."""
         return [each for each in (self.segments.live, self.ledger) if self._is_broken(each)]
 
     def set_aside(self, broken: Ledger | Segment, why: object) -> None:
-        """Set aside torn files.  A segment is replaced at once; a ledger is begun again later, with all facts it must hold."""
+        """Set aside a damaged file.  A segment is replaced at once, a ledger at the next commit."""
         if broken is self.segments.live:
             self.segments.replace_live(why)
         else:

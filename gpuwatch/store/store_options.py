@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-LEAST_SEGMENT_BYTES = 256 << 10  # an empty segment takes 76 kB: a page for each table and index
+LEAST_SEGMENT_BYTES = 256 << 10  # an empty segment already holds a page for each table and index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,16 +14,16 @@ class StoreLimits:
     max_age_s: float = 30 * 86_400.0
     segment_bytes: int = 64 << 20
     commit_s: float = 0.5
-    rest_commit_s: float = 5.0  # while every GPU is idle and rarely read: a commit takes a millisecond
+    rest_commit_s: float = 5.0  # while every GPU is idle and rarely read
 
     @property
     def evidence_bytes(self) -> int:
-        """Size limit of packed evidence and windows: half of the budget; readings keep the other half."""
+        """Return the size limit of packed evidence: half of the budget."""
         return self.budget_bytes // 2
 
     @property
     def fitting_segment_bytes(self) -> int:
-        """Segment size at which dropping one segment makes a difference to the budget."""
+        """Return the segment size: at most a quarter of the budget, but at least ``LEAST_SEGMENT_BYTES``."""
         return max(LEAST_SEGMENT_BYTES, min(self.segment_bytes, self.budget_bytes // 4))
 
 
@@ -38,5 +38,5 @@ class WriterFacts:
     wall_offset_ns: Callable[[], int]
 
     def wall_s(self, at_ns: int) -> float:
-        """Return wall time at a monotonic time of this boot, by the current offset."""
+        """Return the wall time of a monotonic time of this boot, by the current offset."""
         return (at_ns + self.wall_offset_ns()) / 1e9

@@ -1,11 +1,11 @@
-"""The records of works in the ledger: the newest VALID windows of each, by user, source and the key's digest."""
+"""The records of works in the ledger: the newest VALID windows of each work, by user, source and digest of the work key."""
 
 from annotate.evidence import RecordedWindow
 from gpuwatch.interfaces import Run
 from gpuwatch.store.database import Database
 from gpuwatch.store.run import as_json
 
-WINDOWS_COUNT = 32  # windows per record: five are needed, and work of months ago is no measure
+WINDOWS_COUNT = 32  # windows per record: a judgement needs five, and old windows may no longer apply
 RECORDS_COUNT = 4096  # records of all users: with 32 windows of some 250 bytes each, 33 MB
 
 EARLIER = """SELECT numbers FROM recorded_windows JOIN work_records ON work_records.id = record
@@ -28,7 +28,7 @@ def put(db: Database, run: Run, work: str, window: RecordedWindow) -> None:
 
 
 def _bound(db: Database) -> None:
-    """Drop the least recently used record of the user with the most: no user can displace another's records."""
+    """Drop the least recently used record of the user with the most records, so that no user displaces another's."""
     while db.execute("SELECT count(*) FROM work_records").fetchone()[0] > RECORDS_COUNT:
         (oldest,) = db.execute(_OLDEST).fetchone()
         db.execute("DELETE FROM recorded_windows WHERE record = ?", (oldest,))

@@ -64,16 +64,16 @@ class Store:
         except RuntimeError as error:
             self.folder.close()
             raise StoreError(
-                f"{state}: expected a thread that writes, found: {error}; raise the limit of tasks or memory"
+                f"{state}: expected to start a writer thread, found: {error}; raise the limit of tasks or memory"
             ) from error
 
     @property
     def folder(self) -> StateFolder:
-        """The state folder.  It belongs to the writer's thread: touch it only while nothing was taken since a flush."""
+        """Return the state folder.  It belongs to the writer's thread: use it only directly after a flush."""
         return self._committer.folder
 
     def take(self, sweep: Sweep) -> None:
-        """Queue a sweep, in microseconds, without raising (a sink); a writer hopelessly behind drops and counts sweeps."""
+        """Queue a sweep without raising (a sink); drop and count the sweep if the queue is full."""
         if len(self._queue) < QUEUE_COUNT:
             self._queue.append(sweep)
         else:
@@ -91,7 +91,7 @@ class Store:
         self._put(lambda ledger: ledger.put_refresh(uuid, learnt), known_as=("refresh", uuid))
 
     def put_gap(self, uuid: str, lane: Lane, begin_ns: int, end_ns: int) -> None:
-        """Store an interval in which a lane was not read and which no sweep shows."""
+        """Store a gap of a lane that no sweep reports."""
         self._queue.append(SegmentRows(gaps=[(uuid, lane, begin_ns, end_ns)]))
 
     def put_run(self, run: Run, evidence: Mapping[str, bytes] | None = None, signatures: Sequence[bytes] = ()) -> None:
@@ -113,13 +113,13 @@ class Store:
         self._put(lambda ledger: ledger.put_spans(run_id, what, spans))
 
     def put_recorded(self, run: Run, recorded: Mapping[str, RecordedWindow]) -> None:
-        """Add a run's numbers to the records of its work, by the digests of their keys."""
+        """Add a run's numbers to the records of its work, by the digests of the work keys."""
         added = dict(recorded)
         if added:
             self._put(lambda ledger: ledger.put_recorded(run, added))
 
     def set_resting(self, resting: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Commit rarely while there is hardly anything to store; commit waiting rows at once when that ends."""
+        """Commit rarely while every GPU is idle; when that ends, commit waiting rows at once."""
         was_resting, self._is_resting = self._is_resting, resting
         if was_resting and not resting:
             self._wake.set()
@@ -149,7 +149,7 @@ class Store:
         }
 
     def close(self) -> None:
-        """Commit the rest and leave plain files that open read-only anywhere.  A second call does nothing."""
+        """Commit the rest and leave plain files that any reader can open.  A second call does nothing."""
         if self._stop.is_set():
             return
         self._stop.set()

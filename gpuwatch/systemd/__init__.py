@@ -1,1 +1,1 @@
-"""The units of systemd: their installation, and the protocol of the service manager."""
+"""The systemd units: their installation, and the protocol of the service manager."""

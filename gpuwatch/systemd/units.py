@@ -1,6 +1,6 @@
 """The systemd units of gpuwatch, adapted to this installation: files to write, and commands to run afterwards.
 
-They lie in ``systemd/`` of a checkout and in ``share/gpuwatch/systemd`` of an installation, where packagers can take them.
+The units are in ``systemd/`` of a checkout and in ``share/gpuwatch/systemd`` of an installation, for packagers to copy.
 """
 
 import contextlib
@@ -17,19 +17,19 @@ from gpuwatch.config.paths import user_folder
 from gpuwatch.config.shipped_files import shipped_folder
 from gpuwatch.errors import UsageError
 
-MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # begins every gpuwatch file; other files are left alone
+MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # first line of every gpuwatch file; other files are never changed
 UNITS = ("gpuwatch.socket", "gpuwatch.service")
 SYSTEM_UNITS = Path("/etc/systemd/system")
 MANAGER_RUNS = Path("/run/systemd/system")  # the test of sd_booted(3)
 
-# ProtectHome and PrivateTmp hide these from the system's daemon.
+# ProtectHome and PrivateTmp hide these folders from the system's daemon.
 _HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - compared, never written
 _SHIPPED = "/usr/bin/gpuwatch"
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """The wanted text of a file; ``found`` is its present content, None without a file."""
+    """The wanted text of a file, and ``found``, the current text, which is None if there is no file."""
 
     path: Path
     text: str
@@ -54,7 +54,7 @@ class InstallPlan:
 
 
 def folder() -> Path:
-    """Find the units.  Raises UsageError: for an installation without them."""
+    """Return the folder of the units.  Raises UsageError: for an installation without the units."""
     return shipped_folder("systemd", ("gpuwatch.service", "user/gpuwatch.service"))
 
 
@@ -69,8 +69,9 @@ def drop_ins() -> dict[str, str]:
 
 
 def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> InstallPlan:
-    """Plan the system's daemon.  Under another root it runs /usr/bin/gpuwatch, as in a package, else this installation.
+    """Plan the installation of the system's daemon.
 
+    The daemon runs this installation, or under another root /usr/bin/gpuwatch, as in a package.
     Raises UsageError: for an unknown drop-in, and for an installation that the service could not read.
     """
     known = drop_ins()
@@ -92,14 +93,14 @@ def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Inst
             ("systemd-tmpfiles", "--create", str(places)),
             ("systemctl", "daemon-reload"),
             ("systemctl", "enable", *UNITS),
-            # In one transaction, because systemd does not restart a socket under a running service.
+            # One transaction, because systemd does not restart a socket under a running service.
             ("systemctl", "restart", *UNITS),
         ),
     )
 
 
 def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/daemon.sock") -> InstallPlan:
-    """Plan a user's own daemon, with these options and on this socket."""
+    """Plan the installation of a user's daemon, with these options and on this socket."""
     source = folder() / "user"
     texts = {name: (source / name).read_text("utf-8") for name in UNITS}
     texts["gpuwatch.service"] = _with_program(texts["gpuwatch.service"], this_program(), flags)
@@ -112,7 +113,7 @@ def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/d
 
 
 def removal(units: Path, *, scope: str, root: Path = Path("/")) -> InstallPlan:
-    """Plan the removal of every gpuwatch file there: its wanted text is None.  The store and the configuration stay."""
+    """Plan the removal of every gpuwatch file there: the wanted text is empty.  The store and the configuration stay."""
     if root != Path("/"):
         _check_folder(units / "gpuwatch.service.d", root)
     paths = [units / name for name in UNITS] + sorted((units / "gpuwatch.service.d").glob("*.conf"))
@@ -137,9 +138,9 @@ def user_units(environment: Mapping[str, str]) -> Path:
 
 
 def write(file: File, *, root: Path = Path("/")) -> None:
-    """Write a file completely or not at all; without text, remove it and its folder of drop-ins if empty.
+    """Write a file completely or not at all; with an empty text, remove the file, and its folder of drop-ins if empty.
 
-    Under another root it follows no link: one in an image may lead out of the image.
+    Under another root follow no link, because a link in an image can lead out of the image.
     Raises UsageError: when a folder of the path is a link.
     Raises OSError: when the file cannot be written.
     """
@@ -175,7 +176,7 @@ def _remove_if_empty(name: str, parent: int) -> None:
 
 @contextlib.contextmanager
 def _opened(folder: Path, root: Path, *, makes: bool) -> Iterator[int]:
-    """Return a descriptor of a folder; below another root no part of the path may be a link.  Raises UsageError, OSError."""
+    """Yield a descriptor of a folder; below another root no part of the path may be a link.  Raises UsageError, OSError."""
     if makes:
         (folder if root == Path("/") else root).mkdir(parents=True, exist_ok=True)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -193,19 +194,21 @@ def _opened(folder: Path, root: Path, *, makes: bool) -> Iterator[int]:
                 if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                     raise
                 found = f"a link to {path.readlink()}" if path.is_symlink() else "another kind of file"
-                raise UsageError(f"{path}: expected a folder inside {root}, found {found}; make it a folder first") from error
+                raise UsageError(
+                    f"{path}: expected a folder inside {root}, found {found}; replace it with a folder first"
+                ) from error
             closing.callback(os.close, at)
         yield at
 
 
 def this_program() -> tuple[str, ...]:
-    """Return the command of this installation: its script beside the interpreter, else the interpreter and the module."""
+    """Return the command of this installation: the script next to the interpreter, else the interpreter and the module."""
     script = Path(sys.executable).with_name("gpuwatch")
     return (str(script),) if os.access(script, os.X_OK) else (sys.executable, "-m", "gpuwatch")
 
 
 def quoted(word: str) -> str:
-    """Quote one word of a command line in a unit, whatever its characters."""
+    """Return a word quoted for a command line in a unit; the word may have any characters."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return escaped if re.fullmatch(r"[\w@%+=:,./$-]+", escaped) else f'"{escaped}"'
 
@@ -216,8 +219,8 @@ def visible(program: Sequence[str]) -> Sequence[str]:
         for hidden in _HIDDEN:
             if path.is_relative_to(hidden):
                 raise UsageError(
-                    f"{path}: the system's daemon is kept out of {hidden}; install gpuwatch where it can see it,"
-                    " from the folder of its source: python3 -m venv /opt/gpuwatch && /opt/gpuwatch/bin/pip install ."
+                    f"{path}: expected a program outside {hidden}, which the system's daemon cannot read; install gpuwatch"
+                    " elsewhere, from its source folder: python3 -m venv /opt/gpuwatch && /opt/gpuwatch/bin/pip install ."
                 )
     return program
 
@@ -228,13 +231,16 @@ def _with_program(text: str, program: Sequence[str], flags: Sequence[str] = ()) 
 
 
 def _check_folder(folder: Path, root: Path) -> None:
-    """Raise UsageError for a folder that a link out of another root may lead to."""
+    """Raise UsageError if a part of a folder's path is a link; a missing folder is no error."""
     with contextlib.suppress(FileNotFoundError), _opened(folder, root, makes=False):
         pass
 
 
 def _found(wanted: dict[Path, str], root: Path = Path("/")) -> tuple[File, ...]:
-    """Raise UsageError for a file that gpuwatch may not replace: a foreign file, or a link, with which systemctl masks a unit."""
+    """Return the wanted files with their current texts.
+
+    Raises UsageError: for a file that gpuwatch may not replace: a foreign file, or a link, which can mask a unit.
+    """
     files: list[File] = []
     for path, text in wanted.items():
         if root != Path("/"):
@@ -243,7 +249,9 @@ def _found(wanted: dict[Path, str], root: Path = Path("/")) -> tuple[File, ...]:
             raise UsageError(f"{path}: expected a file or nothing, found a link to {path.readlink()}; remove it first")
         file = File(path, text, path.read_text("utf-8", "replace") if path.exists() else None)
         if text and file.found is not None and not file.is_ours:
-            raise UsageError(f"{path}: expected a file of ours or nothing, found another; move it away first")
+            raise UsageError(
+                f"{path}: expected a file of gpuwatch or nothing, found another file; move this file to another folder first"
+            )
         files.append(file)
     return tuple(files)
 

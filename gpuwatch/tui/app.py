@@ -24,7 +24,7 @@ from gpuwatch.view.live import Looker
 
 
 class TopApp(TimeTravelApp):
-    """Every GPU and window of one daemon, now and in the past; or of a recording, which has no present."""
+    """The monitor of every GPU and window of one daemon, now and in the past, or of one recording."""
 
     TITLE = "gpuwatch"
     CSS = """
@@ -39,7 +39,7 @@ class TopApp(TimeTravelApp):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "processes", "processes", id="processes", show=False, tooltip="Every process on every GPU"),
         Binding("v", "events", "events", id="events", show=False, tooltip="Driver reports and windows of the last hour"),
-        Binding("r", "retry", "start", id="retry", tooltip="Refresh now, and start a daemon where none runs"),
+        Binding("r", "retry", "start", id="retry", tooltip="Refresh now; start a daemon if none runs"),
         Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Keys and letters"),
         Binding("q,ctrl+c", "quit", "quit", id="quit", key_display="q", tooltip="Leave the monitor; the daemon keeps running"),
         Binding("ctrl+z", "suspend_process", "suspend", id="suspend", show=False, tooltip="Suspend to the shell; fg returns"),
@@ -74,7 +74,7 @@ class TopApp(TimeTravelApp):
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self.exit)  # as the key q: restores the terminal, and the caller cleans up
+        loop.add_signal_handler(signal.SIGTERM, self.exit)  # same as the key q: restores the terminal, and the caller cleans up
         self._exit_stack.enter_context(hangup.exit_on_hangup(lambda: loop.call_soon_threadsafe(self.exit)))
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # redraw an idle screen after Ctrl-Z and fg
         self.draw()
@@ -97,7 +97,7 @@ class TopApp(TimeTravelApp):
         if self.feed.check_silence():
             self.draw()
         elif not self._is_paused and self.feed.begin():
-            # A function, not a coroutine: an exit before its turn leaves no coroutine behind.
+            # Pass the function, not a coroutine: an early exit would leave the coroutine unawaited.
             _: Worker[None] = self.run_worker(self._poll)
 
     async def _poll(self) -> None:

@@ -1,4 +1,4 @@
-"""Queries of the daemon and of the past, each in a thread, so that a hanging one blocks no key."""
+"""Queries of the daemon and of the history, each in a thread: a hanging query does not block keys."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from gpuwatch.tui.data_interfaces import HistorySource
 from gpuwatch.view.live import Live, Looker
 
 SILENT_S = 2.0  # after this wait for an answer, the screen is out of date
-AGAIN_NS = 5_000_000_000  # pause after a refusal of the store
+AGAIN_NS = 5_000_000_000  # pause after the store refused a query
 _T = TypeVar("_T")
 
 
@@ -20,7 +20,7 @@ class LiveFeed:
     def __init__(self, source: Looker | None) -> None:
         self.source = source
         self.live: Live | None = None
-        self.problem: str | None = None  # the last poll failed, or is unanswered
+        self.problem: str | None = None  # why the last poll failed or has no answer
         self._polled_ns: int | None = None  # start of the pending poll
 
     def begin(self) -> bool:
@@ -31,7 +31,7 @@ class LiveFeed:
         return True
 
     async def poll(self) -> Live | None:
-        """Poll once, in a thread, so that a daemon that hangs or starts blocks no key."""
+        """Poll once, in a thread; return None without a source, or after an error, which sets ``problem``."""
         if self.source is None:
             return None
         try:
@@ -44,7 +44,7 @@ class LiveFeed:
         return self.live
 
     def check_silence(self) -> bool:
-        """Return True, and set the problem, if the pending poll has been unanswered for too long."""
+        """Return True, and set the problem, if a poll after the first answer has been pending for too long."""
         silent_s = (clock.now_ns() - self._polled_ns) / 1e9 if self._polled_ns is not None else 0.0
         if silent_s <= SILENT_S or self.live is None:
             return False
@@ -57,7 +57,7 @@ class LiveFeed:
 
 
 class HistoryFetcher:
-    """The one pending query of a screen; without a history source it sends none."""
+    """A screen's history queries, at most one at a time; none without a history source."""
 
     def __init__(self, past: HistorySource | None) -> None:
         self._past = past

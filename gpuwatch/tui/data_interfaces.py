@@ -10,10 +10,10 @@ from gpuwatch.view.live import Live
 
 
 class HistorySource(Protocol):
-    """A source of the past: ``history.StoredHistory`` over the store, ``history.Recorded`` over a recording.
+    """A source of history: ``history.StoredHistory`` over the store, ``history.Recorded`` over a recording.
 
     Times are CLOCK_MONOTONIC nanoseconds of the displayed boot.  Every method may raise StoreError with a one-line message.
-    The drawing thread calls none of them.
+    The drawing thread never calls these methods.
     """
 
     def span_ns(self) -> tuple[int, int] | None:
@@ -41,10 +41,10 @@ class HistorySource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenContent:
-    """The content of every screen: ``live`` is of now, or of ``past_ns`` if the user went into the past."""
+    """The content of every screen; ``live`` holds the present, or the moment ``past_ns`` while the user views the past."""
 
     live: Live
-    format_time: Callable[[int], str]  # the wall time of a moment
+    format_time: Callable[[int], str]  # formats a moment as text
     problem: str | None = None  # reason why polling the daemon failed
     is_paused: bool = False
     past_ns: int | None = None  # None: live

@@ -11,16 +11,16 @@ from annotate.evidence import Column, Event, Lane, ProcessList, Reading, Trace
 from gpuwatch.view.live import LiveGpu
 
 SIGNALS = ("sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "event_reasons_mask", "utilization_ratio")
-SLICE_NS = 120_000_000_000  # length of one query, so that a long range fills from its end and blocks nothing
-SETTLE_NS = 3_000_000_000  # The store commits rows every 0.5 s and a second of dense power at once: query this far back again.
+SLICE_NS = 120_000_000_000  # longest query: a long range is filled in steps, newest first
+SETTLE_NS = 3_000_000_000  # Newer rows may be incomplete: the store commits every 0.5 s, dense power once a second.
 KEPT_NS = 7_200_000_000_000
 _T = TypeVar("_T", ProcessList, Event)
 
 
 class GpuHistory:
-    """One GPU's trace, growing at both ends; a range that does not touch it replaces it.
+    """One GPU's trace, which grows at both ends; a range that does not touch the trace replaces the trace.
 
-    It drops rows further than ``kept_ns`` from the end that grew last.
+    Rows further than ``kept_ns`` from the end that grew last are dropped.
     """
 
     def __init__(self, signals: Sequence[str] = SIGNALS, *, kept_ns: int = KEPT_NS) -> None:
@@ -28,10 +28,10 @@ class GpuHistory:
         self._signals = signals
         self._kept_ns = kept_ns
         self._known_ns: tuple[int, int] | None = None
-        self._settled_ns = 0  # there are no rows before this time
+        self._settled_ns = 0  # rows before this time are complete: no query reads them again
 
     def add_live(self, gpu: LiveGpu) -> None:
-        """Add the last row and process list of a live answer; an answer seen before changes nothing."""
+        """Add the last row and process list of a live answer; a repeated answer changes nothing."""
         row, known = gpu.rows.get(Lane.FAST), self.trace
         if row is not None:
             columns = {name: _appended(known.column(name), row, name, self._kept_ns) for name in self._signals}
@@ -41,7 +41,7 @@ class GpuHistory:
         self.trace = known
 
     def next_query(self, begin_ns: int, end_ns: int, *, every_ns: int = 0) -> tuple[int, int] | None:
-        """Return the next interval to query, newest first; None if memory holds this one, or its end was queried just now."""
+        """Return the next interval to query, newest first; None if at most the last ``every_ns`` are missing."""
         if self._known_ns is None or self._is_apart(begin_ns, end_ns):
             return max(begin_ns, end_ns - SLICE_NS), end_ns
         first_ns, last_ns = self._known_ns
@@ -53,10 +53,10 @@ class GpuHistory:
     def add_answer(self, answer: Trace, begin_ns: int, end_ns: int, *, now_ns: int) -> None:
         """Add the answer to a query; rows shortly before ``now_ns`` may be incomplete."""
         if self._known_ns is None or self._is_apart(begin_ns, end_ns):
-            # Live rows stay: they are newer than any answer.
+            # Before the first answer the trace holds only live rows, which stay.
             self.trace = Trace() if self._known_ns is not None else self.trace
             self._known_ns, self._settled_ns = (begin_ns, end_ns), begin_ns
-        if begin_ns < self._known_ns[0] and end_ns < self._known_ns[1]:  # it grew towards the past
+        if begin_ns < self._known_ns[0] and end_ns < self._known_ns[1]:  # the trace grew towards the past
             self._forget_after(begin_ns + self._kept_ns)
         last_ns = max(end_ns, self._known_ns[1])
         from_ns = max(min(begin_ns, self._known_ns[0]), last_ns - self._kept_ns)
@@ -74,7 +74,7 @@ class GpuHistory:
         )
 
     def _forget_after(self, until_ns: int) -> None:
-        """Drop everything later than this."""
+        """Drop rows, process lists and events after ``until_ns``."""
         if self._known_ns is None or self._known_ns[1] <= until_ns:
             return
         self._known_ns, self._settled_ns = (self._known_ns[0], until_ns), min(self._settled_ns, until_ns)
@@ -118,7 +118,7 @@ def _spliced(old: Column, new: Column, begin_ns: int, from_ns: int) -> Column:
 
 
 def _joined(old: Sequence[_T], new: Sequence[_T], begin_ns: int, from_ns: int) -> tuple[_T, ...]:
-    """Splice records as ``_spliced`` does rows; records of several GPUs or kinds may have equal times."""
+    """Splice records as ``_spliced`` splices rows; records of several GPUs or kinds may have equal times."""
     last_ns = new[-1].at_ns if new else begin_ns - 1
     head = [each for each in old if from_ns <= each.at_ns < begin_ns]
     return tuple(head + list(new) + [each for each in old if each.at_ns > last_ns and each.at_ns >= begin_ns])

@@ -12,9 +12,9 @@ from gpuwatch.tui.time_range import TimeRange, Viewport
 from gpuwatch.view.live import LiveGpu
 from gpuwatch.wire.shown import Shown
 
-DRAWN_NS = 450_000_000  # live curves are drawn at every second of the four answers per second
+DRAWN_NS = 450_000_000  # draw live curves at every second answer (4 answers per second)
 FETCHED_NS = 1_000_000_000  # interval of queries for readings between live answers
-LATER_NS = 1_000_000_000  # reach of the query for the windows of a range
+LATER_NS = 1_000_000_000  # query the windows again after the end of the range moved this far
 _LIVE_ONLY = "curves hold only the answers to this screen, four per second"
 
 
@@ -25,22 +25,22 @@ class GpuTimeline:
         self._past = past
         self.range = TimeRange()
         self._span_ns: tuple[int, int] | None = None  # first and last moment of the past
-        self._later: tuple[int, tuple[Shown, ...]] | None = None  # in the past: the state of the windows this much later
+        self._later: tuple[int, tuple[Shown, ...]] | None = None  # in the past: the end of the range, and the windows then
         self.turn_to(uuid)
 
     def turn_to(self, uuid: str) -> None:
-        """Start with another GPU."""
+        """Switch to another GPU with an empty history."""
         self.uuid, self.history, self._fetcher = uuid, GpuHistory(), HistoryFetcher(self._past)
 
     def viewport(self, content: ScreenContent, cells_count: int) -> Viewport:
-        """Return the position of the range."""
+        """Return the times and the width that position the range."""
         last_ns = self._span_ns[1] if self._span_ns is not None else 0
         newest_ns = content.live.at_ns if content.past_ns is None else max(last_ns, content.past_ns)
         whole_ns = self._span_ns if content.live.source.startswith("replay:") else None
         return Viewport(newest_ns, content.past_ns, max(cells_count, 1), whole_ns)
 
     def redraw_every_ns(self, viewport: Viewport) -> int:
-        """Return the time between drawings: a long range moves slowly."""
+        """Return the least time between drawings; a longer range is drawn less often."""
         return min(max(DRAWN_NS, self.range.dot_ns(viewport) // 2), 2_000_000_000)
 
     def view(self, gpu: LiveGpu, content: ScreenContent, viewport: Viewport) -> ChartView:
@@ -81,7 +81,7 @@ class GpuTimeline:
             history.add_answer(trace, *interval_ns, now_ns=now_ns)
 
     async def _fetch_windows(self, end_ns: int, at_ns: int) -> None:
-        """Read the windows as of shortly after the end of the range; at the end itself they would still be open."""
+        """Read the windows as of the end of the range; at the displayed moment, some would still be open."""
         live = await self._fetcher.fetch(lambda past: past.live(end_ns), at_ns)
         if live is not None:
             self._later = end_ns, live.windows

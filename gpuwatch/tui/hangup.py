@@ -1,7 +1,7 @@
-"""Reaction to a terminal's hangup: further output is discarded, and the app exits once.
+"""Handling of a terminal's hangup: discard further output, and exit the app.
 
-The kernel sends SIGHUP and, for a stopped process, SIGCONT.  Textual takes the latter for a return from Ctrl-Z and starts to
-redraw, on a terminal that refuses every write.  Its writer thread then dies, and an exit would wait for it forever.
+The kernel sends SIGHUP and, to a stopped process, SIGCONT.  Textual takes SIGCONT for a return from Ctrl-Z and redraws a
+terminal that refuses every write.  Textual's writer thread then dies, and an exit would wait for that thread forever.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ def exit_on_hangup(leave: Callable[[], Any]) -> Iterator[None]:
 
     def gone(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGCONT, _nothing)
-        if not all(map(os.isatty, _STANDARD)):  # a user may have sent the signal: then textual can still restore the terminal
+        if not all(map(os.isatty, _STANDARD)):  # after a user's SIGHUP the terminal exists, and textual restores it
             nowhere = os.open(os.devnull, os.O_RDWR)
             for descriptor in _STANDARD:
                 os.dup2(nowhere, descriptor)
@@ -35,4 +35,4 @@ def exit_on_hangup(leave: Callable[[], Any]) -> Iterator[None]:
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: Python handles lower numbers first, so SIGHUP was handled already."""
+    """Do nothing: Python handles pending signals in numeric order, so SIGHUP was handled already."""

@@ -13,13 +13,13 @@ from gpuwatch.tui.screens.help_screen import HelpScreen
 class NavigationApp(PreferencesApp):
     """An app that opens and closes screens.
 
-    It imports a screen when the user first opens it, so that the first picture does not wait for the import.
+    Except for the help, a screen is imported when the user first opens it: the first picture does not wait for imports.
     """
 
     def __init__(self, preferences_file: PreferencesFile, rate_hz: float | None, past: HistorySource | None) -> None:
         super().__init__(preferences_file, rate_hz)
         self._past = past
-        self.content: ScreenContent | None = None  # content of the last drawing; a row that opens a screen was part of it
+        self.content: ScreenContent | None = None  # content of the last drawing
 
     def draw(self) -> None:
         """Hand the topmost screen its content."""

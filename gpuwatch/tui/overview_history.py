@@ -1,4 +1,4 @@
-"""The last two minutes of every GPU: its clock in eighths of a line, and the gravest reason of each moment."""
+"""The last two minutes of every GPU: the clock in eighths of a line, and the gravest reason of each cell."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ AROUND_NS = 60_000_000_000  # in the past a query covers more than the screen, f
 AGAIN_NS = 10_000_000_000  # interval of queries for the readings between two live answers
 CLOCK, REASONS = "sm_clock_mhz", "event_reasons_mask"
 KEPT_NS = RANGE_NS + 4 * AROUND_NS
-LEAST_SPAN_RATIO = 0.02  # ratio of the maximum: the driver's steps of 15 MHz are noise
+LEAST_SPAN_RATIO = 0.02  # of the maximum clock: the driver's steps of 15 MHz are noise
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 BEFORE = Chip(" ", "before the first reading", Tone.DIM)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryLines:
-    """The two lines of one GPU over the same moments, and the range of clocks in the first one."""
+    """One GPU's line of clocks and line of reasons over the same time, and the range of the clocks."""
 
     clock: tuple[Piece, ...]
     reasons: tuple[Piece, ...]
@@ -35,7 +35,7 @@ class HistoryLines:
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """The next query to the past; in the past it covers more than the screen."""
+    """A query for one GPU's history; while the user views the past, the interval may exceed the screen."""
 
     uuid: str
     begin_ns: int
@@ -44,7 +44,7 @@ class HistoryQuery:
     is_past: bool
 
     def run(self, past: HistorySource) -> HistoryAnswer:
-        """Read the answer, outside the drawing thread."""
+        """Read the answer; called outside the drawing thread."""
         if not self.is_past:
             return HistoryAnswer(past.trace(self.uuid, self.begin_ns, self.end_ns), self.end_ns, self.at_ns)
         span_ns = past.span_ns()
@@ -56,16 +56,16 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class HistoryAnswer:
-    """A trace, its end, and the newest moment at that time."""
+    """A trace, the end of the queried interval, and the newest moment."""
 
     trace: Trace
     end_ns: int
     now_ns: int
-    first_ns: int | None = None  # the first recorded moment, when in the past
+    first_ns: int | None = None  # the first recorded moment; None for a query of the present
 
 
 class OverviewHistory:
-    """A few minutes of two signals, for the present GPUs."""
+    """A few minutes of clocks and reasons of each GPU in the last live answer."""
 
     def __init__(self) -> None:
         self._histories: dict[str, GpuHistory] = {}
@@ -109,7 +109,7 @@ class OverviewHistory:
         return min(RANGE_NS, max(live.at_ns - self._first_ns, LEAST_RANGE_NS))
 
     def lines(self, device: Device, at_ns: int, count: int, range_ns: int = RANGE_NS) -> HistoryLines:
-        """Draw the time before a moment in ``count`` whole cells: lines change once per cell, not at every answer."""
+        """Draw the ``count`` whole cells before a moment: the lines change once per cell, not at every answer."""
         slice_ns = max(range_ns // count, 1)
         end_ns = at_ns // slice_ns * slice_ns
         span, drawn = plot.Span(end_ns - count * slice_ns, end_ns, count), self._drawn.get(device.uuid)
@@ -118,18 +118,18 @@ class OverviewHistory:
         return drawn[1]
 
     def history(self, uuid: str) -> GpuHistory:
-        """Return the history of one GPU; a new GPU begins an empty one."""
+        """Return the history of one GPU, empty for a new GPU."""
         return self._histories.setdefault(uuid, GpuHistory((CLOCK, REASONS), kept_ns=KEPT_NS))
 
 
 def draw_lines(trace: Trace, device: Device, span: plot.Span) -> HistoryLines:
-    """Draw each cell's lowest clock, scaled to the range of all cells, and its gravest reason; nothing in a gap."""
+    """Draw each cell's lowest clock, scaled to the range of all cells, and gravest reason; nothing in a gap."""
     chips = reason_strip.letters(reason_strip.slices(plot.without(trace.column(REASONS), trace.gaps), span))
     lowest = plot.band(plot.without(trace.column(CLOCK), trace.gaps), span).low
     ends = lowest[~np.isnan(lowest)]
     low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 0.0)
     span_mhz = max(high - low, LEAST_SPAN_RATIO * (device.sm_clock_max_mhz or high), 1.0)
-    steps = len(EIGHTHS) - 2  # the first letter stands for unobserved moments
+    steps = len(EIGHTHS) - 2  # the first letter marks unobserved cells
     levels = np.nan_to_num(1.0 + np.round((lowest - high + span_mhz) / span_mhz * steps), nan=0.0).astype(int)
     bars = "".join(EIGHTHS[level] for level in levels.tolist())
     first = next((index for index, chip in enumerate(chips) if chip is not reason_strip.NOT_OBSERVED), 0)

@@ -1,4 +1,4 @@
-"""The user's preferences, theme, rate, sort order and keys, in a small JSON file."""
+"""The user's preferences (theme, rate, sort order, keys) in a small JSON file."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ _MODIFIERS = ("ctrl+", "shift+", "alt+", "super+")
 class Preferences:
     """The preferences of one user.
 
-    ``keys`` gives an action, by its name in the help, other keys: {"pause": "p,f5"}.
+    ``keys`` maps the help's name of an action to other keys: {"pause": "p,f5"}.
     """
 
     theme: str | None = None
@@ -48,7 +48,7 @@ class PreferencesFile:
                 self.complaint = f"{path}: {said}; the file is ignored and not changed"
 
     def store(self, **changed: Any) -> str | None:
-        """Store these changes; return one line if the file could not be written."""
+        """Apply these changes, and store them unless the file has a mistake; return a one-line error if the write fails."""
         self.preferences = replace(self.preferences, **changed)
         if self.path is None or self.complaint is not None:
             return None
@@ -57,12 +57,12 @@ class PreferencesFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             atomic_write.replace(self.path, f"{json.dumps(data, indent=2)}\n".encode(), mode=0o600)
         except OSError as error:
-            return f"{self.path}: not written: {error.strerror}"
+            return f"{self.path}: preferences not stored: {error.strerror}"
         return None
 
 
 def check_keys(keys: Mapping[str, str], actions: Collection[str]) -> str | None:
-    """Return the first mistake in one line; None without one."""
+    """Return the first mistake in one line; None without a mistake."""
     for action, given in keys.items():
         if action not in actions:
             return f"keys: expected one of {', '.join(sorted(actions))}, found {action!r}"
@@ -89,5 +89,5 @@ def _read(path: Path) -> Preferences:
         raise ValueError(f"rate_hz: expected one of {', '.join(f'{rate:g}' for rate in RATES_HZ)}, found {data['rate_hz']!r}")
     keys = data.get("keys", {})
     if not isinstance(keys, dict) or not all(isinstance(given, str) for given in keys.values()):
-        raise ValueError('keys: expected actions and their keys, as {"pause": "p"}')
+        raise ValueError(f'keys: expected an object of actions and keys, as {{"pause": "p"}}, found {keys!r}')
     return Preferences(**data)

@@ -26,7 +26,7 @@ def _explanation_provider() -> type[Provider]:
 class PreferencesApp(App[None]):
     """An app with its user's theme, keys and redraw rate."""
 
-    COMMANDS: ClassVar[Any] = App.COMMANDS | {_explanation_provider}  # textual's own type for it
+    COMMANDS: ClassVar[Any] = App.COMMANDS | {_explanation_provider}  # Any: textual's own annotation
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "t",
@@ -34,7 +34,7 @@ class PreferencesApp(App[None]):
             "light/dark",
             id="light",
             show=False,
-            tooltip="Change the theme; the palette has every one",
+            tooltip="Change the theme; the palette lists all themes",
         ),
         Binding("plus,equals_sign", "rate(1)", "faster", id="faster", show=False, tooltip="Draw more pictures per second"),
         Binding("minus", "rate(-1)", "slower", id="slower", show=False, tooltip="Draw fewer pictures per second"),
@@ -60,7 +60,7 @@ class PreferencesApp(App[None]):
             if stored.theme in self.available_themes:
                 self.theme = stored.theme
             else:
-                complaints.append(f"{path}: theme: expected one of the palette's, found {stored.theme!r}")
+                complaints.append(f"{path}: theme: expected a theme of the palette, found {stored.theme!r}")
         if stored.keys:
             if (problem := check_keys(stored.keys, self.action_names())) is None:
                 self.set_keymap(stored.keys)
@@ -103,7 +103,7 @@ class PreferencesApp(App[None]):
             self.notify(report.plain(problem), severity="warning", timeout=8)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Offer every action in the palette: the app's, and those of the topmost screen."""
+        """Yield the palette's commands: textual's own, and the actions of the app and of the topmost screen."""
         yield from (each for each in super().get_system_commands(screen) if each.title != "Keys")  # the help lists these keys
         offered: set[tuple[str, str]] = set()
         under = self.screen_stack[-2] if isinstance(self.screen, CommandPalette) else self.screen

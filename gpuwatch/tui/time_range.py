@@ -24,18 +24,18 @@ class TimeRange:
     def __init__(self) -> None:
         self.range_s = 120
         self.end_ns: int | None = None  # set when the user pans
-        self.cursor_ns: int | None = None  # set when the user places it
+        self.cursor_ns: int | None = None  # set when the user moves the cursor
 
     @property
     def range_ns(self) -> int:
         return self.range_s * S
 
     def cursor(self, viewport: Viewport) -> int | None:
-        """Return the marked moment: in the past the displayed moment, until the user moves the cursor."""
+        """Return the cursor's moment, else the displayed past moment; None for a live range without a cursor."""
         return self.cursor_ns if self.cursor_ns is not None else viewport.past_ns
 
     def edges(self, viewport: Viewport) -> tuple[int, int]:
-        """Return begin and end on whole dots, so that live curves do not shimmer; a short recording fills the range."""
+        """Return start and end on whole dots, so that live curves do not shimmer; a short recording fills the range."""
         if viewport.whole_ns is not None and 0 < viewport.whole_ns[1] - viewport.whole_ns[0] <= self.range_ns:
             return viewport.whole_ns
         if self.end_ns is not None:
@@ -52,7 +52,7 @@ class TimeRange:
         return max(self.range_ns // (2 * viewport.cells_count), 1)
 
     def move(self, step: int, viewport: Viewport) -> None:
-        """Move the cursor to the next cell; past an edge the range moves along."""
+        """Move the cursor by ``step`` cells; beyond an edge the range moves too, except a following range to the right."""
         begin_ns, end_ns = self.edges(viewport)
         cells = Span(begin_ns, end_ns, viewport.cells_count)
         at_ns = self.cursor(viewport)
@@ -82,7 +82,7 @@ class TimeRange:
 
 
 def _bounded(end_ns: int, viewport: Viewport) -> int | None:
-    """Return the end; None at or beyond the newest moment, which the range then follows."""
+    """Return the end, at most the newest moment; None for that moment of a live range, which then follows."""
     if end_ns < viewport.newest_ns:
         return end_ns
     return viewport.newest_ns if viewport.past_ns is not None else None

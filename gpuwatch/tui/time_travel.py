@@ -1,4 +1,4 @@
-"""The displayed moment: the last request, the last answer, and its content."""
+"""Time travel: the requested moment, and the moment on display."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.tui.data_interfaces import HistorySource
 from gpuwatch.view.live import Live
 
-END_NS = 1 << 62  # later than any time: the last existing moment
+END_NS = 1 << 62  # later than any time: requests the last recorded moment
 
 
 class TimeTravel:
-    """One query at a time, in a thread; of several requested moments only the last is queried."""
+    """Queries for past moments, one at a time in a thread; a newer request replaces a waiting one."""
 
     def __init__(self, past: HistorySource, format_time: Callable[[int], str], *, has_end: bool) -> None:
-        """Begin at now; with ``has_end`` the source's last moment is its end."""
+        """Start at the present; with ``has_end``, the source has no moment after its last record."""
         self._past = past
         self._format_time = format_time
         self._has_end = has_end
@@ -29,7 +29,7 @@ class TimeTravel:
 
     @property
     def aim_ns(self) -> int | None:
-        """Return the moment from which the next step starts: keys may arrive faster than answers."""
+        """Return the moment from which the next step starts, None for now: keys may arrive faster than answers."""
         return self._wanted_ns if self._wanted_ns is not None else self.past_ns
 
     def request(self, at_ns: int) -> bool:
@@ -69,6 +69,6 @@ class TimeTravel:
         if wanted_ns < begin_ns:
             return span_ns, self._past.live(begin_ns), f"the store holds nothing before {self._format_time(begin_ns)}"
         if wanted_ns > end_ns and self._has_end:
-            notice = None if wanted_ns >= END_NS else f"it ends at {self._format_time(end_ns)}"
+            notice = None if wanted_ns >= END_NS else f"the recording ends at {self._format_time(end_ns)}"
             return span_ns, self._past.live(end_ns), notice
         return span_ns, self._past.live(min(wanted_ns, END_NS)), None

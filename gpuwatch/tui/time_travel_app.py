@@ -65,7 +65,7 @@ class TimeTravelApp(NavigationApp):
 
     @property
     def is_held(self) -> bool:
-        """Return True if the screen stands still, because the user paused it or went into the past."""
+        """Return True if the screen is frozen: paused, or in the past and not playing."""
         return not self._is_playing if self.past_ns is not None else self._is_paused
 
     def play_on(self) -> None:
@@ -74,10 +74,10 @@ class TimeTravelApp(NavigationApp):
             self.travel_to(self.past_ns + round(S / self._rate_hz))
 
     def travel_to(self, at_ns: int) -> None:
-        """Show that moment as soon as it is read; a future moment becomes now."""
+        """Show a moment once its query returns; the present instead of a future moment."""
         live = self.feed.live
         if self._travel is None:
-            self.notify("no store to go back in", severity="warning", timeout=4)
+            self.notify("the past needs a store, found none", severity="warning", timeout=4)
         elif live is not None and at_ns >= live.at_ns:
             self.action_live()
         elif self._travel.request(at_ns):
@@ -123,7 +123,7 @@ class TimeTravelApp(NavigationApp):
             self.draw()
 
     def action_hold(self, hold: bool) -> None:  # noqa: FBT001 - textual passes it by position
-        """Pause the present, or stop the past; resume if already held."""
+        """Pause or resume the present, or stop or play the past."""
         if self.past_ns is not None:
             self._is_playing = not hold
         else:

@@ -22,7 +22,7 @@ _TYPES: Mapping[str, type] = {
 def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = None, lost: str | None = None) -> LiveGpu:
     """Return one GPU as a live screen would have shown it: the last row of each lane, and its processes.
 
-    Rows older than ``REACH_NS`` do not belong to that moment; a GPU without newer ones has no row.
+    Rows older than ``REACH_NS`` and three periods are left out.
     """
     reach_ns = max(REACH_NS, 3 * (period_ns or 0))
     rows = {lane: row for lane in Lane if (row := _row(device.uuid, lane, trace, at_ns, reach_ns)) is not None}
@@ -36,7 +36,7 @@ def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = No
 
 
 def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Reading | None:
-    """Return the lane's signals at their last reading; None if that is too old."""
+    """Return the lane's signals at the lane's last reading; None without a reading, or if it is too old."""
     last: dict[str, int] = {}
     for name, column in trace.columns.items():
         index = int(np.searchsorted(column.at_ns, at_ns, side="right")) - 1
@@ -55,12 +55,12 @@ def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Read
 
 def _process_list(trace: Trace, at_ns: int, reach_ns: int) -> ProcessList | None:
     known = [process_list for process_list in trace.process_lists if at_ns - reach_ns <= process_list.at_ns <= at_ns]
-    told = next((process_list for process_list in reversed(known) if process_list.tells_use), None)
-    return known[-1].with_use(told or known[-1]) if known else None
+    newest = next((process_list for process_list in reversed(known) if process_list.tells_use), None)
+    return known[-1].with_use(newest or known[-1]) if known else None
 
 
 def period_ns(trace: Trace) -> int | None:
-    """Return the median period of the fast rows; None if there are too few."""
+    """Return the median period of the fast rows; None for fewer than three rows."""
     times = max(
         (column.at_ns for name, column in trace.columns.items() if SIGNALS.get(name) is Lane.FAST), key=len, default=None
     )

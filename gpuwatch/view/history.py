@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuwatch.store.boot import Boot
 
 NEAR_NS = 60_000_000_000  # a GPU read within this distance belongs to the moment
-_KEPT_RUNS_COUNT = 256  # with their verdicts: unpacking one takes a millisecond
+_KEPT_RUNS_COUNT = 256  # cached with their verdicts, which are slow to unpack
 _WALL_NS = 1_000_000_000_000_000_000  # larger times are nanoseconds since 1970, smaller ones since a machine's boot
 
 
@@ -51,7 +51,7 @@ class StoredHistory:
             near = [each for each in boot.segment_spans() if each.begin_ns - NEAR_NS <= at_ns <= each.end_ns + NEAR_NS]
             uuids = list(dict.fromkeys(uuid for each in near for uuid in each.uuids))
             lost = boot.lost(uuids, at_ns)
-            # A store orders them by their first readings, an arbitrary order.
+            # A store lists GPUs in the order of their first readings, which is arbitrary.
             devices = pci.in_order(reader.device(uuid, boot_id=boot.boot_id, at_ns=at_ns) for uuid in uuids)
             gpus = [
                 at_moment.then(
@@ -100,7 +100,7 @@ class StoredHistory:
 
     @contextmanager
     def _open(self) -> Iterator[tuple[Reader, Boot]]:
-        """Run one query at a time.  A failure reopens the store for the next query, because it may have been replaced."""
+        """Yield the store to one query at a time.  After a StoreError the next query reopens a possibly replaced store."""
         from gpuwatch.store import Reader
         from gpuwatch.store.boot import Boot
 
@@ -126,7 +126,7 @@ class StoredHistory:
         self._runs.clear()
 
     def _begun(self, reader: Reader, boot: Boot, at_ns: int) -> tuple[list[Run], int]:
-        """Return the newest windows begun by that moment, open ones first; a window that ended later counts as open."""
+        """Return the newest windows begun by then, open first, and the number left out; a window that ended later is open."""
         ids, left_out_count = boot.begun(at_ns, most=messages.SHOWN_WINDOWS_COUNT)
         for run in reader.named([each for each in ids if each not in self._runs]):
             if run.verdicts and len(self._runs) < _KEPT_RUNS_COUNT:
@@ -157,7 +157,7 @@ class Recorded:
 
     @property
     def has_wall_time(self) -> bool:
-        """Return True if its times are wall times; otherwise they count from a machine's boot."""
+        """Return True if the recording's times are wall times, False if they count from a machine's boot."""
         return self.span_ns()[0] >= _WALL_NS
 
     def span_ns(self) -> tuple[int, int]:
@@ -228,7 +228,7 @@ class Recorded:
 
 
 def _windows(pieces: Sequence[Evidence]) -> dict[str, list[Evidence]]:
-    """Return windows by name, the place in the file; pieces of one interval form one window over several GPUs."""
+    """Return windows by name, numbered as in the file; pieces of one interval form one window over several GPUs."""
     found: dict[tuple[int, int, str | None], list[Evidence]] = {}
     for piece in pieces:
         found.setdefault((piece.window.begin_ns, piece.window.end_ns, piece.window.label), []).append(piece)

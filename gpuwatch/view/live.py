@@ -1,4 +1,4 @@
-"""Records of the present for screens, made from the daemon's answers, and the object that requests them repeatedly."""
+"""Records of the present for screens, and the client that requests them from the daemon."""
 
 import contextlib
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from gpuwatch.wire import messages
 from gpuwatch.wire.shown import Shown, ShownGpu
 
 _T = TypeVar("_T")
-_OVERLAP_NS = 1_000_000_000  # a row gets its time before it is stored: the overlap keeps it from falling between two answers
+_OVERLAP_NS = 1_000_000_000  # a row is stored after its time: without the overlap, two answers could miss a row between them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +30,20 @@ class LiveGpu:
     processes_left_out_count: int = 0
 
     def said(self, name: str) -> Any:  # of the signal's own type
-        """Return a signal's last value, from whichever lane reads it; None if it was not observed."""
+        """Return a signal's last value, from the first lane that has one; None if it was not observed."""
         for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE):
             if lane in self.rows and (value := getattr(self.rows[lane], name)) is not None:
                 return value
         return None
 
     def age_s(self, now_ns: int) -> float | None:
-        """Return the age of its last fast row; None without one."""
+        """Return the age of the GPU's last fast-lane row; None without a row."""
         return max(0, now_ns - self.rows[Lane.FAST].at_ns) / 1e9 if Lane.FAST in self.rows else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """One answer of the daemon; ``at_ns`` is its CLOCK_MONOTONIC, shared with this process."""
+    """One answer of the daemon; ``at_ns`` is CLOCK_MONOTONIC, which the daemon and this process share."""
 
     at_ns: int
     source: str
@@ -53,7 +53,7 @@ class Live:
     windows: tuple[Shown, ...] = ()
     gpus_left_out_count: int = 0
     windows_left_out_count: int = 0
-    unanswered: tuple[str, ...] = ()  # listed by the driver, but without an answer so far
+    unanswered: tuple[str, ...] = ()  # GPUs that the driver lists, but that do not answer
 
 
 def of(answer: messages.Readings, before: Live | None = None) -> Live:
@@ -104,7 +104,8 @@ def _record(data: dict[str, Any], kind: type[_T]) -> _T:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise DaemonError(f"the daemon's answer is not understood: {kind.__name__}: {error}", "bad-answer") from error
+        why = f"expected a {kind.__name__} from the daemon, found another form ({error}); restart the daemon with this version"
+        raise DaemonError(why, "bad-answer") from error
 
 
 class Looker:
@@ -124,7 +125,7 @@ class Looker:
         self._start = True
 
     def look(self) -> Live:
-        """Return the current readings.  Raises DaemonError: the next call tries anew."""
+        """Return the current readings.  Raises DaemonError: when the daemon fails to answer; the next call reconnects."""
         try:
             if self._client is None:
                 start, self._start = self._start, False

@@ -1,6 +1,6 @@
 """The daemon's answer to `readings`, from memory, without a read of any GPU.
 
-The limits in ``wire`` bound it: a machine with a thousand processes on a GPU still needs less than a megabyte.
+The limits in ``wire`` bound the answer: a thousand processes on a GPU still give less than a megabyte.
 """
 
 import itertools
@@ -114,7 +114,7 @@ def _hazards(verdicts: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _plain(record: object) -> dict[str, Any]:
-    """Return a record without unobserved fields; its type fills them in again."""
+    """Return a record's observed fields; decoding the record restores the others."""
     data: dict[str, Any] = msgspec.to_builtins(record)
     return {name: value for name, value in data.items() if value is not None}
 

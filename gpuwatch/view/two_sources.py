@@ -1,4 +1,4 @@
-"""Simulated GPUs beside the real windows: present and past of a machine without a driver."""
+"""Simulated GPUs with the real windows: present and past of a machine without a driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuwatch.view.live import Live, Looker
 
 
 class LookerAtTwo(Looker):
-    """A client that requests GPUs from one daemon and windows from another; ``absence`` says why the windows have no GPUs."""
+    """A client that requests GPUs from one daemon and windows from another; ``absence`` is the reason for no real GPU."""
 
     def __init__(self, settings: Settings, *, windows: Looker, absence: str) -> None:
         super().__init__(settings)
@@ -34,7 +34,7 @@ class LookerAtTwo(Looker):
 
 
 class HistoryOfTwo:
-    """The past of GPUs from one store, and of windows from another, possibly missing one."""
+    """The past of GPUs from one store, and of windows from another, which may be missing."""
 
     def __init__(self, gpus: StoredHistory, windows: StoredHistory, *, absence: str) -> None:
         self._gpus = gpus

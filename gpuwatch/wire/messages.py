@@ -1,7 +1,7 @@
 """The messages between a client and the daemon: one line of JSON each, request and reply in turn.
 
 A newer side may add fields, which an older one ignores, and message types, which an older one refuses with code
-``unknown-message``.  Any other change needs a new protocol number; both sides speak a range of numbers.
+``unknown-message``.  Any other change needs a new protocol number; both sides support a range of numbers.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -18,7 +18,7 @@ PROTOCOL = 2  # since 2 verdicts have budgets; a client of protocol 1 gets schem
 OLDEST_PROTOCOL = 1
 LINE_BYTES = 1 << 20  # far above any declared facts; the daemon refuses a longer line
 ANSWER_BYTES = 16 << 20  # above any daemon's answer: 64 GPUs of a window have verdicts of 60 kB each
-# Bounds of a client's messages.  Every field of a request declares its own; a test finds a field without one.
+# Bounds of a client's messages.  Every field of a request has a bound; a test finds a field without one.
 DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the total length of a message's names and facts
 NAME_LENGTH = 64  # of a claim, rule, limit, fact or version
 LABEL_LENGTH, RUN_LENGTH, PARENT_LENGTH = 256, 64, 64
@@ -27,10 +27,10 @@ GPUS_COUNT, GPU_LENGTH, POLICY_COUNT, RULES_COUNT, LIMITS_COUNT = 256, 128, 16, 
 TAGS_COUNT, TAG_LENGTH, TAGS_LENGTH = 64, 1024, 8192  # the last is the total length of a window's tag names and values
 TIMES_COUNT = 200_000  # of a window; clients batch larger numbers of times
 TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
-SPAN_NAMES_COUNT = 32  # different words of a message
+SPAN_NAMES_COUNT = 32  # different names in a message
 PAUSES_COUNT = 10_000  # of a window: the longest pauses
 # Bounds of one answer to `readings`, which keep the largest below LINE_BYTES; the rest is only counted.
-SHOWN_GPUS_COUNT, SHOWN_LENGTH = 64, 80  # the length of any name in it
+SHOWN_GPUS_COUNT, SHOWN_LENGTH = 64, 80  # the length of any name in the answer
 SHOWN_PROCESSES_COUNT = 24  # of a GPU, by descending memory
 SHOWN_WINDOWS_COUNT, SHOWN_PIDS_COUNT = 32, 64  # the newest windows, open ones first; PIDs of each
 
@@ -83,7 +83,7 @@ class Open(Message, tag="open", frozen=True, rename={"declared": "told"}):
 
 
 class End(Message, tag="end", frozen=True):
-    """The end of a window's body: it settles the interval; ``times`` and a ``close`` with declared facts follow."""
+    """The end of a window's body, with its interval; ``times`` and a ``close`` with declared facts follow."""
 
     run: _RunId
     begin_ns: _Whole
@@ -91,7 +91,7 @@ class End(Message, tag="end", frozen=True):
 
 
 class Times(Message, tag="times", frozen=True):
-    """Times of single iterations of an open window, in order; later messages continue them.
+    """Times of single iterations of an open window, in order; later messages add more.
 
     Little-endian arrays of one length: int64 CLOCK_MONOTONIC nanoseconds, float64 seconds, and float32 MHz.  The last
     is empty if no clock was stamped.
@@ -105,7 +105,7 @@ class Times(Message, tag="times", frozen=True):
 
 
 class Spans(Message, tag="spans", frozen=True):
-    """Spans beside the timed entries of an open window; later messages continue them.
+    """Spans next to the timings of an open window; later messages add more.
 
     ``what`` is ``other`` for declared work, or ``pauses`` of the host.  Little-endian arrays of one length: int64
     CLOCK_MONOTONIC nanoseconds at begin and end, and one byte per span, the index of its word in ``names``.
@@ -120,7 +120,7 @@ class Spans(Message, tag="spans", frozen=True):
 
 
 class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
-    """The end of a window; its times must lie between the daemon's own stamps, unless an ``end`` settled them."""
+    """The end of a window; the interval must lie between the daemon's own stamps, unless an ``end`` has set it."""
 
     run: _RunId
     begin_ns: _Whole
@@ -130,7 +130,7 @@ class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
 
 
 class OpenMark(Open, tag="open-mark", frozen=True, kw_only=True, rename={"declared": "told"}):
-    """A request to begin a window that no connection owns: its name or its expiry ends it.  Only root names a ``uid``."""
+    """A request to begin a window that no connection owns and that its name or its expiry ends.  ``uid`` is for root."""
 
     name: _Name
     expires_s: float
@@ -140,7 +140,7 @@ class OpenMark(Open, tag="open-mark", frozen=True, kw_only=True, rename={"declar
 
 
 class CloseMark(Message, tag="close-mark", frozen=True, rename={"declared": "told"}):
-    """The end of a window that ``OpenMark`` began; the answer names its run."""
+    """The end of a window that ``OpenMark`` began; the answer holds the run id."""
 
     name: _Name
     uid: _Whole | None = None
@@ -171,7 +171,7 @@ class Leave(Message, tag="leave", frozen=True):
 
 
 class Welcome(Message, tag="welcome", frozen=True):
-    """The daemon's answer to Hello, with the protocol of both sides from here on."""
+    """The daemon's answer to Hello, with the protocol that both sides then use."""
 
     protocol: int
     version: str
@@ -180,9 +180,9 @@ class Welcome(Message, tag="welcome", frozen=True):
     state: str
     pid: int
     boot_id: str
-    takes_spans: bool = False  # older daemons do not send it
+    takes_spans: bool = False  # older daemons do not send this field
     takes_tags: bool = False
-    holds_marks: bool = False  # older daemons do not send it, and do not support untrusted code
+    holds_marks: bool = False  # older daemons do not send this field, and do not support untrusted code
 
 
 class Opened(Message, tag="opened", frozen=True):
@@ -222,7 +222,7 @@ class StatusReply(Message, tag="state", frozen=True):
 
 
 class Readings(Message, tag="now", frozen=True):
-    """The daemon's CLOCK_MONOTONIC now, every GPU of its source, and windows of the asking user, newest first."""
+    """The daemon's CLOCK_MONOTONIC now, every GPU of its source, and the windows of the client's user, newest first."""
 
     at_ns: int
     source: str
@@ -273,7 +273,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode_request(line: bytes) -> Request:
-    """Read a request; bytes that are no UTF-8 become U+FFFD.  Raises WireError: for a line that is not a request."""
+    """Read a request; invalid UTF-8 becomes U+FFFD.  Raises WireError: for a line that is not a request."""
     return _decode(_requests, line if line.isascii() else line.decode(errors="replace"))
 
 

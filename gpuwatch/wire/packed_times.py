@@ -58,7 +58,7 @@ class PackedTimes:
 
 
 def messages(run: str, times: Timings | PackedTimes) -> Iterator[wire.Times]:
-    """Make messages of bounded size."""
+    """Yield messages of bounded size."""
     if not isinstance(times, PackedTimes):
         from gpuwatch.wire.timings import encode  # imports numpy, which a process without such arrays does not need
 
@@ -90,26 +90,27 @@ def joined(pieces: Sequence[wire.Times]) -> PackedTimes | None:
 
 
 def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int:
-    """Return the count of times in a message; ``first`` is the window's first message, ``before_count`` its times so far.
+    """Return the count of times in a message; ``first`` is the window's first message, ``before_count`` its earlier times.
 
     Raises UsageError: when the arrays contradict each other or earlier messages, or exceed the bounds of a window.
     """
     count = len(piece.at_ns) // 8
     if count < 1 or len(piece.at_ns) != 8 * count or len(piece.took_s) != 8 * count:
-        raise UsageError(f"times: expected as many times as beginnings, found {len(piece.took_s)} and {len(piece.at_ns)} bytes")
+        found = f"{len(piece.took_s)} and {len(piece.at_ns)} bytes"
+        raise UsageError(f"times: expected as many bytes of durations as of start times, found {found}")
     if piece.sm_clock_mhz and len(piece.sm_clock_mhz) != 4 * count:
         raise UsageError(f"times: expected {4 * count} bytes of clocks, found {len(piece.sm_clock_mhz)}")
     if not 1 <= piece.calls_count <= CALLS_COUNT or (first is not None and first.calls_count != piece.calls_count):
         expected = first.calls_count if first is not None else f"from 1 to {CALLS_COUNT}"
         raise UsageError(f"times: expected calls_count {expected}, found {piece.calls_count}")
     if before_count + count > wire.TIMES_COUNT:
-        raise UsageError(f"times: expected at most {wire.TIMES_COUNT} of a window, found {before_count + count}")
+        raise UsageError(f"times: expected at most {wire.TIMES_COUNT} per window, found {before_count + count}")
     if not _are_durations(piece.took_s):
         raise UsageError("times: expected durations in seconds, found one that is negative or not a number")
     return count
 
 
 def _are_durations(took_s: bytes) -> bool:
-    """Return True if every value is a plausible duration or zero.  NaN is not, and a sum passes it on."""
+    """Return True if every value is a plausible duration or zero.  The sum shows whether any value is NaN."""
     values = array("d", took_s)
     return min(values) >= 0.0 and max(values) < LONGEST_S and not math.isnan(sum(values))

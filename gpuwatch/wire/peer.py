@@ -16,13 +16,13 @@ ANSWER_S = 5.0  # a daemon that is silent for longer counts as gone
 
 
 def peer_uid(connection: socket.socket) -> tuple[int, int]:
-    """Return the peer's pid and uid from the kernel; the pid is 0 if the process is not visible from here."""
+    """Return the peer's pid and uid from the kernel; the pid is 0 if this PID namespace hides the process."""
     pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return pid, uid
 
 
 def dial(path: Path) -> socket.socket | None:
-    """Connect to the socket at this path; None if no process listens.
+    """Connect to the socket at this path; return None if no process listens.
 
     Raises DaemonError: when the socket refuses this user, or another user listens there.
     """
@@ -41,12 +41,14 @@ def dial(path: Path) -> socket.socket | None:
     # Any user may listen at a path in a shared folder: trust only this user, root, and the owner of the system's socket.
     if uid not in (os.getuid(), 0) and not (path == SYSTEM_SOCKET and uid == owner):
         connection.close()
-        raise DaemonError(f"{path}: expected a daemon of uid {os.getuid()} or root, found uid {uid}; remove it", "untrusted")
+        raise DaemonError(
+            f"{path}: expected a daemon of uid {os.getuid()} or root, found uid {uid}; remove the socket", "untrusted"
+        )
     return connection
 
 
 def _moved_off_streams(connection: socket.socket) -> socket.socket:
-    """Move a socket off the numbers of closed standard streams: a library's output must not reach the daemon."""
+    """Move a socket off the descriptors of closed standard streams, so that a library's output cannot reach the daemon."""
     if connection.fileno() > 2:
         return connection
     with connection:
@@ -54,7 +56,7 @@ def _moved_off_streams(connection: socket.socket) -> socket.socket:
 
 
 def _refusal(path: Path, error: OSError) -> str:
-    """Explain why a socket refuses this user, and the remedy."""
+    """Return the reason for a refused connection, and the remedy."""
     why = error.strerror or str(error)
     if isinstance(error, PermissionError):
         with contextlib.suppress(OSError):
@@ -64,7 +66,7 @@ def _refusal(path: Path, error: OSError) -> str:
 
 
 def is_manager(pid: int) -> bool:
-    """Return True if a service manager holds the socket for a starting daemon: its last listener is systemd, or dead."""
+    """Return True if a service manager holds the socket for a starting daemon: the listener is systemd, or dead."""
     if not pid:  # not visible from this PID namespace
         return False
     try:
@@ -91,5 +93,5 @@ def list_user_sockets(settings: Settings) -> Iterator[Path]:
 
 
 def dial_user_daemon(settings: Settings) -> socket.socket | None:
-    """Connect to the user's daemon; None if none listens.  Raises DaemonError: as ``dial``."""
+    """Connect to the user's daemon; return None if no daemon listens.  Raises DaemonError: as ``dial``."""
     return next((found for path in list_user_sockets(settings) if (found := dial(path)) is not None), None)

@@ -1,4 +1,4 @@
-"""Times from a caller, kept without numpy and without an object for each, so that the benchmark is not delayed."""
+"""Times from a caller, kept without numpy and without an object per time, so that the benchmark is not delayed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
     from annotate.evidence import Timings
 
 LONGEST_S = 1e9  # thirty years: a longer duration cannot be in seconds
-IMPOSSIBLE = "the verdict will call them impossible"
-_BACK_TO_BACK = "the times are taken to have run back to back"
-_UNKNOWN_NS = -1  # for unknown begins
+IMPOSSIBLE = "the judge rejects such times"
+_BACK_TO_BACK = "the times count as back to back"
+_UNKNOWN_NS = -1  # for unknown start times
 
 
 class RecordedTimes:
-    """Durations in seconds and their begins, of any number of calls."""
+    """Durations in seconds and their start times, from any number of calls."""
 
     def __init__(self) -> None:
         self._took_s = array("d")
         self._at_ns = array("q")
-        self._pieces = array("q")  # per call: count of times, its own time, and the window's begin (-1 with known begins)
+        # Per call: count of times, time of the call, and the window's start (-1 with known start times).
+        self._pieces = array("q")
 
     def __len__(self) -> int:
         return len(self._took_s)
@@ -37,10 +38,10 @@ class RecordedTimes:
         now_ns: int,
         complain: Callable[[str], object] = len,
     ) -> None:
-        """Keep times, in seconds; without begins they ran back to back until now.
+        """Keep durations in seconds; without start times, the durations count as back to back until now.
 
-        It raises nothing, because the benchmark continues.  An invalid duration becomes zero, which the judge rejects because no
-        iteration takes no time.  It drops invalid begins.  ``complain`` receives a message about either.
+        Never raises, because the benchmark continues.  An invalid duration becomes zero, which the judge rejects.  Invalid start
+        times are dropped.  ``complain`` receives a message about either.
         """
         before_count = len(self._took_s)
         _add_durations(self._took_s, times, complain)
@@ -77,7 +78,7 @@ class RecordedTimes:
 
 
 def _add_durations(out: array[float], times: Iterable[float], complain: Callable[[str], object]) -> None:
-    """Add durations; an invalid value becomes zero, and so does an exception's place."""
+    """Add durations; an invalid value becomes zero, and an exception of the iterable adds a zero."""
     before_count, refused_count, why = len(out), 0, ""
     try:
         for one in times:  # keeps the values before an exception
@@ -104,27 +105,27 @@ def _number(one: Any) -> float:  # a number of torch, numpy or Python
     if type(one) is float:
         return one
     if getattr(one, "shape", ()):
-        raise TypeError(f"found a row of shape {tuple(one.shape)}")
+        raise TypeError(f"a row of shape {tuple(one.shape)}")
     dtype = getattr(one, "dtype", None)
     if getattr(dtype, "kind", "") == "c":  # numpy would drop the imaginary part with a warning
-        raise TypeError(f"found a complex number {one}")
+        raise TypeError(f"the complex number {one}")
     if isinstance(one, bool | str | bytes | bytearray) or str(dtype).endswith("bool"):
-        raise TypeError(f"found {found_words(one)}")
+        raise TypeError(found_words(one))
     return float(one)
 
 
 def _add_begins(out: array[int], at_ns: Iterable[int], count: int, complain: Callable[[str], object]) -> bool:
-    """Add begins and return True.  Add none if one is missing or a fraction (seconds, which would be truncated silently)."""
+    """Add start times and return True; add none and return False if one is missing or a fraction, such as seconds."""
     before_count = len(out)
     try:
         for one in at_ns:
             out.append(operator.index(one))
     except Exception as error:  # noqa: BLE001 - the caller's iterable and types may fail in any way
-        complain(f"at_ns: expected whole nanoseconds, as time.monotonic_ns() gives; {error}; {_BACK_TO_BACK}")
+        complain(f"at_ns: expected whole nanoseconds of time.monotonic_ns(), found: {error}; {_BACK_TO_BACK}")
         del out[before_count:]
         return False
     if (found_count := len(out) - before_count) != count:
-        complain(f"expected as many beginnings as times, found {found_count} and {count}; {_BACK_TO_BACK}")
+        complain(f"at_ns: expected {count} start times, one per duration, found {found_count}; {_BACK_TO_BACK}")
         del out[before_count:]
         return False
     return True

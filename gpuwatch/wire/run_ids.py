@@ -1,4 +1,4 @@
-"""The ids of runs: they sort by time and contain the second of their window's opening."""
+"""The ids of runs, which sort by time and contain the second of the window's opening."""
 
 import re
 import secrets

@@ -17,7 +17,7 @@ class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True, rename={"process
 
 
 class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
-    """One window: ``status`` is open, closing, judging or the verdict's; ``hazards`` are its rules, worst first."""
+    """One window: ``status`` is open, closing, judging or the verdict's; ``hazards`` are rules, worst first."""
 
     run: str
     claim: str
@@ -25,7 +25,7 @@ class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
     begin_ns: int
     label: str | None = None
     end_ns: int | None = None
-    uuids: list[str] = []  # empty while it is open and its processes have used none
+    uuids: list[str] = []  # empty while an open window's processes have used no GPU
     pids: list[int] = []
     why: str = ""
     hazards: list[str] = []

@@ -1,4 +1,4 @@
-"""Spans beside the timed entries: messages to evidence, and the bounds of a message."""
+"""Spans next to a window's timings: conversion of messages to evidence, and the bounds of a message."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def check(piece: wire.Spans, before_count: int) -> int:
     count = len(piece.named)
     if len(piece.begin_ns) != 8 * count or len(piece.end_ns) != 8 * count:
         lengths = f"{len(piece.begin_ns)} and {len(piece.end_ns)}"
-        raise UsageError(f"spans: expected {8 * count} bytes of begins and as many of ends, found {lengths}")
+        raise UsageError(f"spans: expected {8 * count} bytes of start times and of end times, found {lengths}")
     if before_count + count > _MOST_COUNTS[piece.what]:
         found = before_count + count
-        raise UsageError(f"spans: expected at most {_MOST_COUNTS[piece.what]} {piece.what} of a window, found {found}")
+        raise UsageError(f"spans: expected at most {_MOST_COUNTS[piece.what]} {piece.what} per window, found {found}")
     ends = zip(array("q", piece.begin_ns), array("q", piece.end_ns), strict=True)
     if not all(-_FARTHEST_NS < begin_ns <= end_ns < _FARTHEST_NS for begin_ns, end_ns in ends):
-        raise UsageError("spans: expected begins before their ends, found another")
+        raise UsageError("spans: expected every start before its end, found a span that ends before its start")
     if count and max(piece.named) >= len(piece.names):
         raise UsageError(f"spans: expected one of {len(piece.names)} names, found number {max(piece.named)}")
     return count

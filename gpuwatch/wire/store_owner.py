@@ -1,7 +1,7 @@
-"""The daemon that owns a store: the lock that proves it alive, and its socket's path, recorded beside it.
+"""The daemon that owns a store: the lock that proves the daemon alive, and the path of its socket, both in the store.
 
-The default socket depends on ``XDG_RUNTIME_DIR`` and the default store does not, so a client under cron or su looks for
-another socket than its user's daemon has.  The store's owner keeps the record for such clients.
+The default socket depends on ``XDG_RUNTIME_DIR``, and the default store does not.  So a client under cron or su has
+another default socket than the user's daemon, and finds the daemon by this record.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def is_alive(state: Path) -> bool:
 
 
 def record_socket(state: Path, socket: Path, *, mode: int) -> None:
-    """Replace the record completely.  Only the owner of the store calls it.
+    """Replace the record of the socket.  Only the owner of the store may call this.
 
     Raises OSError: when the folder cannot be written.
     """

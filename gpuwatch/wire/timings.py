@@ -11,7 +11,7 @@ from gpuwatch.wire.recorded_times import IMPOSSIBLE, LONGEST_S, RecordedTimes
 
 
 def mend(timings: Timings, complain: Callable[[str], object] = len) -> Timings:
-    """Return a caller's times as arrays; an invalid duration becomes zero, which the judge rejects.  It raises nothing."""
+    """Return a caller's times with each invalid duration replaced by zero, which the judge rejects.  Never raises."""
     sound = _are_each_durations(timings.took_s)
     if sound.all() or timings.took_s.ndim != 1:
         return timings
@@ -26,7 +26,7 @@ def recorded(
     now_ns: int,
     complain: Callable[[str], object] = len,
 ) -> Timings:
-    """Make iterations from a caller's times, by the rules of ``RecordedTimes.add`` and ``mend``."""
+    """Return iterations from a caller's times, by the rules of ``RecordedTimes.add`` and ``mend``."""
     if isinstance(times, Timings):
         return mend(times, complain)
     kept = RecordedTimes()
@@ -35,7 +35,7 @@ def recorded(
 
 
 def encode(run: str, timings: Timings) -> Iterator[wire.Times]:
-    """Make messages of bounded size; more times than a window may have are averaged in batches first."""
+    """Yield messages of bounded size; average more times than a window may have in batches first."""
     sent = batched(timings, -(-len(timings.at_ns) // wire.TIMES_COUNT))
     for first in range(0, len(sent.at_ns), wire.TIMES_AT_ONCE_COUNT):
         piece = slice(first, first + wire.TIMES_AT_ONCE_COUNT)
@@ -50,7 +50,7 @@ def encode(run: str, timings: Timings) -> Iterator[wire.Times]:
 
 
 def sort_by_begin(timings: Timings) -> Timings:
-    """Sort iterations by their begins: nested ones, and those of several threads, end in another order."""
+    """Return iterations sorted by start time: nested iterations, and those of several threads, arrive in another order."""
     if (np.diff(timings.at_ns) >= 0).all():
         return timings
     order = np.argsort(timings.at_ns, kind="stable")
@@ -59,7 +59,7 @@ def sort_by_begin(timings: Timings) -> Timings:
 
 
 def batched(timings: Timings, size: int) -> Timings:
-    """Merge every ``size`` iterations into one: the first begin, the mean times and clocks; drop a remainder."""
+    """Merge every ``size`` iterations into one: the first start time, the mean times and clocks; drop a remainder."""
     if size <= 1:
         return timings
     count = len(timings.at_ns) // size * size

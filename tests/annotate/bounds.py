@@ -31,7 +31,7 @@ ratios = st.sampled_from([0.0, 0.0005, 0.004, 0.011, 0.049, 0.06, 0.3]) | st.flo
 
 @st.composite
 def estimates(draw: st.DrawFn, most_ratio: float) -> Estimate:
-    """An estimate within a bound."""
+    """Draw an estimate within a bound."""
     low, value, high = sorted(draw(st.floats(-most_ratio, most_ratio)) for _ in range(3))
     return Estimate(low, value, high)
 
@@ -96,12 +96,12 @@ policies = st.builds(
 
 
 def clean(*given_causes: Bound, has_times: bool = True) -> Grounds:
-    """A window whose proofs are all shown, with these causes."""
+    """Return the grounds of a window with these causes and all proofs shown."""
     return Grounds(causes=given_causes, proofs=SHOWN, is_stamped=True, has_times=has_times)
 
 
 def cause(rule: str, group: Group, ratio: float | None, value_ratio: float | None = None) -> Bound:
-    """A bound on throughput; the estimate, where given, is exact."""
+    """Return a bound on throughput; a given estimate is exact."""
     estimate = None if value_ratio is None else Estimate(value_ratio, value_ratio, value_ratio)
     return Bound(number=Number.THROUGHPUT, rule=rule, group=group, ratio=ratio, estimate=estimate)
 

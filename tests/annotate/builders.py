@@ -1,4 +1,4 @@
-"""Evidence for tests: a quiet, fully observed GPU, of which a test changes only what it is about."""
+"""Evidence for tests: a quiet, fully observed GPU, of which each test changes a few signals."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ OWN = Process(
 
 
 def capped_ns(since_s: float = -100.0, share: float = 1.0) -> Callable[[float], int]:
-    """A counter that starts to run ``since_s`` after the window began."""
+    """Return a counter that starts to rise ``since_s`` after the window began."""
     return lambda t: 5_000_000_000 + int(max(0.0, t - since_s) * share * 1e9)
 
 
 def columns(made: Mapping[str, Signal], asked_s: Mapping[Lane, Sequence[float]]) -> dict[str, Column]:
-    """The columns that ``Trace.of`` makes of rows at these times, without a row each: most tests begin with them."""
+    """Return the columns that ``Trace.of`` makes of rows at these times, without the cost of making the rows."""
     at_ns = {lane: np.array([BEGIN_NS + round(t * 1e9) for t in times], np.int64) for lane, times in asked_s.items()}
     found = {}
     for name, lane in SIGNALS.items():
@@ -91,9 +91,9 @@ def evidence(
     skip: Callable[[float], bool] = lambda t: False,
     label: str | None = "test",
 ) -> Evidence:
-    """Evidence of one window that begins at second 0, observed from 5 s before it to 0.5 s after it.
+    """Return the evidence of one window, observed from 5 s before its start to 0.5 s after its end.
 
-    ``signals`` overrides QUIET; ``skip(t)`` drops the rows at such times; ``processes=None``: never listed.
+    ``signals`` overrides QUIET.  ``skip(t)`` drops the rows at time t.  ``processes=None`` gives no process lists.
     """
     made = {**QUIET, **(signals or {})}
 

@@ -83,7 +83,7 @@ facts: st.SearchStrategy[Fact] = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.floats(0, 1)
     | st.sampled_from(WORDS) | st.sampled_from(AMOUNTS)
 )  # fmt: skip
-tolds = st.dictionaries(
+declarations = st.dictionaries(
     st.sampled_from(["visible", "profiler", "simulated", "status", "sustained", *FACTS]) | st.text(max_size=4),
     facts,
     max_size=9,
@@ -95,7 +95,7 @@ ODD_S = (float("nan"), float("inf"), -1.0, 0.0, 1e-308, 2e-9, 1e-3, 1e5, 999_999
 
 @st.composite
 def timings(draw: st.DrawFn) -> Timings:
-    """Times as good and as odd as a program may hand them over: a loop, or anything at all."""
+    """Draw times as any program may hand them over: of a regular loop, scattered, or invalid."""
     count = draw(st.sampled_from([0, 1, 2, 3, 5, 6, 7, 8, 12, 13, 40, 100, 1000]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     match draw(st.sampled_from(["loop", "scattered", "odd", "at once"])):
@@ -127,7 +127,7 @@ events = st.builds(
 
 @st.composite
 def evidences(draw: st.DrawFn) -> Evidence:
-    """One window, untold, on a GPU to which anything may have happened."""
+    """Draw a window without declared facts, on a GPU with any hazards."""
     dark = draw(st.none() | spans)
     about = evidence(
         length_s=draw(st.sampled_from([-0.5, 0.0, 0.05, 0.3, 1.0, 2.0, 4.0])),

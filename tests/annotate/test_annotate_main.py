@@ -1,4 +1,4 @@
-"""The judge without gpuwatch: as a program, and as docs/JUDGE.md shows it in Python."""
+"""The judge without gpuwatch: as a program, and in the Python example of docs/JUDGE.md."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_main_judges_without_gpuwatch(recording: Path, tmp_path: Path) -> None:
     assert "books: utilisation over a second" in printed
 
 
-def test_main_is_what_python_dash_m_runs(recording: Path) -> None:
+def test_python_dash_m_runs_main(recording: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "annotate", str(recording)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "first" in done.stdout
 
 
 def test_main_judges_gpus_of_one_window_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """GPUs of one name are told apart, and the worst comes first."""
+    """UUIDs distinguish GPUs of one name, and the worst comes first."""
     about = evidence()
     assert about.device is not None
     other = evidence(
@@ -84,15 +84,15 @@ def test_main_refuses_bad_input_in_one_line(
     if content is not None:
         path.write_bytes(content)
     assert main([str(path)]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert expected in said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert expected in printed.err
 
 
 def test_main_refuses_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 2
-    assert "found no regular file" in capsys.readouterr().err
+    assert "found a folder or a pipe" in capsys.readouterr().err
 
 
 def test_main_refuses_unknown_claims(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +103,7 @@ def test_main_refuses_unknown_claims(recording: Path, capsys: pytest.CaptureFixt
 
 
 def test_docs_judge_a_recording_in_python(recording: Path) -> None:
-    """The example of docs/JUDGE.md runs as it stands, beside a recording of that name."""
+    """The example of docs/JUDGE.md runs unchanged in a folder with a recording of that name."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     printed = run(code, cwd=recording.parent)
     assert printed.splitlines()[1] == "unproven ['clock-controller-present']"

@@ -1,4 +1,4 @@
-"""Evidence that notes what an answer has read, and keeps what was computed of it."""
+"""Evidence that records the parts an answer read, and caches computed values."""
 
 from dataclasses import replace
 
@@ -28,8 +28,8 @@ def test_asked_evidence_computes_once_for_each_memory() -> None:
     assert _CALLS == ["rows", "rows"]  # once with a memory, once without
 
 
-def test_narrower_pass_takes_what_read_nothing_that_it_lacks() -> None:
-    """A pass without times shares the clock's rows with the pass that has them, and counts its own entries."""
+def test_asked_narrow_pass_reuses_values_of_a_wide_pass() -> None:
+    """A pass without times reuses the clock's rows of the pass with times, and counts entries again."""
     _CALLS.clear()
     wide = Memory()
     whole = Asked.of(evidence(), wide)

@@ -1,4 +1,4 @@
-"""A budget as plain data: its schema, its round trip, and what is refused."""
+"""A budget as plain data: the schema, the round trip, and invalid data."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def written(*causes: Bound) -> dict[str, Any]:
 def test_any_budget_survives_json_and_follows_the_schema(grounds: Grounds, policy: Policy) -> None:
     budget = decide(grounds, policy).budget
     data = json.loads(json.dumps(budget_to_data(budget), allow_nan=False))
-    assert budget_to_data(budget) == data  # lists, as JSON has them, and no tuples
+    assert budget_to_data(budget) == data  # lists as in JSON, not tuples
     VALIDATOR.validate(data)
     assert budget_from_data(data) == budget
 
 
-def test_budget_data_says_what_counted_and_what_has_no_bound() -> None:
+def test_budget_data_marks_counted_and_unbounded_causes() -> None:
     data = written(cause("a", Group.IDLE, 0.02), cause("b", Group.IDLE, 0.01), cause("neighbour", Group.RECORD, None))
     (number,) = (each for each in data["budget"]["numbers"] if each["number"] == "throughput")
     assert (number["bound_ratio"], number["unbounded_by"]) == (None, ["neighbour"])
@@ -67,7 +67,7 @@ def test_verdict_of_schema_1_has_no_budget() -> None:
         {"proofs": None},
     ],
 )
-def test_what_is_no_budget_is_refused_in_one_line(change: dict[str, Any]) -> None:
+def test_invalid_budget_is_refused_in_one_line(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidValueError) as refusal:
         budget_from_data({**written(), **change})
     assert "\n" not in str(refusal.value)
@@ -76,14 +76,14 @@ def test_what_is_no_budget_is_refused_in_one_line(change: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     "change", [{"ratio": -1.0}, {"ratio": "much"}, {"seen_ratio": 0.5}, {"group": "weather"}, {"span_ns": [1]}, {"rule": None}]
 )
-def test_a_bound_that_is_none_is_refused(change: dict[str, Any]) -> None:
+def test_budget_with_an_invalid_bound_is_refused(change: dict[str, Any]) -> None:
     data = written(cause("a", Group.IDLE, 0.02))
     data["budget"]["numbers"][0]["bounds"][0].update(change)
     with pytest.raises(InvalidValueError):
         budget_from_data(data)
 
 
-def test_the_schema_refuses_what_is_no_budget() -> None:
+def test_schema_refuses_a_bound_with_an_extra_key() -> None:
     data = written(cause("a", Group.IDLE, 0.02, 0.01))
     assert VALIDATOR.is_valid(data)
     data["budget"]["numbers"][0]["bounds"][0]["extra"] = 1
@@ -97,23 +97,23 @@ def test_estimate_refuses_ends_out_of_order(ends: tuple[float, float, float]) ->
 
 
 @pytest.mark.parametrize("change", [{"ratio": -0.1}, {"ratio": float("nan")}, {"ratio": float("inf")}, {"seen_ratio": 0.03}])
-def test_bound_refuses_figures_that_are_none(change: dict[str, Any]) -> None:
+def test_bound_refuses_invalid_figures(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
         replace(cause("a", Group.IDLE, 0.02), **change)
 
 
 @given(st.tuples(*[st.floats(-1, 1)] * 3).map(sorted))
-def test_nearer_end_is_zero_where_the_interval_holds_zero(ends: list[float]) -> None:
+def test_nearer_ratio_is_zero_if_the_interval_holds_zero(ends: list[float]) -> None:
     estimate = Estimate(*ends)
     assert estimate.nearer_ratio == (0.0 if ends[0] <= 0.0 <= ends[2] else min(abs(ends[0]), abs(ends[2])))
 
 
-def test_bound_is_wholly_seen_unless_stated() -> None:
+def test_bound_is_seen_in_full_by_default() -> None:
     assert cause("a", Group.IDLE, 0.02).seen_ratio == 0.02
     assert Bound(number=Number.MEAN, rule="a", group=Group.IDLE, ratio=None).seen_ratio is None
 
 
-def test_claim_facts_take_nonsense_for_not_stated() -> None:
+def test_claim_facts_treat_invalid_facts_as_not_stated() -> None:
     assert ClaimFacts.of({"locked_mhz": 1500, "every_s": 0.01, "varies": True, "timer": "events"}) == ClaimFacts(
         1500.0, 0.01, True
     )

@@ -1,4 +1,4 @@
-"""Bounds in, budgets, severities and a status out: how causes add up, and what no cause can do."""
+"""Budgets, severities and a status from bounds: the sum of causes, and its invariants."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def size(budget: NumberBudget) -> float:
 def test_combine_never_lowers_a_bound_for_a_cause(
     causes: tuple[Bound, ...], added: Bound, number: Number, is_stamped: bool
 ) -> None:
-    """A further cause lowers neither the bound of a number nor what its causes do to the status."""
+    """A further cause lowers neither the bound of a number nor the severity."""
     about = NumberBudget(number=number)
     before, after = (combine(about, found, is_stamped=is_stamped) for found in (causes, (*causes, added)))
     assert size(after) >= size(before)
@@ -44,7 +44,7 @@ def test_combine_never_lowers_a_bound_for_a_cause(
 
 
 @given(made.causes, st.sampled_from(Number), st.booleans(), st.randoms())
-def test_combine_depends_on_no_order(causes: tuple[Bound, ...], number: Number, is_stamped: bool, random: Random) -> None:
+def test_combine_does_not_depend_on_order(causes: tuple[Bound, ...], number: Number, is_stamped: bool, random: Random) -> None:
     shuffled = list(causes)
     random.shuffle(shuffled)
     about = NumberBudget(number=number)
@@ -55,7 +55,7 @@ def test_combine_depends_on_no_order(causes: tuple[Bound, ...], number: Number, 
 
 @given(made.causes, st.sampled_from(Number))
 def test_combine_counts_a_group_once(causes: tuple[Bound, ...], number: Number) -> None:
-    """The bound is the sum over groups of each group's largest, or the whole number's own; every cause stays in print."""
+    """The bound is the sum of each group's largest, or that of the whole number; the budget keeps every cause."""
     budget = combine(NumberBudget(number=number), causes, is_stamped=True)
     about = [bound for bound in causes if bound.number is number]
     largest = {group: max(bound.size_ratio for bound in about if bound.group is group) for group in {b.group for b in about}}
@@ -81,15 +81,15 @@ def test_combine_adds_groups_and_takes_the_first_of_equals() -> None:
 
 @pytest.mark.parametrize(("whole_ratio", "bound_ratio", "counted"), [(0.02, 0.05, ["a", "b"]), (0.06, 0.06, ["record"])])
 def test_combine_counts_the_whole_or_its_causes(whole_ratio: float, bound_ratio: float, counted: list[str]) -> None:
-    """A number against its record holds every cause: it counts where it is more than they explain, and adds to none."""
+    """A bound of the whole number counts if it exceeds the sum of the causes, and is never added to that sum."""
     causes = (cause("a", Group.IDLE, 0.03, -0.03), cause("b", Group.CLOCK, 0.02, -0.02))
     budget = throughput(cause("record", Group.WHOLE, whole_ratio, -whole_ratio), *causes)
     assert budget.bound_ratio == pytest.approx(bound_ratio)
     assert [bound.rule for bound in budget.counted] == counted
 
 
-def test_severity_adds_no_whole_to_its_causes() -> None:
-    """A stall of 4 %, which the record shows as well, is one of 4 % and not of 8."""
+def test_severity_does_not_add_the_whole_to_its_causes() -> None:
+    """A stall of 4 % that the record shows too counts as 4 %, not as 8 %."""
     stall = cause("idle-stretch", Group.IDLE, 0.04, -0.04)
     assert severity(throughput(stall, cause("record-shift", Group.WHOLE, 0.04, -0.04)), 0.01) is Severity.FLAG
     assert severity(throughput(stall, cause("record-shift", Group.WHOLE, 0.06, -0.06)), 0.01) is Severity.REJECT
@@ -101,7 +101,7 @@ def test_combine_joins_unstamped_times_to_the_clock(is_stamped: bool, bound_rati
     assert budget.bound_ratio == pytest.approx(bound_ratio)
 
 
-def test_combine_has_no_bound_where_one_cause_has_none() -> None:
+def test_combine_has_no_bound_with_an_unbounded_cause() -> None:
     budget = throughput(cause("neighbour", Group.RECORD, None), cause("a", Group.IDLE, 0.002))
     assert budget.bound_ratio is None
     assert budget.unbounded_by == ("neighbour",)
@@ -109,7 +109,7 @@ def test_combine_has_no_bound_where_one_cause_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("causes", "made_of_it"),
+    ("causes", "expected"),
     [
         ([], Severity.NOTE),
         ([("idle", 0.01, -0.01)], Severity.NOTE),
@@ -125,29 +125,29 @@ def test_combine_has_no_bound_where_one_cause_has_none() -> None:
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_severity_follows_bound_and_nearer_end(causes: list[tuple[str, float, float | None]], made_of_it: Severity) -> None:
-    """Under 1 %: a bound above it flags; one cause, or several of one sign, surely beyond 5 % reject."""
+def test_severity_follows_bound_and_nearer_end(causes: list[tuple[str, float, float | None]], expected: Severity) -> None:
+    """At a tolerance of 1 %, a larger bound flags, and a proven change of one sign beyond 5 % rejects."""
     found = [cause(f"r{i}", Group(group), ratio, value) for i, (group, ratio, value) in enumerate(causes)]
-    assert severity(throughput(*found), 0.01) is made_of_it
+    assert severity(throughput(*found), 0.01) is expected
 
 
 @given(st.lists(made.bounds(), max_size=6))
-def test_severity_never_rejects_by_causes_that_may_not(causes: list[Bound]) -> None:
-    """The excess of an unknown model, and its like, flags at most, alone and together."""
+def test_severity_never_rejects_by_causes_that_only_flag(causes: list[Bound]) -> None:
+    """Causes that cannot reject flag at most, alone and together."""
     for number in Number:
         budget = combine(NumberBudget(number=number), map(made.without_rejection, causes), is_stamped=True)
         assert severity(budget, 0.001) is not Severity.REJECT
 
 
-def test_severity_rejects_beside_a_cause_that_may_not() -> None:
-    """A larger cause that never rejects hides no other of its group."""
+def test_severity_rejects_despite_a_larger_flag_only_cause() -> None:
+    """A larger cause that cannot reject does not hide a smaller one of its group."""
     large = made.without_rejection(cause("unknown-model", Group.CLOCK, 0.2, 0.2))
     assert severity(throughput(large, cause("clock-drift", Group.CLOCK, 0.08, 0.07)), 0.01) is Severity.REJECT
 
 
 @given(made.grounds, made.policies)
-def test_decide_keeps_accepted_causes_in_print(grounds: Grounds, policy: Policy) -> None:
-    """The budget is the same whatever the policy accepts; the status is that of the grounds without these rules' causes."""
+def test_decide_keeps_accepted_causes_in_the_budget(grounds: Grounds, policy: Policy) -> None:
+    """Accepted rules stay in the budget; the status is that of the grounds without the causes of accepted rules."""
     decision = decide(grounds, policy)
     assert decision.budget == decide(grounds, replace(policy, accept=frozenset())).budget
     kept = replace(
@@ -161,14 +161,14 @@ def test_decide_keeps_accepted_causes_in_print(grounds: Grounds, policy: Policy)
 
 
 @given(made.grounds, made.policies, made.bounds())
-def test_decide_never_improves_for_a_cause(grounds: Grounds, policy: Policy, added: Bound) -> None:
+def test_decide_never_improves_with_a_further_cause(grounds: Grounds, policy: Policy, added: Bound) -> None:
     worse = replace(grounds, causes=(*grounds.causes, added))
     assert decide(worse, policy).status.badness >= decide(grounds, policy).status.badness
 
 
 @given(made.grounds, made.policies, st.sampled_from([0.0001, 0.01, 0.1]))
 def test_decide_precision_flags_or_leaves_unproven(grounds: Grounds, policy: Policy, precision_ratio: float) -> None:
-    """A precision never rejects and never improves: a known excess flags, an unknown repeatability leaves unproven."""
+    """A precision only flags a larger repeatability and leaves a window of unknown repeatability unproven."""
     without = decide(grounds, replace(policy, precision_ratio=None)).status
     decision = decide(grounds, replace(policy, precision_ratio=precision_ratio))
     claimed = {each.repeatability.ratio for each in decision.budget.numbers if each.number in decision.budget.claimed}
@@ -179,7 +179,7 @@ def test_decide_precision_flags_or_leaves_unproven(grounds: Grounds, policy: Pol
 
 
 def test_decide_order_is_rejected_flagged_unproven_valid() -> None:
-    """Each outcome wins over those after it, in whatever combination they occur."""
+    """Each status wins over those after it, in every combination of two."""
     stages: list[tuple[Status, dict[str, Any]]] = [
         (Status.REJECTED, {"causes": (cause("idle-stretch", Group.IDLE, 0.09, -0.09),)}),
         (Status.FLAGGED, {"integrity": {"setting-changed": Severity.FLAG}}),
@@ -194,7 +194,7 @@ def test_decide_order_is_rejected_flagged_unproven_valid() -> None:
 @pytest.mark.parametrize("claim", Claim)
 @pytest.mark.parametrize("number", [each for each in Number if each is not Number.RATIO])
 def test_decide_follows_the_numbers_of_the_claim(claim: Claim, number: Number) -> None:
-    """A cause counts where the claim names its number, and without times where it moves the throughput."""
+    """A cause counts if the claim names its number; without times only throughput counts."""
     found = replace(cause("idle-stretch", Group.IDLE, 0.02), number=number)
     for has_times in (True, False):
         numbers = CLAIMED[claim] if has_times else (Number.THROUGHPUT,)
@@ -203,7 +203,14 @@ def test_decide_follows_the_numbers_of_the_claim(claim: Claim, number: Number) -
         assert decision.status is (Status.FLAGGED if number in numbers else Status.VALID)
         budget = decision.budget.number(number)
         assert budget is not None
-        assert budget.bound_ratio == 0.02  # those the claim does not name have their bound too
+        assert budget.bound_ratio == 0.02  # unclaimed numbers have a bound too
+
+
+def test_times_outside_the_window_leave_throughput_claimed() -> None:
+    """A list of times without one in the window does not improve the status of a window that idled."""
+    found = cause("idle-stretch", Group.IDLE, 0.09, -0.09)
+    decision = decide(replace(clean(found), are_times_outside=True), Policy(claim=Claim.BURST))
+    assert decision.status is Status.REJECTED
 
 
 def test_decide_counts_the_ratio_of_a_comparison() -> None:
@@ -214,8 +221,8 @@ def test_decide_counts_the_ratio_of_a_comparison() -> None:
 
 @pytest.mark.parametrize("absent", [*Proof])
 @pytest.mark.parametrize("state", [ProofState.UNPROVEN, ProofState.NOT_ASKED, None])
-def test_decide_asks_for_every_proof(absent: Proof, state: ProofState | None) -> None:
-    """Without one of the proofs nothing is valid; the fifth is asked for where times are given only."""
+def test_decide_requires_every_proof(absent: Proof, state: ProofState | None) -> None:
+    """A window without one of the proofs is unproven; the fifth proof is required only with times."""
     rest = tuple(proof for proof in SHOWN if proof.proof is not absent)
     lacking = () if state is None else (ProofShown(proof=absent, state=state, missing=("power_limit_w", "6 entries")),)
     with_times, without = (replace(clean(has_times=asked), proofs=rest + lacking) for asked in (True, False))
@@ -245,11 +252,11 @@ def test_decide_names_numbers_of_unknown_repeatability() -> None:
 
 @given(made.grounds, made.policies)
 def test_decide_names_a_rule_for_every_flag_and_rejection(grounds: Grounds, policy: Policy) -> None:
-    """The rules' severities agree with the status: the worst number has a rule that carries its severity."""
+    """The worst severity among rules that are not accepted agrees with the status."""
     bare = replace(grounds, integrity={}, proofs=SHOWN, missing={})
     decision = decide(bare, replace(policy, precision_ratio=None))
     worst = max(
-        (made_of_it for rule, made_of_it in decision.severities.items() if rule not in policy.accept),
+        (expected for rule, expected in decision.severities.items() if rule not in policy.accept),
         key=WEIGHT.index,
         default=Severity.NOTE,
     )
@@ -259,7 +266,7 @@ def test_decide_names_a_rule_for_every_flag_and_rejection(grounds: Grounds, poli
 
 
 def test_decide_shows_the_severity_of_an_accepted_rule() -> None:
-    """An accepted rule reads as if the policy did not accept it; its sum makes no other rule's severity."""
+    """An accepted rule shows the severity without acceptance, and does not raise that of another rule."""
     large, small = cause("outliers", Group.INSIDE, 0.06, -0.06), cause("cold-start", Group.IDLE, 0.002)
     decision = decide(clean(large, small), Policy(accept=frozenset({"outliers"})))
     assert decision.status is Status.VALID

@@ -1,4 +1,4 @@
-"""Columns of a trace: whose rows make them, how long a value stands, what a counter's increase is."""
+"""Columns of a trace: their rows, the validity of a value, and the increase of a counter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_trace_edge_rows_add_to_the_fast_column() -> None:
     assert values_at(trace, "sm_clock_mhz", 0.5, 0.56, 0.6) == [1980, 1455, 1980]
 
 
-def test_a_lane_that_never_gave_a_signal_says_nothing_of_it() -> None:
+def test_lane_without_a_signal_does_not_affect_its_column() -> None:
     trace = Trace.of(
         [row(0.0, sm_clock_mhz=1980), row(0.1, Lane.SLOW, energy_j=1.0), row(0.2, Lane.EDGE, power_violation_ns=1)]
     )
@@ -42,7 +42,7 @@ def test_a_lane_that_never_gave_a_signal_says_nothing_of_it() -> None:
     assert values_at(trace, "sm_clock_mhz", 0.5) == [1980]
 
 
-def test_a_row_without_the_value_says_that_it_was_not_observed() -> None:
+def test_row_without_a_value_means_not_observed() -> None:
     trace = Trace.of([row(0.0, sm_clock_mhz=1980), row(0.1, power_w=500.0), row(0.2, sm_clock_mhz=1455)])
     clock_mhz = values_at(trace, "sm_clock_mhz", 0.05, 0.15, 0.25)
     assert clock_mhz[0] == 1980
@@ -51,14 +51,14 @@ def test_a_row_without_the_value_says_that_it_was_not_observed() -> None:
 
 
 def test_trace_value_goes_stale_and_ends_at_gaps() -> None:
-    """A value stands for a heartbeat and a half and never inside a gap."""
+    """A value of the fast lane is valid for 1.5 heartbeats, and never inside a gap."""
     trace = Trace.of([row(0.0, sm_clock_mhz=1980)], gaps=[Gap(begin_ns=SECOND_NS // 2, end_ns=SECOND_NS)])
     clock_mhz = values_at(trace, "sm_clock_mhz", -0.1, 0.4, 0.7, 1.4, 1.6)
     assert np.isnan([clock_mhz[0], clock_mhz[2], clock_mhz[4]]).all()
     assert clock_mhz[1] == clock_mhz[3] == 1980
 
 
-def test_a_signal_never_observed_has_no_column() -> None:
+def test_unobserved_signal_has_no_column() -> None:
     trace = Trace.of([row(0.0, sm_clock_mhz=1980)])
     assert not trace.observes("power_w")
     assert len(trace.column("power_w")) == 0
@@ -66,7 +66,7 @@ def test_a_signal_never_observed_has_no_column() -> None:
 
 
 @pytest.mark.parametrize("counts", [[5, 3], [5], []])
-def test_a_counter_that_fell_or_was_read_once_has_no_increase(counts: list[int]) -> None:
+def test_counter_that_fell_or_was_read_once_has_no_increase(counts: list[int]) -> None:
     trace = Trace.of([row(float(i), Lane.SLOW, ecc_corrected_count=count) for i, count in enumerate(counts)])
     assert trace.increase("ecc_corrected_count", 0, SECOND_NS) is None
 
@@ -74,7 +74,7 @@ def test_a_counter_that_fell_or_was_read_once_has_no_increase(counts: list[int])
 @given(st.lists(st.integers(0, 10**9), min_size=2, max_size=30), st.floats(0.5, 3), st.floats(1, 5))
 @settings(max_examples=share_of(60))
 def test_increase_is_positive_over_its_own_span(steps: list[int], begin_s: float, length_s: float) -> None:
-    """An increase is never negative and divides by the time between its own readings."""
+    """An increase is never negative, and the ratio uses the time between the two readings."""
     totals_ns = np.cumsum(steps)
     trace = Trace.of([row(0.3 * i, power_cap_ns=int(total_ns)) for i, total_ns in enumerate(totals_ns)])
     begin_ns, end_ns = round(begin_s * SECOND_NS), round((begin_s + length_s) * SECOND_NS)
@@ -86,7 +86,7 @@ def test_increase_is_positive_over_its_own_span(steps: list[int], begin_s: float
 
 
 def test_grid_of_a_day_is_bounded() -> None:
-    """A grid over a day has no more points than over an hour and half."""
+    """A grid over a day has at most one time more than ``GRID_COUNT``."""
     assert (np.diff(grid(0, 10 * SECOND_NS, 10_000_000)) == 10_000_000).all()
     day = grid(0, 86_400 * SECOND_NS, 10_000_000)
     assert len(day) <= GRID_COUNT + 1
@@ -98,7 +98,7 @@ def process_list(at_s: float, *processes: Process) -> ProcessList:
 
 
 def test_process_list_keeps_earlier_use() -> None:
-    """What the utilisation record declared stands until the next is due and for the same process only."""
+    """An earlier utilisation holds for the same process until the next utilisation record is due."""
     hidden = Process(pid=9, utilization_ratio=0.3, listed=False)
     earlier = process_list(
         0, Process(pid=7, started_s=1.0, utilization_ratio=0.7), Process(pid=8, utilization_ratio=0.1), hidden
@@ -110,7 +110,7 @@ def test_process_list_keeps_earlier_use() -> None:
     assert process_list(13, same).with_use(earlier).processes == (same,)
     assert replace(process_list(10, same), use_asked=True).with_use(earlier).processes == (
         same,
-    )  # asked since, and nobody named
+    )  # a newer, empty utilisation record
     assert process_list(10, Process(pid=8, utilization_ratio=0.0)).with_use(earlier).processes == (
         Process(pid=8, utilization_ratio=0.0),
     )

@@ -1,4 +1,4 @@
-"""A rule that fails on its limits or its evidence: the judge says so of that rule and goes on with the others."""
+"""Rules that fail on limits or evidence: the judge reports the failure and goes on with the other rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def judged() -> tuple[tuple[Evidence, Verdict], ...]:
 
 
 def answering(about: Rule) -> tuple[int, ...]:
-    """Places of scenes on which this rule answers: two of each kind of answer, or any where it never could."""
+    """Return the indices of up to two scenes for each kind of answer of this rule."""
     kinds: dict[object, list[int]] = {}
     for place, (_, verdict) in enumerate(judged()):
         finding = verdict.finding(about.name)
@@ -61,9 +61,9 @@ def check_complete(verdict: Verdict, names: list[str]) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_rules_answer_at_both_ends_of_every_limit() -> None:
-    """Each limit of each rule at the ends of its range: the rule fails under neither, and its verdict is whole.
+    """No rule fails with a limit at either end of its range, and the verdict is complete.
 
-    A rule has one limit at an end at a time, beside other rules that have one of theirs: a rule reads only its own limits.
+    One verdict tests one limit of many rules at once, because no rule reads the limits of another.
     """
     ends = {
         about.name: [(name, end) for name, limit in about.limits.items() for end in (limit.range.least, limit.range.most)]
@@ -87,7 +87,7 @@ def test_rules_answer_at_both_ends_of_every_limit() -> None:
 
 @st.composite
 def limits(draw: st.DrawFn) -> Mapping[str, Mapping[str, float]]:
-    """Some limits of some rules, each at an amount that a policy accepts."""
+    """Draw some limits of some rules, each at an amount that a policy accepts."""
     out: dict[str, dict[str, float]] = {}
     for about, name in draw(st.lists(st.sampled_from(LIMITS), min_size=1, max_size=12)):
         bounds = about.limits[name].range
@@ -99,20 +99,20 @@ def limits(draw: st.DrawFn) -> Mapping[str, Mapping[str, float]]:
 @given(st.integers(0, 10**6), limits(), st.sampled_from(Claim))
 @settings(max_examples=share_of(60))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_verdict_is_whole_under_any_limits(number: int, drawn: Mapping[str, Mapping[str, float]], claim: Claim) -> None:
-    """Many limits at once over the windows of every hazard."""
+def test_verdict_is_complete_under_any_limits(number: int, drawn: Mapping[str, Mapping[str, float]], claim: Claim) -> None:
+    """Any accepted limits give a complete verdict on a window of any hazard."""
     scene = scenes()[number % len(scenes())]
     check_complete(judge(scene, Policy(claim=claim, limits=drawn)), NAMES)
 
 
 @rule("idle-stretch", kind=RuleKind.BIAS, says="it happened", remedy="")
 def brittle(about: Evidence, claim: Claim, *, named_ratio: Annotated[float, "fails"] = 0.5) -> Answer:
-    """Fail under any limit but the default."""
+    """Fail if the limit is 1."""
     return [Clear()][round(2.0 * named_ratio) - 1]
 
 
 def test_judge_names_failed_rule_in_why() -> None:
-    """A rule that failed bounds nothing: the window is unproven, and its sentence names rule, error and limit."""
+    """A failed rule leaves the window unproven, and the sentence names rule, error and limit."""
     rules = [brittle if each.name == brittle.name else each for each in RULES]
     verdict = judge(evidence(), Policy(limits={brittle.name: {"named_ratio": 1}}), rules=rules)
     finding = verdict.finding("idle-stretch")
@@ -122,8 +122,8 @@ def test_judge_names_failed_rule_in_why() -> None:
     assert verdict.why == f"idle-stretch: {finding.says}"
 
 
-def test_judge_keeps_valid_where_label_failed() -> None:
-    """A label changes no status, and its failure does not either: it is listed as not checked."""
+def test_judge_keeps_valid_despite_a_failed_label() -> None:
+    """The failure of a label does not change the status."""
     label = replace(fails, name="persistence-off", kind=RuleKind.LABEL)
     verdict = judge(evidence(), rules=[*(each for each in RULES if each.name != label.name), label])
     assert (verdict.status, [finding.rule for finding in verdict.failed]) == (Status.VALID, [label.name])
@@ -132,7 +132,7 @@ def test_judge_keeps_valid_where_label_failed() -> None:
 
 @rule("fails", kind=RuleKind.INTEGRITY, says="{amount:.0%} of it", remedy="")
 def fails(about: Evidence, claim: Claim) -> Answer:
-    """Fail without what was declared, and find nothing with it."""
+    """Fail without declared facts, else find nothing."""
     if not about.declared:
         raise MemoryError
     return Clear()
@@ -140,13 +140,13 @@ def fails(about: Evidence, claim: Claim) -> Answer:
 
 @rule("odd", kind=RuleKind.INTEGRITY, says="{amount:.0f} W at {count}", remedy="{missing}")
 def odd(about: Evidence, claim: Claim) -> Answer:
-    """Find a hazard whose sentence has a gap."""
+    """Find a hazard without the fact that its remedy needs."""
     return Found(Severity.REJECT, {"amount": 1.0, "count": 2})
 
 
 @rule("vast", kind=RuleKind.INTEGRITY, says="{amount:.0f} W at {count}", remedy="")
 def vast(about: Evidence, claim: Claim) -> Answer:
-    """Find a hazard whose figures fit no encoding."""
+    """Find a hazard with figures that JSON and 64 bits cannot hold."""
     return Found(
         Severity.REJECT,
         {"amount": math.inf, "count": 10**30, "ratio": np.float64("nan")},
@@ -155,8 +155,8 @@ def vast(about: Evidence, claim: Claim) -> Answer:
     )
 
 
-def test_judge_hides_no_failure_behind_told_facts() -> None:
-    """Facts that the measured process tells cannot turn a failed rule into a clear one where the claim requires it."""
+def test_judge_hides_no_failure_behind_declared_facts() -> None:
+    """Declared facts cannot turn the failure of a required rule into clear."""
     required = replace(fails, name="incomplete-body")
     others = [each for each in RULES if each.name != "incomplete-body"]
     verdict = judge(replace(evidence(), declared={"timer": "events"}), rules=[*others, required])
@@ -171,7 +171,7 @@ def test_judge_reports_unwritable_sentence_as_failure() -> None:
 
 
 def test_judge_keeps_finding_with_unencodable_figures() -> None:
-    """Figures that JSON or 64 bits cannot hold cost the verdict no finding: they are kept as text or left out."""
+    """Figures that JSON or 64 bits cannot hold become text or None, and the finding stays."""
     verdict = judge(evidence(), rules=(vast,))
     finding = verdict.finding("vast")
     assert (finding.severity, finding.says) == ("reject", f"inf W at {10**30}")

@@ -1,4 +1,4 @@
-"""What the judge must keep, whatever it is shown."""
+"""Invariants of the judge for any evidence."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from annotate.judge import judge
 from annotate.rule import Answer, Clear, Found, RuleKind, Severity, Unobserved, rule
 from annotate.rules import RULES
 from annotate.user_policy import Policy
-from annotate.verdict import Answered, Status, Verdict
+from annotate.verdict import Answered, Finding, Status, Verdict
 from tests.annotate.builders import BEGIN_NS, OWN, Signal, capped_ns, evidence
-from tests.annotate.strategies import evidences, timings, tolds
+from tests.annotate.strategies import declarations, evidences, timings
 from tests.examples import share_of
 
 NAMES = [each.name for each in RULES]
@@ -33,7 +33,7 @@ thorough = settings(max_examples=share_of(60))
 
 
 @pytest.mark.parametrize("name", sorted(FACTS))
-def test_judge_cuts_short_a_told_text_that_it_repeats(name: str) -> None:
+def test_judge_shortens_declared_texts_in_findings(name: str) -> None:
     text = ",".join(f"word{number}" * 200 for number in range(20))
     about = evidence(length_s=2.0, signals={"sm_clock_mhz": 1980, "power_w": 600.0})
     for finding in judge(replace(about, declared={"l2_bytes": 1e8, "flush_bytes": 1e9, name: text})).findings:
@@ -41,13 +41,13 @@ def test_judge_cuts_short_a_told_text_that_it_repeats(name: str) -> None:
         assert max(len(finding.says), len(finding.remedy)) <= 2000, "the rule's sentence, and one fact"
 
 
-@given(evidences(), policies, tolds, st.none() | timings(), st.none() | evidences())
+@given(evidences(), policies, declarations, st.none() | timings(), st.none() | evidences())
 @settings(parent=thorough, max_examples=share_of(150))
-@pytest.mark.filterwarnings("error", "ignore:Generating overly large repr")  # of a failing example, which it would hide
-def test_judge_gives_one_finding_a_rule(
+@pytest.mark.filterwarnings("error", "ignore:Generating overly large repr")  # the warning would hide a failing example
+def test_judge_gives_one_finding_per_rule(
     about: Evidence, policy: Policy, declared: Mapping[str, Fact], times: Timings | None, baseline: Evidence | None
 ) -> None:
-    """Every rule has one finding always and the verdict survives JSON."""
+    """Every rule always has one finding, and the verdict survives JSON."""
     other = replace(baseline, declared=declared, timings=times) if baseline else None
     verdict = judge(replace(about, declared=declared, timings=times, baseline=other), policy)
     assert [finding.rule for finding in verdict.findings] == NAMES
@@ -60,30 +60,32 @@ def test_judge_gives_one_finding_a_rule(
 
 @given(evidences(), policies)
 @thorough
-def test_the_same_evidence_gives_the_same_verdict(about: Evidence, policy: Policy) -> None:
+def test_judge_gives_equal_verdicts_for_equal_evidence(about: Evidence, policy: Policy) -> None:
     assert judge(about, policy) == judge(replace(about), policy)
 
 
-@given(evidences(), policies, tolds, st.none() | timings())
+@given(evidences(), policies, declarations, st.none() | timings())
 @thorough
-def test_what_is_told_may_worsen_a_status_and_never_improves_it(
+def test_declared_facts_and_times_never_improve_a_status(
     about: Evidence, policy: Policy, declared: Mapping[str, Fact], times: Timings | None
 ) -> None:
-    untold = judge(about, policy).status
-    assert judge(replace(about, declared=declared, timings=times), policy).status.badness >= untold.badness
+    # Without times every claim is about throughput; with times only the claim sustained is.
+    comparable = times if policy.claim is Claim.SUSTAINED else None
+    undeclared = judge(about, policy).status
+    assert judge(replace(about, declared=declared, timings=comparable), policy).status.badness >= undeclared.badness
 
 
-@given(evidences(), tolds, st.none() | timings(), evidences())
+@given(evidences(), declarations, st.none() | timings(), evidences())
 @thorough
-def test_judge_declared_facts_improve_no_comparison(
+def test_declared_facts_and_times_never_improve_a_comparison(
     about: Evidence, declared: Mapping[str, Fact], times: Timings | None, baseline: Evidence
 ) -> None:
-    """What is declared with a baseline to compare with improves no status either."""
+    """Declared facts and times never improve the status of a comparison."""
     compared = replace(about, baseline=baseline)
     assert judge(replace(compared, declared=declared, timings=times)).status.badness >= judge(compared).status.badness
 
 
-def test_times_that_make_no_sense_cost_no_rule_its_answer() -> None:
+def test_judge_sorts_jumbled_times_and_ignores_invalid_times() -> None:
     rng = np.random.default_rng(0)
     count = 200_000
     at_ns = BEGIN_NS + rng.integers(-(10**9), 5 * 10**9, count)
@@ -100,21 +102,21 @@ def test_times_that_make_no_sense_cost_no_rule_its_answer() -> None:
 
 @pytest.mark.parametrize("visibility", [Visibility.HOST, Visibility.NAMESPACE])
 def test_judge_batches_leave_no_untimed_work(visibility: Visibility) -> None:
-    """Readings of many calls leave no pauses and no work that nobody timed."""
+    """Batches of many calls leave neither pauses nor untimed work."""
     at_ns = BEGIN_NS + np.arange(597, dtype=np.int64) * 10_050_000
     batches = Timings(at_ns, np.full(597, 1e-3), None, calls_count=10)
-    hidden = {"memory_used_bytes": None}  # so that the times have a say about neighbours
+    hidden = {"memory_used_bytes": None}  # so that times count as evidence on neighbours
     about = evidence(timings=batches, declared={"timer": "graph"}, visibility=visibility, signals=hidden)
     assert not [str(hazard) for hazard in judge(about).hazards if hazard.severity != "note"]
     alone = replace(about, timings=replace(batches, calls_count=1))
     assert {"unaccounted-time"} <= {hazard.rule for hazard in judge(alone).hazards}
 
 
-HELPLESS = Unobserved("nobody knows")
+HELPLESS = Unobserved("unknown")
 
 
 @pytest.mark.parametrize(
-    ("untold", "declared", "kept"),
+    ("undeclared", "declared", "kept"),
     [
         (Found(Severity.REJECT), Clear(), Status.REJECTED),
         (Found(Severity.FLAG), Found(Severity.NOTE), Status.FLAGGED),
@@ -125,9 +127,9 @@ HELPLESS = Unobserved("nobody knows")
         (Clear(), Found(Severity.FLAG), Status.FLAGGED),
     ],
 )
-def test_no_rule_can_be_talked_out_of_what_it_saw(untold: Answer, declared: Answer, kept: Status) -> None:
+def test_declared_facts_never_weaken_a_required_rule(undeclared: Answer, declared: Answer, kept: Status) -> None:
     def gullible(evidence: Evidence, claim: Claim) -> Answer:
-        return declared if evidence.declared else untold
+        return declared if evidence.declared else undeclared
 
     def content(evidence: Evidence, claim: Claim) -> Answer:
         return Clear()
@@ -137,7 +139,7 @@ def test_no_rule_can_be_talked_out_of_what_it_saw(untold: Answer, declared: Answ
     assert judge(evidence(declared={"busy_ratio": 1.0}), rules=rules).status is kept
 
 
-def test_numpys_numbers_become_plain_ones() -> None:
+def test_judge_turns_numpy_scalars_into_python_values() -> None:
     def numeric(evidence: Evidence, claim: Claim) -> Answer:
         facts: dict[str, Fact] = {"a_s": np.float64(1.5), "b_count": np.int64(3), "c": np.bool_(True)}  # type: ignore[dict-item]
         return Found(Severity.NOTE, facts, effect_ratio=np.float64(0.1), span_ns=(np.int64(1), np.int64(2)))  # type: ignore[arg-type]
@@ -149,14 +151,14 @@ def test_numpys_numbers_become_plain_ones() -> None:
     assert plain == {float, int, bool}
 
 
-def test_a_required_rule_that_does_not_exist_proves_nothing() -> None:
+def test_judge_is_not_valid_without_a_required_rule() -> None:
     verdict = judge(evidence(), rules=[each for each in RULES if each.name != "stale-daemon"])
     assert verdict.status is not Status.VALID
     assert "stale-daemon: no such rule" in verdict.why
 
 
 def test_judge_accepted_hazard_proves_nothing() -> None:
-    """A declared hazard that is accepted does not stand for the missing evidence."""
+    """An accepted hazard does not replace missing evidence."""
     policy = Policy(accept=frozenset({"contention-residual"}))
     hidden = evidence(processes=None, signals={"memory_used_bytes": None})
     assert judge(hidden, policy).status is Status.UNPROVEN
@@ -188,7 +190,7 @@ def test_judge_status_order(about: Evidence, policy: Policy) -> None:
 @given(evidences(), claims)
 @thorough
 def test_judge_accepting_all_keeps_every_hazard(about: Evidence, claim: Claim) -> None:
-    """Accepting every hazard leaves them all in the verdict and proves nothing."""
+    """Accepting every hazard keeps all hazards in the verdict and does not prove an unproven window."""
     strict, lenient = judge(about, Policy(claim=claim)), judge(about, Policy(claim=claim, accept=frozenset(NAMES)))
     assert {finding.rule for finding in lenient.hazards} == {finding.rule for finding in strict.hazards}
     assert all(finding.accepted for finding in lenient.hazards)
@@ -197,16 +199,23 @@ def test_judge_accepting_all_keeps_every_hazard(about: Evidence, claim: Claim) -
 
 @given(evidences(), st.sampled_from(NAMES), claims)
 @thorough
-def test_accepting_one_hazard_changes_no_other_finding(about: Evidence, name: str, claim: Claim) -> None:
+def test_accepting_one_hazard_hides_no_other_finding(about: Evidence, name: str, claim: Claim) -> None:
+    """A finding counts more only if the accepted one was the larger cause of its group."""
     strict, lenient = judge(about, Policy(claim=claim)), judge(about, Policy(claim=claim, accept=frozenset({name})))
-    assert [f for f in strict.findings if f.rule != name] == [f for f in lenient.findings if f.rule != name]
+    before, after = ([f for f in verdict.findings if f.rule != name] for verdict in (strict, lenient))
+    assert [replace(f, severity=None) for f in before] == [replace(f, severity=None) for f in after]
+    assert all(_weight(old) <= _weight(new) for old, new in zip(before, after, strict=True))
     assert lenient.status.badness <= strict.status.badness
+
+
+def _weight(finding: Finding) -> int:
+    return (None, "note", "flag", "reject").index(finding.severity)
 
 
 @pytest.mark.parametrize("claim", [Claim.SUSTAINED, Claim.BURST])
 @pytest.mark.parametrize("visibility", [Visibility.HOST, Visibility.NAMESPACE])
-def test_clean_copy_is_valid_where_its_time_is_explained(claim: Claim, visibility: Visibility) -> None:
-    """In a container the recorded use of the own process explains all; without that record it is unproven, for this alone."""
+def test_clean_copy_is_valid_with_its_utilisation_record(claim: Claim, visibility: Visibility) -> None:
+    """In a container, a clean copy is unproven without the recorded utilisation of its process."""
     about = evidence(length_s=4.0, visibility=visibility)
     verdict = judge(about, Policy(claim=claim))
     assert verdict.status is Status.VALID, str(verdict)
@@ -222,7 +231,7 @@ def test_clean_copy_is_valid_where_its_time_is_explained(claim: Claim, visibilit
 
 
 def test_judge_steady_capped_gemm_is_valid() -> None:
-    """A steady gemm under its power cap is valid for the sustained claim."""
+    """A steady GEMM under the power cap is valid as sustained, and flagged at a fixed clock."""
     signals: dict[str, Signal] = {
         "power_cap_ns": capped_ns(), "power_violation_ns": capped_ns(), "sm_clock_mhz": 1455, "event_reasons_mask": 0x4,
         "power_w": 691.0, "power_average_w": 691.0,
@@ -242,13 +251,13 @@ def test_judge_steady_capped_gemm_is_valid() -> None:
     ],
     ids=lambda names: names[0],
 )
-def test_what_was_not_observed_cannot_be_valid(claim: Claim, signals: tuple[str, ...]) -> None:
+def test_window_without_required_signals_is_not_valid(claim: Claim, signals: tuple[str, ...]) -> None:
     verdict = judge(evidence(length_s=4.0, signals=dict.fromkeys(signals)), Policy(claim=claim))
     assert verdict.status is not Status.VALID
     assert verdict.why
 
 
-def test_a_window_nobody_watched_is_unproven_with_the_reason() -> None:
+def test_unwatched_window_is_unproven_with_the_reason() -> None:
     verdict = judge(
         Evidence(window=WindowRecord(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + 4 * 10**9), absence="no daemon is running")
     )
@@ -256,23 +265,23 @@ def test_a_window_nobody_watched_is_unproven_with_the_reason() -> None:
     assert judge(replace(evidence(length_s=4.0), trace=Trace())).status is Status.UNPROVEN
 
 
-def test_a_window_without_any_witness_of_contention_is_unproven() -> None:
+def test_window_without_process_lists_is_unproven() -> None:
     verdict = judge(evidence(length_s=4.0, processes=None))
     assert verdict.status is Status.UNPROVEN
     assert "nobody-else: a process list" in verdict.why
 
 
-def test_process_lists_alone_show_that_nobody_else_was_there() -> None:
+def test_process_lists_alone_exclude_other_processes() -> None:
     whole_list = evidence(length_s=4.0, processes=[replace(OWN, utilization_ratio=None, memory_bytes=None)])
     assert judge(whole_list).status is Status.VALID
 
 
-def test_braces_in_a_process_name_are_only_words() -> None:
+def test_braces_in_a_process_name_are_plain_text() -> None:
     odd = Process(pid=7, name="{0} {x}", user="{}", memory_bytes=10**10, utilization_ratio=0.5, ownership=Ownership.FOREIGN)
     assert "{0} {x}" in judge(evidence(processes=[OWN, odd])).finding("contention-process").says
 
 
-def test_a_verdict_carries_who_where_and_under_which_policy() -> None:
+def test_verdict_holds_label_claim_policy_and_device() -> None:
     policy = Policy(claim=Claim.BURST, limits={"clock-controller-present": {"power_tolerance_w": 250}})
     verdict = judge(evidence(length_s=4.0, label="mine", signals={"power_limit_w": 500.0}), policy)
     assert (verdict.label, verdict.claim, verdict.policy) == ("mine", "burst", policy.to_dict())
@@ -281,7 +290,7 @@ def test_a_verdict_carries_who_where_and_under_which_policy() -> None:
 
 
 def test_judge_asks_twice_only_about_declared_facts() -> None:
-    """A rule that looks at nothing declared is asked once and one that does also without."""
+    """A rule that reads no declared facts is asked once, and any other rule is asked twice."""
     asked: list[str] = []
 
     @rule("deaf", kind=RuleKind.INTEGRITY, says="it happened", remedy="Stop it.")

@@ -48,13 +48,13 @@ def test_declared_pass_lowers_nothing(
 
 
 @given(made.causes, made.causes)
-def test_timed_pass_lowers_nothing_unless_it_replaces(witnessed: tuple[Bound, ...], timed: tuple[Bound, ...]) -> None:
+def test_timed_pass_without_replacement_lowers_nothing(witnessed: tuple[Bound, ...], timed: tuple[Bound, ...]) -> None:
     plain = tuple(replace(bound, replaces=Replaces.NOTHING) for bound in timed)
     check_kept(merge_passes({WITNESSED: witnessed}), merge_passes({WITNESSED: witnessed, TIMED: plain}))
 
 
 @given(made.causes, made.causes)
-def test_stamps_never_lower_what_was_seen(witnessed: tuple[Bound, ...], timed: tuple[Bound, ...]) -> None:
+def test_stamps_never_lower_the_seen_part(witnessed: tuple[Bound, ...], timed: tuple[Bound, ...]) -> None:
     """Stamps replace the unresolved part only: each cause keeps at least its witnessed part."""
     stamped = tuple(replace(bound, replaces=Replaces.UNRESOLVED) for bound in timed)
     after = keyed(merge_passes({WITNESSED: witnessed, TIMED: stamped}))
@@ -67,7 +67,7 @@ def test_stamps_never_lower_what_was_seen(witnessed: tuple[Bound, ...], timed: t
     ("replaces", "ratio"),
     [(Replaces.NOTHING, 0.015), (Replaces.UNRESOLVED, 0.004), (Replaces.EXPLAINED, 0.002)],
 )
-def test_timed_pass_replaces_what_it_says(replaces: Replaces, ratio: float) -> None:
+def test_timed_pass_replaces_the_stated_part(replaces: Replaces, ratio: float) -> None:
     """A timed 0.2 % replaces nothing, the unseen part or all of a 1.5 % cause; the declared pass replaces nothing."""
     witnessed = replace(cause("clock-levels", Group.CLOCK, 0.015), seen_ratio=0.004)
     found = replace(cause("clock-levels", Group.CLOCK, 0.002), replaces=replaces)
@@ -78,15 +78,15 @@ def test_timed_pass_replaces_what_it_says(replaces: Replaces, ratio: float) -> N
 
 
 @pytest.mark.parametrize(("seen_ratio", "ratio"), [(0.0, 0.003), (None, None)])
-def test_times_bound_an_unbounded_cause_where_nothing_was_seen(seen_ratio: float | None, ratio: float | None) -> None:
-    """The times bound a neighbour of unknown size if the witness saw nothing of it."""
+def test_times_bound_an_unseen_cause_without_a_bound(seen_ratio: float | None, ratio: float | None) -> None:
+    """The times bound a neighbour of unknown size if no witness saw a part of its effect."""
     listed = replace(cause("contention-process", Group.INSIDE, None), seen_ratio=seen_ratio)
     timed = replace(cause("contention-process", Group.INSIDE, 0.003), replaces=Replaces.UNRESOLVED)
     (merged,) = merge_passes({WITNESSED: [listed], TIMED: [timed]})
     assert merged.ratio == ratio
 
 
-def test_still_stamps_resolve_the_clock_under_any_name() -> None:
+def test_constant_stamps_resolve_the_clock_under_any_rule() -> None:
     """Stamps at a constant clock reduce a ramp of 1.5 % to its seen 0.4 %.  They leave other groups alone."""
     ramp = replace(cause("clock-ramp", Group.CLOCK, 0.015), seen_ratio=0.004)
     stall = replace(cause("idle-stretch", Group.IDLE, 0.02), seen_ratio=0.0)
@@ -95,7 +95,7 @@ def test_still_stamps_resolve_the_clock_under_any_name() -> None:
     assert merged == {"clock-ramp": 0.004, "idle-stretch": 0.02, "clock-levels": 0.0}
 
 
-def test_cause_of_an_earlier_pass_stays_unmentioned() -> None:
+def test_merge_keeps_causes_that_later_passes_lack() -> None:
     stall = cause("idle-stretch", Group.IDLE, 0.05, -0.05)
     assert merge_passes({WITNESSED: [stall], TIMED: [], DECLARED: []}) == (stall,)
 

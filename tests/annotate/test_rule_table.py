@@ -1,4 +1,4 @@
-"""The plan by which the rules change to bounds, held against the rules there are."""
+"""The agreement of docs/RULE_TABLE.md with the rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def new_rules() -> set[str]:
 
 
 def test_rule_table_has_one_row_for_every_rule() -> None:
-    """Retired rules keep their row, which names what took their place; new ones stand in a section of their own."""
+    """Every rule has one row or is listed as new, and every row has a rule or is retired."""
     found = [(family, cells[0].strip("`")) for family, cells in rows()]
     assert len(found) == len(set(found))
     known = {(rule.family, rule.name) for rule in RULES}
@@ -47,9 +47,9 @@ def test_rule_table_rows_have_all_columns_and_a_class() -> None:
         assert cells[2].startswith(CLASSES), cells[0]
 
 
-def test_rule_table_counts_its_own_classes() -> None:
+def test_rule_table_counts_match_its_rows() -> None:
     """The table of counts agrees with the first word of each row's class."""
-    told = PAGE.read_text().split("\n### Count\n")[1].split("\n## ")[0]
-    counts = {name: int(number) for name, number in re.findall(r"^\| (\w+)[^|]*\| (\d+) \|$", told, re.MULTILINE)}
+    section = PAGE.read_text().split("\n### Count\n")[1].split("\n## ")[0]
+    counts = {name: int(number) for name, number in re.findall(r"^\| (\w+)[^|]*\| (\d+) \|$", section, re.MULTILINE)}
     found = Counter(re.split(r"\W", cells[2])[0] for _, cells in rows())
     assert counts == dict(found)

@@ -1,4 +1,4 @@
-"""What a user may say beforehand, and how a mistake in it is refused."""
+"""Policies: defaults, round trips, and errors for wrong names and values."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def test_policy_default() -> None:
 
 
 @pytest.mark.parametrize("claim", Claim)
-def test_a_policy_survives_json(claim: Claim) -> None:
+def test_policy_survives_json(claim: Claim) -> None:
     policy = Policy(claim=claim, accept=frozenset({"idle-stretch"}), limits={"idle-stretch": {"named_ratio": 1}})
     assert Policy.from_dict(json.loads(json.dumps(policy.to_dict()))) == policy
 
 
-def test_lists_and_names_are_taken_as_people_write_them() -> None:
+def test_policy_accepts_lists_and_claim_names() -> None:
     policy = Policy.from_dict({"claim": "burst", "accept": ["persistence-off"]})
     assert policy.claim is Claim.BURST
     assert policy.accept == frozenset({"persistence-off"})
@@ -37,8 +37,8 @@ def test_policy_reads_thresholds_from_toml() -> None:
     assert Policy.from_dict(data) == Policy(claim=Claim.BURST, tolerance_ratio=0.005, precision_ratio=0.02)
 
 
-def test_policy_without_thresholds_reads_and_writes_as_before() -> None:
-    """Default thresholds are not written: earlier versions, which know no such key, read the policy too."""
+def test_policy_leaves_out_default_thresholds() -> None:
+    """Default thresholds are not written, so earlier versions can read the policy."""
     old = {"claim": "sustained", "accept": [], "limits": {}}
     assert Policy.from_dict(old) == Policy()
     assert Policy().to_dict() == old
@@ -48,8 +48,8 @@ def test_policy_without_thresholds_reads_and_writes_as_before() -> None:
     assert Policy.from_dict(json.loads(json.dumps(stated.to_dict()))) == stated
 
 
-def test_settings_fill_what_a_policy_leaves_open() -> None:
-    """A setting of 0 is none."""
+def test_settings_fill_open_thresholds() -> None:
+    """Settings replace default thresholds only; a setting of 0 changes nothing."""
     filled = Policy(precision_ratio=0.02).or_thresholds(0.005, 0.05, 0.01)
     assert filled == Policy(tolerance_ratio=0.005, precision_ratio=0.02, card_spread_ratio=0.01)
     assert Policy().or_thresholds(0.0, 0.0, 0.0) == Policy()
@@ -66,7 +66,7 @@ def test_settings_fill_what_a_policy_leaves_open() -> None:
         ({"tolerance": 0.01}, "did you mean 'tolerance_ratio'"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint: str) -> None:
+def test_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint: str) -> None:
     with pytest.raises(UnknownNameError, match=hint):
         Policy.from_dict(data)
 
@@ -106,7 +106,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint:
         {"precision_ratio": 10**400},
     ],
 )
-def test_a_wrong_value_is_refused_in_one_line(data: Any) -> None:
+def test_wrong_policy_value_is_refused_in_one_line(data: Any) -> None:
     with pytest.raises(InvalidValueError) as refusal:
         Policy.from_dict(data)
     assert "\n" not in str(refusal.value)
@@ -116,7 +116,7 @@ def test_a_wrong_value_is_refused_in_one_line(data: Any) -> None:
 
 @pytest.mark.parametrize("about", RULES, ids=lambda rule: rule.name)
 def test_limit_outside_its_range_is_refused_in_one_line(about: Rule) -> None:
-    """Both ends are taken; beyond them the refusal names limit, range and value, and has one line."""
+    """Both ends of a range are accepted; the error beyond an end names limit, range and value in one line."""
     for name, limit in about.limits.items():
         for value, beyond in ((limit.range.least, -1e-9), (limit.range.most, 1.0)):
             assert Policy(limits={about.name: {name: value}}).limits == {about.name: {name: value}}
@@ -126,6 +126,6 @@ def test_limit_outside_its_range_is_refused_in_one_line(about: Rule) -> None:
             assert str(refusal.value) == expected
 
 
-def test_every_rule_a_claim_requires_exists() -> None:
+def test_every_required_rule_exists() -> None:
     names = {rule.name for rule in RULES}
     assert set(REQUIRED) <= names

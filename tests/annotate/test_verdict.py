@@ -1,4 +1,4 @@
-"""A verdict as plain data: its schema, its round trip, and what is refused."""
+"""A verdict as plain data: the schema, the round trip, and invalid data."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ verdicts = st.builds(
 @settings(max_examples=share_of(50))
 def test_any_verdict_survives_json_and_follows_the_schema(verdict: Verdict) -> None:
     data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
-    assert verdict.to_dict() == data  # lists, as JSON has them, and no tuples
+    assert verdict.to_dict() == data  # lists as in JSON, not tuples
     VALIDATOR.validate(data)
     assert Verdict.from_dict(data) == verdict
 
 
 @pytest.mark.parametrize("length_s", [0.1, 2.0, 4.0])
-def test_a_judged_verdict_survives_json_and_follows_the_schema(length_s: float) -> None:
+def test_judged_verdict_survives_json_and_follows_the_schema(length_s: float) -> None:
     policy = Policy(accept=frozenset({"idle-stretch"}), limits={"idle-stretch": {"named_ratio": 1}})
     verdict = judge(evidence(length_s=length_s), policy)
     data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
@@ -75,7 +75,7 @@ def test_a_judged_verdict_survives_json_and_follows_the_schema(length_s: float) 
 
 
 def test_verdict_marks_overridden_limits_of_every_rule() -> None:
-    """A limit that differs from the rule's own stands beside it in the finding, also where it hides the hazard."""
+    """A finding lists an overridden limit with its default, even if that limit hides the hazard."""
     name = "clock-controller-present"
     loose = {name: {"power_tolerance_w": 250.0, "held_ratio": 0.02}}
     about = evidence(signals={"power_limit_w": 500.0})
@@ -90,8 +90,8 @@ def test_verdict_marks_overridden_limits_of_every_rule() -> None:
     assert Verdict.from_dict(data) == verdict
 
 
-def test_verdict_without_overridden_limits_reads_as_before() -> None:
-    """Verdicts written before findings carried limits read as verdicts under the rules' own limits."""
+def test_verdict_without_overridden_limits_is_read() -> None:
+    """Verdicts of versions without overridden limits read as verdicts under the default limits."""
     verdict = judge(evidence(length_s=1.5))
     data = verdict.to_dict()
     for finding in data["findings"]:
@@ -112,7 +112,7 @@ def test_verdict_without_overridden_limits_reads_as_before() -> None:
         {"claim": "fast"},
     ],
 )
-def test_the_schema_refuses_what_is_no_verdict(change: dict[str, Any]) -> None:
+def test_schema_refuses_invalid_verdicts(change: dict[str, Any]) -> None:
     data = {**judge(evidence(length_s=1.5)).to_dict(), **change}
     assert not VALIDATOR.is_valid(data)
 
@@ -141,7 +141,7 @@ def test_schema_refuses_inconsistent_findings() -> None:
         {**Verdict(status=Status.VALID, findings=(), claim="sustained").to_dict(), "device": None},
     ],
 )
-def test_what_is_no_verdict_is_refused_in_one_line(data: Any) -> None:
+def test_invalid_verdict_is_refused_in_one_line(data: Any) -> None:
     with pytest.raises(InvalidValueError) as refusal:
         Verdict.from_dict(data)
     assert "\n" not in str(refusal.value)
@@ -150,20 +150,20 @@ def test_what_is_no_verdict_is_refused_in_one_line(data: Any) -> None:
 @pytest.mark.parametrize(
     "change", [{"span_ns": [1]}, {"severity": "awful"}, {"severity": 3}, {"answered": "perhaps"}, {"facts": 3}, {"says": 5}]
 )
-def test_a_finding_that_is_none_is_refused(change: dict[str, Any]) -> None:
+def test_verdict_with_an_invalid_finding_is_refused(change: dict[str, Any]) -> None:
     data = judge(evidence(length_s=0.1)).to_dict()
     data["findings"][0].update(change)
     with pytest.raises(InvalidValueError):
         Verdict.from_dict(data)
 
 
-def test_a_newer_schema_is_refused_with_what_to_do() -> None:
+def test_verdict_of_a_newer_schema_is_refused_with_a_remedy() -> None:
     data = {**judge(evidence(length_s=1.5)).to_dict(), "schema": 99}
     with pytest.raises(InvalidValueError, match="newer gpuwatch"):
         Verdict.from_dict(data)
 
 
-def test_hazards_come_worst_first_and_accepted_ones_last() -> None:
+def test_hazards_come_worst_first_and_accepted_last() -> None:
     def hazard(rule: str, severity: str, *, accepted: bool = False) -> Finding:
         return Finding(rule=rule, answered=Answered.FOUND, severity=severity, says="it", accepted=accepted)
 
@@ -175,7 +175,7 @@ def test_hazards_come_worst_first_and_accepted_ones_last() -> None:
     assert [finding.rule for finding in verdict.hazards] == ["d", "c", "a", "b"]
 
 
-def test_of_several_gpus_the_worst_decides() -> None:
+def test_worst_verdict_decides_for_several_gpus() -> None:
     valid = Verdict(status=Status.VALID, findings=(), claim="sustained")
     order = [replace(valid, status=status) for status in (Status.VALID, Status.UNPROVEN, Status.FLAGGED, Status.REJECTED)]
     for better, bad in pairwise(order):
@@ -184,6 +184,6 @@ def test_of_several_gpus_the_worst_decides() -> None:
         worst([])
 
 
-def test_a_rule_this_judge_does_not_have_has_no_finding() -> None:
+def test_unknown_rule_has_no_finding() -> None:
     with pytest.raises(KeyError):
         Verdict(status=Status.VALID, findings=(), claim="sustained").finding("no-such-rule")

@@ -1,4 +1,4 @@
-"""The house's words: names carry their units, the registry lists what is written, sentences fit their facts."""
+"""Names and texts of the rules: units in names, a complete registry, and sentences that fit their facts."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ FAMILIES = (
     "sharing", "timing", "harness", "caches", "plausibility", "untrusted", "warmup", "numbers", "shape", "levels", "identity", "comparison",
     "comparison_design",
 )  # fmt: skip
-NOT_AMOUNTS = {"pid", "p", "trend_p"}  # a number that names something, and what statistics calls p
-NEVER_FOUND = {"stale-daemon", "incomplete-body"}  # they only ever answer clear or unobserved
+NOT_AMOUNTS = {"pid", "p", "trend_p"}  # an identifier, and p-values
+NEVER_FOUND = {"stale-daemon", "incomplete-body"}  # rules that answer only clear or unobserved
 
 
 @cache
 def answers_found() -> tuple[tuple[Rule, Found], ...]:
-    """What every rule says of a set of windows in which each hazard occurs at least once."""
+    """Return the findings of every rule on windows in which each hazard occurs at least once."""
     return tuple((rule, answer) for case in cases() for rule in RULES if isinstance(answer := rule.ask_about(case), Found))
 
 
 def cases() -> Iterator[Case]:
-    """Each window under each claim; what rules compute of the window alone, once for all claims."""
+    """Yield each window under each claim; values that depend only on the window are computed once."""
     for about in (*scenes(), *every_scene()):
         asked = Asked.of(about, Memory())
         for claim in Claim:
             case = Case(asked, claim)
-            case.memory = Memory()  # of what depends on the claim
+            case.memory = Memory()  # for values that depend on the claim
             yield case
 
 
@@ -86,14 +86,14 @@ def scenes() -> Iterator[Evidence]:
 
 
 def amounts(record: type) -> list[str]:
-    """The names of a record's numbers; a bool is no amount."""
+    """Return the names of a record's numeric fields, without booleans."""
     hints = get_type_hints(record)
     kinds = {name: set(get_args(hint)) or {hint} for name, hint in hints.items()}
     return [f.name for f in fields(record) if kinds[f.name] & {int, float}]
 
 
 @pytest.mark.parametrize("record", [Reading, Device, Host, Process])
-def test_the_unit_of_an_amount_is_the_last_word_of_its_name(record: type) -> None:
+def test_amount_name_ends_in_its_unit(record: type) -> None:
     assert [name for name in amounts(record) if unit_of(name) is None and name not in NOT_AMOUNTS] == []
 
 
@@ -101,7 +101,7 @@ def test_every_signal_is_an_amount_or_a_switch() -> None:
     assert [name for name in LANES if unit_of(name) is None] == []
 
 
-def test_the_unit_of_a_fact_is_the_last_word_of_its_name() -> None:
+def test_fact_name_ends_in_its_unit() -> None:
     def is_amount(value: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -114,14 +114,14 @@ def test_the_unit_of_a_fact_is_the_last_word_of_its_name() -> None:
     assert nameless == set()
 
 
-def test_the_unit_of_a_limit_is_the_last_word_of_its_name() -> None:
+def test_limit_name_ends_in_its_unit() -> None:
     assert [
         (rule.name, name) for rule in RULES for name in rule.limits if unit_of(name) is None and name not in NOT_AMOUNTS
     ] == []
 
 
-def test_rules_find_their_hazards_in_fitting_words() -> None:
-    """Every rule finds its hazard somewhere and its words fit the facts."""
+def test_rules_find_their_hazards_with_fitting_sentences() -> None:
+    """Every rule finds its hazard in some window, and the rule's sentences fit the facts."""
     assert {rule.name for rule, _ in answers_found()} == {rule.name for rule in RULES} - NEVER_FOUND
     for rule, found in answers_found():
         for template in (rule.says, rule.remedy):
@@ -132,7 +132,7 @@ def test_rules_find_their_hazards_in_fitting_words() -> None:
 
 
 def test_registry_lists_the_rules_of_every_family() -> None:
-    """The registry lists exactly the rules the families define in their order."""
+    """The registry lists exactly the rules that the families define, in order."""
     assert {info.name for info in pkgutil.iter_modules(annotate.rules.__path__)} == set(FAMILIES)
     defined = []
     for family in FAMILIES:
@@ -148,7 +148,7 @@ def test_rule_names_are_kebab_case_and_unique() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_rule_explains_itself_and_every_limit(rule: Rule) -> None:
+def test_rule_documents_itself_and_every_limit(rule: Rule) -> None:
     assert words(rule).summary.endswith(".")
     assert all(limit.why for limit in rule.limits.values())
     assert all(isinstance(limit.default, float) for limit in rule.limits.values())
@@ -160,7 +160,7 @@ def test_a_rule_explains_itself_and_every_limit(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_rule_texts_are_short_sentences(rule: Rule) -> None:
-    """What a rule says is one short sentence and its remedy an instruction."""
+    """A rule has one short sentence, and an instruction as remedy."""
     for template in (rule.says, rule.remedy):
         assert len(template) < 160
         assert all(field is None or field.isidentifier() for _, field, _, _ in string.Formatter().parse(template))
@@ -169,7 +169,7 @@ def test_rule_texts_are_short_sentences(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_rule_needs_only_evidence_that_exists(rule: Rule) -> None:
+def test_rule_needs_only_existing_evidence(rule: Rule) -> None:
     records = {"host": Host, "device": Device}
     for need in rule.needs:
         root, _, name = need.partition(".")

@@ -1,6 +1,6 @@
-"""What was not observed clears nothing: each rule is asked again without each thing it looked at.
+"""Missing evidence never clears a hazard: each rule is asked again without each observation that it read.
 
-It may stay clear only where another witness speaks, which is then withheld as well, or for a reason that stands here.
+A rule may stay clear only by another witness, which is then withheld as well (``INSTEAD``), or for a reason (``SPARED``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CAP = ("power_violation_ns", "power_cap_ns", "event_reasons_mask")
 _WORK = ("declared.call_flops_count", "declared.call_bytes")
 _CLOCK = (("timings", "sm_clock_mhz"), ("timings.sm_clock_mhz", "sm_clock_mhz"))
 
-# Witnesses that stand for each other: without all of a group a rule must not clear.
+# Witnesses that replace each other: without all witnesses of a group, a rule must not clear.
 INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "stale-daemon": (_ANY_FAST,),
     "no-work": (("sm_activity_ratio", "utilization_ratio", "dense_power"), ("sm_activity_ratio", "utilization_ratio", "energy_j")),
@@ -71,67 +71,67 @@ INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "clock-between-arms": (("timings", "sm_clock_mhz"), ("timings.sm_clock_mhz", "sm_clock_mhz")),
 }  # fmt: skip
 
-_WORDS = "it grades or words what was found"
-_IDLING = "it tells idle moments from work; without it all count as work, which finds more and clears less"
-_ASKED_ALONG = "what describes a timed loop is gathered whole; nothing here is decided by it"
-_COMPANY = "whoever else was there is gathered whole; memory convicts and never clears"
+_WORDS = "only grades or describes a finding"
+_IDLING = "separates idle moments from work; without it all moments count as work, which finds more"
+_ASKED_ALONG = "read with the other facts of a timed loop; decides nothing here"
+_COMPANY = "read with the other evidence of neighbours; memory can reveal neighbours but not exclude them"
 _MEMORY = ("memory_used_bytes", "device.memory_reserved_bytes")
-_CRESTS = "without a known cap the crests of its swing stay references, which finds more"
-_LOAD = "it tells when load began; the shape is the clock's alone"
-_WITNESSES = "every witness of busy time is gathered; utilisation decides where it answers"
-_STAMPS = "without stamps times are judged as they are, and follow the clock"
-_NOT_THERE = "the driver tells it of no GPU that has not got it"
-_TELLER = "a process that tells nothing must not fare worse: the rule's page says what is unseen then"
+_CRESTS = "without a known cap the crests of the clock's swing stay references, which finds more"
+_LOAD = "shows when load began; the shape depends on the clock alone"
+_WITNESSES = "one of several witnesses of busy time; utilisation decides if available"
+_STAMPS = "without stamps, times are judged as measured and follow the clock"
+_NOT_THERE = "the driver reports it only for a GPU with the feature"
+_TELLER = "a process that declares nothing must not fare worse; the rule's page lists this blind spot"
 
-# What a rule may do without, and why.
+# Evidence that a rule does not need to clear, with the reason.
 SPARED: Mapping[str, Mapping[str, str]] = {
-    "throttle-hw-slowdown": dict.fromkeys(("hw_thermal_ns", "power_brake_ns"), "the bit covers it as well"),
+    "throttle-hw-slowdown": dict.fromkeys(("hw_thermal_ns", "power_brake_ns"), "the reason bit covers both"),
     "clock-drift": {"event_reasons_mask": _IDLING, "dense_power": _LOAD, "power_violation_ns": _CRESTS},
     "clock-ramp": {"event_reasons_mask": _IDLING, "dense_power": _LOAD, "power_violation_ns": _CRESTS},
     "mem-clock-change": {"event_reasons_mask": _IDLING, "utilization_ratio": "a clock that was never low needs no load"},
     "locked-clock-missed": {
-        "power_violation_ns": "a cap that matters takes the clock off its lock",
-        "device.sm_clock_max_mhz": "it only bounds a lock above it",
+        "power_violation_ns": "a cap with an effect moves the clock off its lock",
+        "device.sm_clock_max_mhz": "only limits a lock above the maximum",
     },
-    "clock-controller-present": {"device.sm_clock_max_mhz": "the reason of application clocks speaks then"},
+    "clock-controller-present": {"device.sm_clock_max_mhz": "the reason bit of application clocks then decides"},
     "clock-low-no-reason": {
-        "event_reasons_mask": "it excuses a low clock, and none was low",
-        "power_violation_ns": "the counter of capped time tells as well",
+        "event_reasons_mask": "excuses a low clock; the clock was not low",
+        "power_violation_ns": "the counter of capped time shows the same",
         "declared.canary_copy_bytes_count": _TELLER,
         "declared.canary_record_copy_bytes_count": _TELLER,
     },
-    "nvml-clock-untrue": {"utilization_ratio": "stamped iterations fill the time by themselves"},
+    "nvml-clock-untrue": {"utilization_ratio": "stamped iterations alone fill the time"},
     "unaccounted-time": {
         **dict.fromkeys(("process_list", "dense_power", "device.power_limit_w", "energy_j", "sm_activity_ratio"), _WITNESSES),
-        "timings": "without times the books are of the own processes' busy time",
+        "timings": "without times, the books compare the busy time of the window's processes",
         "timings.sm_clock_mhz": _ASKED_ALONG,
     },
-    "no-work": dict.fromkeys(("process_list", "device.power_limit_w"), "they tell of energy and of whose work it was; utilisation speaks"),
+    "no-work": dict.fromkeys(("process_list", "device.power_limit_w"), "show energy and the owner of the work; utilisation decides"),
     "idle-stretch": dict.fromkeys(
-        (name for name in _ANY_FAST if name != "utilization_ratio"), "any reading tells how often the driver was asked"
+        (name for name in _ANY_FAST if name != "utilization_ratio"), "any reading shows how often the driver was read"
     ),
     "regime-change": {"event_reasons_mask": _IDLING, "dense_power": _LOAD, "power_violation_ns": _CRESTS},
-    "dark-time": dict.fromkeys((name for name in SIGNALS if name != "sm_clock_mhz"), "any reading shows that somebody watched"),
+    "dark-time": dict.fromkeys((name for name in SIGNALS if name != "sm_clock_mhz"), "any reading shows that the daemon watched"),
     "clock-levels": {
         "event_reasons_mask": _IDLING,
         "dense_power": _LOAD,
         "power_violation_ns": _CRESTS,
-        "utilization_ratio": "power shows the load; utilisation only tells a short one from rest",
+        "utilization_ratio": "power shows the load; utilisation only separates a short load from idle",
     },
     "bursty-duty-cycle": {"timings.sm_clock_mhz": _ASKED_ALONG},
     "work-levels": {
-        "timings": "without times the witnesses speak alone",
-        "timings.sm_clock_mhz": "the gaps of times tell when load began; their clock is asked along",
-        "sm_clock_mhz": "a clock that moved explains power; without it nothing does, which finds more and clears less",
+        "timings": "without times, the witnesses alone decide",
+        "timings.sm_clock_mhz": "the gaps between times show when load began; their clock is read too",
+        "sm_clock_mhz": "a changed clock explains power; without the clock nothing does, which finds more",
     },
     "contention-process": dict.fromkeys(_MEMORY, _COMPANY),
     "overlapping-window": dict.fromkeys((*_MEMORY, "process_list"), "the daemon's list of windows decides"),
     "contention-shared-partition": {
-        "process_list": "MPS's server is seen by its pipe too",
+        "process_list": "the pipe of the MPS server is evidence too",
         "mig_mode": _NOT_THERE,
         "device.mig_mode": _NOT_THERE,
     },
-    "display-active": {"event_reasons_mask": "a second sign, as its page says", **dict.fromkeys(_MEMORY, _COMPANY)},
+    "display-active": {"event_reasons_mask": "a second sign (see the rule's page)", **dict.fromkeys(_MEMORY, _COMPANY)},
     "numa-pcie-affinity": {"event_reasons_mask": _IDLING},
     "missing-sync": {"utilization_ratio": _ASKED_ALONG},
     "wrong-stream": {
@@ -139,7 +139,7 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "utilization_ratio": "times this long enclose work",
         **dict.fromkeys(("declared.stamp_seen_ratio", "declared.stamp_spread_s"), _TELLER),
     },
-    "host-bound": {"declared.cuda_uuids": "a GPU so busy was fed"},
+    "host-bound": {"declared.cuda_uuids": "a GPU this busy did not wait for the host"},
     "short-kernel": {"utilization_ratio": _ASKED_ALONG},
     "timer-overhead": {"utilization_ratio": _ASKED_ALONG},
     "profiler-attached": {
@@ -154,26 +154,26 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "device.mem_clock_max_mhz": "sizes decide",
         "device.memory_bus_bits_count": "sizes decide",
     },
-    "flush-insufficient": {"declared.working_set_bytes": "it is the other way to be cold"},
+    "flush-insufficient": {"declared.working_set_bytes": "a large working set is another way to be cold"},
     "allocator-churn": {"declared.alloc_count": _TELLER, "declared.alloc_retry_count": _TELLER},
     "data-dependent-power": dict.fromkeys(("power_violation_ns", "power_w", "device.power_limit_w"), "the inputs decide"),
-    "background-thread": {"host.born_cpu_s": "nobody was born", "host.span_s": "nobody was born"},
+    "background-thread": {"host.born_cpu_s": "no thread started", "host.span_s": "no thread started"},
     "result-cached": {
-        "declared.timer": "work declared is weighed whoever timed it",
-        "declared.dtype": "the fastest type bounds the work then",
+        "declared.timer": "declared work counts with any timer",
+        "declared.dtype": "the fastest data type then bounds the work",
         "declared.cuda_uuids": "the output was compared",
-        "declared.working_set_bytes": "it only lessens the traffic",
-        "device.sm_clock_max_mhz": "traffic is weighed then",
-        "device.mem_clock_max_mhz": "arithmetic is weighed then",
+        "declared.working_set_bytes": "only reduces the traffic",
+        "device.sm_clock_max_mhz": "memory traffic then decides",
+        "device.mem_clock_max_mhz": "arithmetic then decides",
     },
     "impossible-time": {
-        "sm_clock_mhz": "it only bounds stamps: times and the declared work decide",
-        "declared.dtype": "the fastest type bounds the work then",
+        "sm_clock_mhz": "only bounds stamps; times and the declared work decide",
+        "declared.dtype": "the fastest data type then bounds the work",
         "declared.cuda_uuids": _TELLER,
-        "declared.l2_bytes": "the largest cache of the generation bounds it then",
-        "declared.working_set_bytes": "a call's bytes stand for it",
-        "device.sm_clock_max_mhz": "stamps give the clock then",
-        "timings.sm_clock_mhz": "the highest clock bounds it then",
+        "declared.l2_bytes": "the largest cache of the generation is then the bound",
+        "declared.working_set_bytes": "the bytes of a call are used instead",
+        "device.sm_clock_max_mhz": "stamps then give the clock",
+        "timings.sm_clock_mhz": "the highest clock is then the bound",
         "utilization_ratio": _ASKED_ALONG,
     },
     "outliers": {"host.run_wait_s": _WORDS, "host.span_s": _WORDS, "timings.sm_clock_mhz": _STAMPS},
@@ -187,26 +187,26 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "power_violation_ns": _ASKED_ALONG,
     },
     "setting-changed": dict.fromkeys(("compute_mode", "ecc_mode", "mig_mode", "persistence_mode", "sm_clock_lock_mhz"), _NOT_THERE),
-    "clock-source-step": {"timings": "where no times were handed over, none can lie elsewhere"},
+    "clock-source-step": {"timings": "without times, none can lie outside the window"},
     "hardware-mismatch": {
-        f"device.{name}": "only what is known of both is compared, and one UUID is one board; its page says so"
+        f"device.{name}": "only fields known for both are compared, and one UUID is one board (see the rule's page)"
         for name in (
             "memory_total_bytes", "compute_capability", "cuda_cores_count", "mig_mode", "virtualization", "vbios_version",
             "sm_clock_max_mhz", "mem_clock_max_mhz", "pcie_generation_max_count", "pcie_width_max_count", "ecc_mode",
             "persistence_mode",
         )
     },
-    "order-bias": {"declared.design": "it is only believed where it says sequential"},
+    "order-bias": {"declared.design": "only the value sequential is trusted"},
 }  # fmt: skip
-# A driver that does not tell which reasons it reports is taken to report all.
+# A driver that does not list its supported reasons is assumed to report all.
 _EVERYWHERE = {"device.supported_reasons_mask"}
 
 
 @cache
 def window(rule: Rule) -> Evidence:
-    """One in which the rule is clear: most are when the host's clock took the times."""
+    """Return a window in which the rule is clear: for most rules, with times of the host's clock."""
     host = clean()
-    # Stamps that deny a hazard are found with bounds of 0, which take the place of what the driver's clock left open.
+    # With stamps some rules give bounds of 0 in place of clear, hence a window without times.
     for about in (host, clean(timer="events"), replace(host, timings=None)):
         if isinstance(rule.ask(about, Claim.SUSTAINED), Clear):
             return about
@@ -221,20 +221,20 @@ EVERY_RULE = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 
 @EVERY_RULE
-def test_rule_clears_nothing_without_its_evidence(rule: Rule) -> None:
-    """A rule clears nothing without what it looked at but for a reason."""
+def test_rule_does_not_clear_without_evidence(rule: Rule) -> None:
+    """A rule does not clear without evidence that it read, except for a listed reason."""
     still_clear = {name for name in read_by(rule, window(rule)) if isinstance(ask(rule, name), Clear)} - _EVERYWHERE
     excused = {name for group in INSTEAD.get(rule.name, ()) for name in group} | SPARED.get(rule.name, {}).keys()
     assert still_clear <= excused, f"clear without {sorted(still_clear - excused)}"
-    assert SPARED.get(rule.name, {}).keys() <= still_clear, "a reason nobody needs any more"
+    assert SPARED.get(rule.name, {}).keys() <= still_clear, "a reason is obsolete"
 
 
 @pytest.mark.parametrize(("name", "group"), [(name, group) for name, groups in INSTEAD.items() for group in groups])
-def test_a_rule_clears_nothing_once_every_witness_is_withheld(name: str, group: tuple[str, ...]) -> None:
+def test_rule_does_not_clear_without_every_witness(name: str, group: tuple[str, ...]) -> None:
     rule = next(rule for rule in RULES if rule.name == name)
     assert not isinstance(ask(rule, *group), Clear)
 
 
 @EVERY_RULE
-def test_a_rule_clears_nothing_without_what_it_says_it_needs(rule: Rule) -> None:
+def test_rule_does_not_clear_without_its_needs(rule: Rule) -> None:
     assert all(not isinstance(ask(rule, need), Clear) for need in rule.needs)

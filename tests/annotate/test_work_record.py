@@ -1,4 +1,4 @@
-"""The record of one work on one card: its key, what each window adds, and what it may stand in for."""
+"""The record of one work on one card: the key, the numbers of each window, and the effect on bounds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def named(of: Evidence, **changes: Any) -> Evidence:
 
 @cache
 def clean() -> Evidence:
-    """Six seconds of steady iterations at a still clock: VALID."""
+    """Return a VALID window of steady iterations at a constant clock."""
     return named(timed(np.concatenate([STEADY, STEADY]), mhz=1980.0))
 
 
@@ -81,11 +81,11 @@ def test_record_key_differs_with_each_of_its_facts(other: Evidence) -> None:
     "policy", [{"claim": "burst"}, {"tolerance_ratio": 0.1}, {"accept": ["outliers"]}, {"limits": {"outliers": {}}}]
 )
 def test_record_key_differs_with_the_policy(policy: dict[str, Any]) -> None:
-    """A window that is VALID at a wide tolerance is no measure for one judged at the default."""
+    """A window that is VALID at a wide tolerance cannot be the reference of one judged at the default."""
     assert digest(usual()[0], {**POLICY, **policy}) != usual()[1]
 
 
-def test_record_key_is_the_same_of_equal_windows() -> None:
+def test_record_key_ignores_times_and_other_facts() -> None:
     assert digest(replace(declaring(flops=1e9), timings=times())) == usual()[1]
 
 
@@ -100,7 +100,7 @@ def test_record_key_is_the_same_of_equal_windows() -> None:
     ],
 )
 def test_window_with_an_unknown_fact_has_no_record_key(unknown: Evidence) -> None:
-    """Nobody can say that two unknown programs, drivers or limits are one."""
+    """Two unknown programs, drivers or limits may differ."""
     assert work_key(unknown, POLICY) is None
 
 
@@ -122,7 +122,7 @@ def test_valid_window_adds_its_numbers() -> None:
 
 
 def test_regular_pauses_are_not_recorded() -> None:
-    """They would lower a bound that was found without the record."""
+    """Recorded pauses would lower a bound that was found without the record."""
     found = recorded_window(clean(), judge(clean()))
     assert found is not None
     assert found.regular_idle_ratio is None
@@ -138,8 +138,8 @@ def test_window_without_any_number_adds_nothing() -> None:
     assert recorded_window(plain, replace(judge(plain), status=Status.VALID)) is None
 
 
-def test_untrue_clock_is_not_recorded_as_steady() -> None:
-    """The driver's clock alone reads 8 to 12 % above the true one under a cap."""
+def test_unstamped_clock_is_not_recorded_as_steady() -> None:
+    """A window without stamps adds no steady clock: under a cap the driver's clock reads too high."""
     unstamped = named(timed(np.concatenate([STEADY, STEADY]), mhz=None))
     found = recorded_window(unstamped, replace(judge(unstamped), status=Status.VALID))
     assert found is not None
@@ -158,8 +158,8 @@ def test_four_windows_make_no_record() -> None:
     assert five.values("median_at_clock_s") == (1.0,) * 5
 
 
-def test_record_stands_at_the_clock_of_most_windows() -> None:
-    """A median at another clock is another number; its window still counts for the raw ones."""
+def test_record_has_the_clock_of_most_windows() -> None:
+    """A median at another clock is dropped; the window still counts for the raw numbers."""
     found = work_record(windows(1500.0, 1500.1, 1980.0, 1500.0, None, 1499.9, 1500.0))
     assert found is not None
     assert found.clock_mhz == 1500.0
@@ -199,7 +199,7 @@ factors = st.sampled_from([1.0, 1.0, 0.999, 1.001, 0.97, 1.1])
 
 @st.composite
 def records(draw: st.DrawFn) -> WorkRecord:
-    """Five to eight windows of a steady or an unsteady work, near to the judged one or far from it."""
+    """Draw a record of five to eight windows, steady or not, near the judged window or far from it."""
     middle_s, mhz = draw(st.sampled_from([1e-3, 203e-6])) * draw(factors), draw(st.sampled_from([None, 1300.0, 1440.0, 1980.0]))
     each = [
         RecordedWindow(
@@ -219,7 +219,7 @@ def records(draw: st.DrawFn) -> WorkRecord:
 
 
 def bounds(of: Evidence) -> dict[tuple[str, Number, Group], Bound]:
-    """The bounds of everything that looks at a record, and of all rules: the largest of each rule, number and group."""
+    """Return the bounds of all rules and of all readers of a record: the largest per rule, number and group."""
     case = Case(of)
     found = [*inquire(RULES, of, Policy()).causes, *nobody_else.bounds(case)]
     found += duty_bounds(of, case.gaps, case.timings) if case.gaps is not None else ()
@@ -229,8 +229,8 @@ def bounds(of: Evidence) -> dict[tuple[str, Number, Group], Bound]:
 
 @settings(max_examples=share_of(60))
 @given(st.sampled_from(["clean", "capped", "sleeping", "neighbour", "plain neighbour"]), records())
-def test_record_lowers_no_bound_that_stood_without_it(name: str, record: WorkRecord) -> None:
-    """It takes the place of no bound, of the steady reference, and of what the table puts where a record is missing."""
+def test_record_lowers_no_bound_found_without_a_record(name: str, record: WorkRecord) -> None:
+    """A record replaces only missing bounds, the steady reference, and the defaults for a missing record."""
     alone, beside = bounds(_base(name)), bounds(replace(_base(name), record=record))
     for key, bound in alone.items():
         if bound.ratio is None or bound.group is Group.RECORD or bound.rule in CLOCK_RULES:
@@ -239,18 +239,18 @@ def test_record_lowers_no_bound_that_stood_without_it(name: str, record: WorkRec
         assert beside[key].size_ratio >= bound.size_ratio, key
 
 
-def test_record_bounds_what_was_seen_without_a_bound() -> None:
-    """The raw median beside a neighbour is bounded by nothing in the window."""
+def test_record_bounds_an_unbounded_median() -> None:
+    """Nothing in the window bounds the raw median next to a neighbour; a record does."""
     key, median_s = ("contention-process", Number.MEDIAN, Group.RECORD), 203e-6
     record = work_record([RecordedWindow(median_s=median_s * factor) for factor in (0.999, 1.0, 1.001, 1.0, 1.0)])
     assert bounds(_base("neighbour"))[key].ratio is None
     assert 0.0 < bounds(replace(_base("neighbour"), record=record))[key].size_ratio < 0.1
 
 
-def test_record_tells_the_steady_clock_of_a_short_window() -> None:
-    """Two seconds after a pause, the model alone leaves 1.3 %; beside five windows at the same true clock nothing is left.
+def test_record_gives_the_steady_clock_of_a_short_window() -> None:
+    """Two seconds after a pause, the model leaves 1.3 %; a record of five windows at the same true clock leaves nothing.
 
-    Without a stamp the driver's clock is no true one, and the model's excess stands.
+    Without stamps there is no true clock, and the model's excess remains.
     """
     record = work_record([RecordedWindow(steady_clock_mhz=1440.0)] * 5)
     alone, beside = Case(_base("capped")), Case(replace(_base("capped"), record=record))
@@ -262,8 +262,8 @@ def test_record_tells_the_steady_clock_of_a_short_window() -> None:
 
 @settings(max_examples=share_of(30))
 @given(records())
-def test_record_never_betters_a_status_against_itself(record: WorkRecord) -> None:
-    """A window whose bounds all stand without a record gains no status by one."""
+def test_record_never_improves_a_status(record: WorkRecord) -> None:
+    """A record never improves the status of a window whose bounds are all known."""
     order = (Status.VALID, Status.UNPROVEN, Status.FLAGGED, Status.REJECTED)
     for name in ("clean", "sleeping"):
         alone, beside = judge(_base(name)), judge(replace(_base(name), record=record))
@@ -272,8 +272,8 @@ def test_record_never_betters_a_status_against_itself(record: WorkRecord) -> Non
         assert (beside.budget.scope.kind, beside.budget.scope.windows_count) == ("record", len(record.windows))
 
 
-def test_wide_record_flags_where_precision_was_asked() -> None:
-    """The spread between windows joins the repeatability: it can only grow."""
+def test_wide_record_flags_under_a_precision() -> None:
+    """The spread between windows adds to the repeatability, which then exceeds the precision."""
     policy = Policy(precision_ratio=0.005)
     assert judge(clean(), policy).status is Status.VALID
     wide = [RecordedWindow(1000.0 * factor, 1e-3 * factor, 1e-3 * factor) for factor in (1.0, 1.01, 0.99, 1.02, 0.98)]

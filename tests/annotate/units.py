@@ -1,4 +1,4 @@
-"""The closed list of unit suffixes: the last word of a name is its unit, and everything else derives from it."""
+"""The closed list of unit suffixes: the last word of a name is its unit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit: how people read it, and what Prometheus calls its base unit."""
+    """One unit: the symbol for people, and the base unit in Prometheus."""
 
     suffix: str
     text: str
@@ -35,5 +35,5 @@ UNITS: dict[str, Unit] = {
 
 
 def unit_of(name: str) -> Unit | None:
-    """The unit a name ends in, or None for a name that carries no amount."""
+    """Return the unit that ends a name, or None for a name without a unit."""
     return UNITS.get(name.rpartition("_")[2])

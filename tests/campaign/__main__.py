@@ -1,6 +1,6 @@
 """Run the campaign: python -m tests.campaign [--seconds S] [--seeds FIRST:LAST] [--workers N] [--fresh] [--out FILE]
 
-It continues from the file's state, unless the judge has changed since; it stops at the time limit or after the last seed.
+A run continues from the file's state, unless the judge has changed since, and stops at the time limit or after the last seed.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 from tests.campaign import measure, render, results
 
 _CHUNK = 4
-# The most work that an early end loses.
+# The longest work that an early end loses.
 _SAVED_S = 120.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0, help="stop after so long")
+    parser.add_argument("--seconds", type=float, default=600.0, help="stop after this time, in seconds")
     parser.add_argument("--seeds", default="0:3000", help="FIRST:LAST, the last not included")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--fresh", action="store_true", help="begin anew though the judge has not changed")
+    parser.add_argument("--fresh", action="store_true", help="start again even if the judge has not changed")
     parser.add_argument("--out", type=Path, default=results.FILE)
-    parser.add_argument("--rule", help="only print one rule's hazards, and keep nothing")
+    parser.add_argument("--rule", help="print only the hazards of this rule, without saving")
     options = parser.parse_args()
     first, last = (int(edge) for edge in options.seeds.split(":"))
     before = results.Results(results.judge_digest())

@@ -31,13 +31,13 @@ _WORK: Mapping[str, tuple[float | None, float]] = {
     ATTENTION.name: (None, 5.0e8),
 }
 
-# Recorded windows without a hazard, and the start of their clean part: the first run of GEMMs followed a pause.
+# Recorded windows without a hazard, and the start of the clean part, in seconds: the first run of GEMMs followed a pause.
 _RECORDED = {"clean_gemm4k": 2.7, "power_cap_gemm16k": 3.0, "clean_copy1g": 0.0}
 _WITNESSED = ("clean-copy-1g", "steady-gemm-4096", "steady-gemm-16384", "steady-gemm-4096-fp32", "zeros-gemm-16384")
 
 
 def simulated(seed: int) -> Evidence:
-    """Return one clean window: its kernel, length, warm-up and air temperature follow from the seed; its label is the kernel.
+    """Return one clean window with kernel, length, warm-up and air temperature by the seed; the label is the kernel.
 
     Every second one has a baseline, another run of the same work.
     """
@@ -134,8 +134,8 @@ def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
 
 
 def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
-    """Return overlapping stretches of the clean windows recorded on an H200, by the recording's name, without declared facts."""
-    # That log marks batches of ten launches, not the begin of each call: nine of ten times would overlap the previous one.
+    """Yield overlapping stretches of the clean windows recorded on an H200, by the recording's name, without declared facts."""
+    # That log marks batches of ten launches, not the start of each call: nine of ten times would overlap the previous one.
     logs = recordings.load(_TRACES / "scenarios.npz")
     pieces = [replace(each, timings=None) for each in logs if each.window.label in _RECORDED]
     kept = unpack((_TRACES / "h200-windows.capsule").read_bytes())

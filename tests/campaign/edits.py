@@ -1,4 +1,4 @@
-"""Edits of evidence, in a driver's form: delayed by a refresh, in its steps, with its counters."""
+"""Edits of evidence in a driver's form: delayed by a refresh, in the driver's steps, and with its counters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def counted(evidence: Evidence, name: str, amount: float, begin_ns: int, end_ns:
 
 
 def flagged(evidence: Evidence, mask: int, begin_ns: int, end_ns: int) -> Evidence:
-    """Return evidence with event reasons over a stretch, shown from the refresh after its begin to the refresh after its end."""
+    """Return evidence with event reasons over a stretch, shown from the refresh after its start to the refresh after its end."""
     refresh_ns = evidence.trace.refresh_of_ns("event_reasons_mask")
 
     def more(at_ns: Times, values: Values) -> Values:
@@ -52,7 +52,7 @@ def flagged(evidence: Evidence, mask: int, begin_ns: int, end_ns: int) -> Eviden
 
 
 def clocked(evidence: Evidence, ratio: Callable[[Values], Values], *, beta: float | None = None) -> Evidence:
-    """Return evidence with the clock scaled by ``ratio`` (a function of seconds since the begin), in NVML and stamps.
+    """Return evidence with the clock scaled by ``ratio`` (a function of seconds since the start), in NVML and stamps.
 
     With ``beta`` the iterations take correspondingly longer.
     """
@@ -97,7 +97,7 @@ def joined(evidence: Evidence, process: Process, begin_ns: int, end_ns: int) -> 
     return replace(evidence, trace=replace(evidence.trace, process_lists=tuple(process_lists)))
 
 
-# The keywords of these four are fields of a record, each with its own type: hence Any.
+# The keywords of these functions are fields of records with different types, hence Any.
 
 
 def foreign(pid: int = 60_999, **facts: Any) -> Process:
@@ -149,7 +149,7 @@ def stretch(evidence: Evidence, length_s: float, rng: np.random.Generator, *, ma
 def open_ratio(evidence: Evidence) -> float:
     """Return the ratio by which times can be too short without an unexplained remainder.
 
-    A stamp between two calls can take 6 µs, and utilisation reads up to 3 points below the timed ratio.
+    Stamps between calls take time, and utilisation can read below the timed ratio.
     """
     timings, accounts = evidence.timings, Case(evidence).accounts
     if timings is None or accounts is None:

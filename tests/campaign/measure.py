@@ -1,4 +1,4 @@
-"""The measurement of one seed: its clean window judged, and every hazard put into it.  The results are counts that add up."""
+"""The measurement of one seed: the judge's answers on a clean window, and on that window with every hazard, as counts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def of_recorded() -> Counts:
 
 
 def of_clean(about: Evidence, kind: str, *, prefix: str = "clean") -> Counts:
-    """Return false alarms by rule and of the verdict."""
+    """Return the false alarms on one window, by rule and of the verdict."""
     verdict = judge(about)
     counts: Counts = Counter({f"{kind}/windows": 1})
     counts[f"{kind}/{verdict.status.value}"] += 1
@@ -101,7 +101,7 @@ def is_caught(mutator: Mutator, answer: Answer) -> bool:
 
 
 def _made_of(answer: Found, claim: Claim) -> Severity:
-    """Return one rule's effect on a verdict: its largest bound relative to the tolerance, or its own severity."""
+    """Return one rule's effect on a verdict: a flag if a claimed bound exceeds the tolerance, or the rule's severity."""
     if not answer.bounds:
         return answer.severity
     numbers = (*CLAIMED[claim], Number.RATIO)

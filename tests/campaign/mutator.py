@@ -15,7 +15,7 @@ from annotate.rule import Rule, RuleKind, Severity
 from annotate.rules import RULES
 
 MULTIPLES = (1.0, 1.5, 2.0, 3.0)
-# The evidence with the hazard; None if this window cannot have it (a cap's hazard in a copy).
+# Returns the evidence with the hazard; None if this window cannot have the hazard (a cap's hazard in a copy).
 Inject: TypeAlias = Callable[[Evidence, float, np.random.Generator], Evidence | None]
 
 
@@ -23,7 +23,7 @@ Inject: TypeAlias = Callable[[Evidence, float, np.random.Generator], Evidence | 
 class Mutator:
     """A hazard to inject into a window, and the condition under which it counts as caught.
 
-    ``limit`` names the quantity that the multiple multiplies; empty: the hazard has no size.  ``caught`` is the least severity
+    ``limit`` names the quantity that the multiple multiplies; it is empty for a hazard without a size.  ``caught`` is the least severity
     that counts; with ``unobserved``, unproven counts too, for a rule that never flags.
     """
 
@@ -41,7 +41,7 @@ class Mutator:
 
     @property
     def is_label(self) -> bool:
-        """Return True if its rule only ever adds a label to the number, so that a finding is all to expect."""
+        """Return True if the rule only adds a label to the number; any finding then counts as caught."""
         return rule_named(self.rule).kind is RuleKind.LABEL
 
     @property
@@ -55,5 +55,5 @@ def rule_named(name: str) -> Rule:
 
 
 def limit_of(rule: str, name: str) -> float:
-    """Return a rule's present limit, so that a mutator follows it."""
+    """Return a rule's current limit, so that a mutator follows the rule."""
     return rule_named(rule).limits[name].default

@@ -1,4 +1,4 @@
-"""Markdown of the campaign's tables: false alarms and misses, with their bounds, by rule and of the verdict."""
+"""Markdown tables of the campaign: false alarms and misses with their bounds, by rule and of the verdict."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ MOST_ALARMS_RATIO, MOST_MISSES_RATIO = 0.01, 0.05
 
 
 def section() -> list[str]:
-    """Return the lines of docs/VALIDATION.md that follow from the committed results."""
+    """Return the lines of docs/VALIDATION.md on the committed results."""
     found = results.load()
     return [
         "## How often the judge is right: the simulator's campaign\n",
         f"Generated from `tests/campaign/results.json` (`make campaign`): {len(found.seeds)} clean windows of simulated H200s (3.2 to 8 s of"
-        " seven kinds of kernel, warmed, iterations timed with true clocks, every second one with a baseline), each judged as it is,",
-        "and again with each hazard put into it (`tests/campaign/mutators/`) at 1, 1.5, 2 and 3 times the limit at which its rule",
-        f"speaks.  The counts are of the judge {found.judge}, a digest of its source.  A false alarm is a flag or a rejection of a clean",
-        "window.  A miss is a hazard of twice the limit that its rule did not flag, because it found nothing or lacked evidence; another",
-        "rule may have flagged the window, which the last column counts.  Intervals are Clopper-Pearson, 95 %.  The targets are at most",
-        "1 % and 5 %; **bold** misses its target.  The simulator shares its authors' beliefs, so windows of a real card stand beside it.\n",
+        " seven kinds of kernel, warmed, iterations timed with true clocks, every second one with a baseline), each judged unchanged,",
+        "and again with each hazard (`tests/campaign/mutators/`) at 1, 1.5, 2 and 3 times the limit of the hazard's rule.",
+        f"The counts are of the judge {found.judge}, a digest of its source.  A false alarm is a flag or a rejection of a clean",
+        "window.  A miss is a hazard of twice the limit that the hazard's rule did not flag, because it found nothing or lacked evidence.",
+        "The last column counts windows that no rule flagged.  Intervals are Clopper-Pearson, 95 %.  The targets are at most 1 % of",
+        "false alarms and 5 % of misses; a figure in **bold** misses its target.  The simulator shares its authors' beliefs, so windows",
+        "of a real card are listed too.\n",
         *tables(found),
     ]
 
@@ -54,7 +55,7 @@ def verdicts(found: Results) -> list[str]:
     whole = Rate(sum(each.hits for each in missed), sum(each.trials for each in missed))
     rows += [
         "",
-        "Recorded windows overlap, so their intervals are narrower than they should be; the logs without a process list cannot be valid.",
+        "Recorded windows overlap, so their intervals are too narrow.  Logs without a process list cannot be valid.",
         f"Of {whole.trials} windows with a hazard of twice its limit, {_judged(whole, MOST_MISSES_RATIO)} ({_bounds(whole)}) were called valid.\n",
     ]
     return rows
@@ -63,7 +64,7 @@ def verdicts(found: Results) -> list[str]:
 def alarms_and_misses(found: Results) -> list[str]:
     rows = [
         "### By rule\n",
-        "| rule | false alarms | 95 % | recorded | hazard: once the limit is | 1× | 1.5× | missed at 2× | 95 % | 3× | verdict missed at 2× |",
+        "| rule | false alarms | 95 % | recorded | hazard at 1× | 1× | 1.5× | missed at 2× | 95 % | 3× | verdict missed at 2× |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for rule in RULES:
@@ -84,7 +85,7 @@ def _hazard(found: Results, mutator: Mutator) -> str:
 
     twice = missed(2.0)
     verdict = _percent(found.missed(f"injected/{mutator.name}/2", "not valid"))
-    what = mutator.limit or "there or not"
+    what = mutator.limit or "without a size"
     if mutator.claim.value != "sustained":
         what += f" (`{mutator.claim.value}`)"
     once, half, thrice = ("" if not mutator.limit else _percent(missed(m)) for m in (1.0, 1.5, 3.0))

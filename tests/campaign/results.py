@@ -1,4 +1,4 @@
-"""The counts of a campaign as a committed file: further seeds add to it, a changed judge starts it again."""
+"""The counts of a campaign as a committed file: further seeds add counts, and a changed judge starts a new file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Results:
         """Return the results with more seeds.  Raises ValueError: for a seed that was counted already."""
         more = frozenset(seeds)
         if again := more & self.seeds:
-            raise ValueError(f"seed {min(again)} was counted already")
+            raise ValueError(f"expected new seeds, found seed {min(again)} again; remove it from the run")
         added = Counter(self.counts)
         added.update(counts)
         return Results(self.judge, self.seeds | more, dict(added), recorded or self.recorded)
@@ -58,13 +58,13 @@ class Results:
         return Rate(caught.trials - caught.hits, caught.trials)
 
     def names(self, prefix: str, *, recorded: bool = False) -> list[str]:
-        """Return the names at the second place of the paths with this beginning."""
+        """Return the second parts of all paths that begin with this prefix."""
         counts = self.recorded if recorded else self.counts
         return sorted({path.split("/")[1] for path in counts if path.startswith(f"{prefix}/")})
 
 
 def judge_digest() -> str:
-    """Return a digest of the judge's source, because counts of two judges do not add up."""
+    """Return a digest of the judge's source, because counts of two judges must not be added."""
     digest = hashlib.sha256()
     root = Path(annotate.__file__).parent
     for path in sorted(root.rglob("*.py")):

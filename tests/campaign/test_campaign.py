@@ -1,4 +1,4 @@
-"""Tests of the campaign: it measures every rule, its mutators have an effect, its counts add up, its page shows them."""
+"""The campaign: every rule is measured, mutators have an effect, counts add up, and the tables show them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.campaign.mutator import Mutator
 from tests.campaign.mutators import MUTATORS
 from tests.proof.asked import finding
 
-# A copy, and a capped product of 0.2 ms: each mutator fits at least one of them.
+# A copy, and a capped GEMM of 0.2 ms: each mutator fits at least one of these windows.
 SEEDS = (3, 5)
 
 
@@ -30,24 +30,24 @@ def test_every_rule_is_measured() -> None:
 
 
 @pytest.mark.parametrize("mutator", MUTATORS, ids=lambda mutator: mutator.name)
-def test_three_times_its_limit_is_a_hazard_in_some_window(mutator: Mutator, windows: dict[int, Evidence]) -> None:
+def test_largest_multiple_of_a_hazard_is_caught(mutator: Mutator, windows: dict[int, Evidence]) -> None:
     counts: Counter[str] = Counter()
     for seed, about in windows.items():
         counts.update(measure.of_mutator(mutator, about, np.random.default_rng(seed)))
     largest = f"injected/{mutator.name}/{mutator.multiples[-1]:g}"
-    assert counts[f"{largest}/windows"], "no window could have it"
+    assert counts[f"{largest}/windows"], "no window can have this hazard"
     assert counts[f"{largest}/caught"] >= 1
 
 
 def test_seed_decides_the_simulated_window() -> None:
-    """One seed always gives one window, and another seed another window."""
+    """A seed always gives the same window, and another seed gives another window."""
     first, again, other = clean.simulated(7), clean.simulated(7), clean.simulated(8)
     assert first.window == again.window
     assert np.array_equal(first.trace.column("power_w").values, again.trace.column("power_w").values)
     assert other.window.length_ns != first.window.length_ns
 
 
-def test_a_mutator_leaves_the_clean_window_as_it_was(windows: dict[int, Evidence]) -> None:
+def test_mutator_does_not_change_the_clean_window(windows: dict[int, Evidence]) -> None:
     about = windows[SEEDS[0]]
     before = {name: column.values.copy() for name, column in about.trace.columns.items()}
     for mutator in MUTATORS:
@@ -67,7 +67,7 @@ def test_counts_of_other_seeds_add_and_the_same_seed_is_refused(tmp_path: Path) 
 
 
 def test_rate_beyond_its_target_is_bold() -> None:
-    """A rate that misses its target is bold and has its bounds."""
+    """A rate that misses its target is bold, with bounds."""
     rule = RULES[0].name
     found = results.Results("judge", counts={f"clean-rule/{rule}/windows": 100, f"clean-rule/{rule}/alarms": 3})
     line = next(line for line in render.alarms_and_misses(found) if line.startswith(f"| {rule} "))
@@ -75,7 +75,7 @@ def test_rate_beyond_its_target_is_bold() -> None:
 
 
 def test_committed_results_measure_every_rule_and_miss_few() -> None:
-    """Every mutator was judged, and at most 1 % of the windows with a hazard of twice its limit are called valid."""
+    """Every mutator was judged, and at most 1 % of the windows with a hazard of twice the limit are valid."""
     found = results.load()
     assert len(found.seeds) >= 150
     assert all(found.rate(f"injected/{each.name}/2", "caught").trials for each in MUTATORS)
@@ -84,12 +84,12 @@ def test_committed_results_measure_every_rule_and_miss_few() -> None:
 
 
 @finding(
-    "the record of the present judge is short, and 5 of its 240 clean windows are flagged, capped convolutions and products of 4096: "
-    "three by clock-levels, where the driver's clock swings not quite regularly, two by clock-between-arms; needed: `make campaign` "
-    "for an hour on a quiet machine, and levels whose significance allows for the search of their edges"
+    "the record of the current judge is short, and 5 of 240 clean windows are flagged, all of capped convolutions and GEMMs of 4096: "
+    "three by clock-levels, because the driver's clock swings irregularly, and two by clock-between-arms; run `make campaign` "
+    "for an hour on a quiet machine, and let the significance of levels allow for the search of their edges"
 )
 def test_committed_results_meet_the_targets() -> None:
-    """The committed results have thousands of windows and meet the verdicts' targets."""
+    """The committed results have at least 2000 windows and meet the target for false alarms."""
     found = results.load()
     assert len(found.seeds) >= 2000
     alarms = sum(found.rate(f"clean/{kind}", "alarms").hits for kind in found.names("clean"))

@@ -1,4 +1,4 @@
-"""A recorded conversation of an earlier version: its clients replayed to a daemon, its daemon to a client."""
+"""Replay of an earlier version's recorded conversation: its clients against this daemon, its daemon against this client."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def exchanges() -> list[tuple[int, Message, Message]]:
 
 @dataclass(slots=True)
 class Replayer:
-    """The earlier version's clients: their requests, with the ids and times of today's windows."""
+    """The earlier version's clients: their requests, with the ids and times of current windows."""
 
     path: Path
     state: Path
@@ -58,11 +58,11 @@ class Replayer:
     _shifts_ns: dict[str, int] = field(default_factory=dict)
 
     def replay(self) -> Iterator[tuple[Message, Message, Message]]:
-        """Yield every request with its recorded reply and its present reply."""
+        """Yield every request with its recorded reply and the current reply."""
         connections: dict[int, socket.socket] = {}
         try:
             for number, request, before in exchanges():
-                if request["type"] == "leave":  # no client of that version sent it; the record holds its daemon's answer
+                if request["type"] == "leave":  # that version's clients never sent this; only its daemon's answer is recorded
                     continue
                 if number not in connections:
                     connections[number] = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -79,7 +79,7 @@ class Replayer:
                 connection.close()
 
     def _today(self, request: Message) -> Message:
-        """Return a recorded request adapted to a present window; a window ends once its time has passed."""
+        """Return a recorded request with the ids and times of a current window, once the window's end has passed."""
         request = dict(request)
         if "state" in request:
             request["state"] = str(self.state)

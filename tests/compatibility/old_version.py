@@ -1,4 +1,4 @@
-"""An earlier version's files, unpacked, and comparisons that allow additions and no losses."""
+"""The files of an earlier version, and comparisons that allow additions and no losses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unpack(folder: Path) -> None:
 
 
 def outputs(kind: str) -> list[dict[str, Any]]:
-    """Return commands with the output of each: ``stored`` from the files, ``live`` beside a daemon."""
+    """Return commands with their output: ``stored`` commands read the files, ``live`` commands query a daemon."""
     found: list[dict[str, Any]] = json.loads((OLD / "outputs.json").read_text())[kind]
     return found
 
@@ -33,7 +33,7 @@ def interface() -> dict[str, Any]:
 
 
 def lost(old: Any, new: Any, place: str = "") -> Iterator[str]:
-    """Yield the earlier plain data that is missing or different now."""
+    """Yield the parts of the earlier plain data that are missing or different now."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key, value in old.items():
             if key not in new:
@@ -52,7 +52,7 @@ def lost(old: Any, new: Any, place: str = "") -> Iterator[str]:
 
 
 def _lost_entries(old: list[Any], new: list[Any], place: str) -> Iterator[str]:
-    """Compare findings by their rules, which may have increased, and other entries in order."""
+    """Compare findings by their rules, with new rules allowed, and other entries in order."""
     if all(isinstance(each, dict) and "rule" in each for each in [*old, *new]):
         by_rule = {each["rule"]: each for each in new}
         for each in old:

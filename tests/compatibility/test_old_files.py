@@ -25,14 +25,14 @@ from tests.waiting import wait_until
 __all__ = ["daemon", "gpuwatch", "home"]
 
 STORED, LIVE = old_version.outputs("stored"), old_version.outputs("live")
-# `doctor` observes half a second, and a scene shows different changes in it.
+# `doctor` observes for half a second, and the values that change in that time vary.
 SEEN_CHANGING = ".checks[].facts.refresh_ms."
 COPY = "GPU-51301a7e-0000-0000-0000-000000000000"
 
 
 @pytest.fixture
 def old(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Unpack the earlier version's files, and use its settings."""
+    """Unpack the earlier version's files, set its source, state and socket, and return the folder."""
     folder = home / "old"
     old_version.unpack(folder)
     monkeypatch.setenv("GPUWATCH_SOURCE", SOURCE)
@@ -51,7 +51,7 @@ def judges_again(output: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("output", [each for each in STORED if not judges_again(each)], ids=name)
 def test_command_output_loses_nothing(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> None:
-    """Commands on the earlier version's files show every verdict, finding and fact as judged then."""
+    """Commands on the earlier version's files show every stored verdict, finding and fact unchanged."""
     then, now = both(gpuwatch, old, output)
     retired = [f".rule.{key} was" for key in ("basis", "family", "limits", "needs", "sections")]
     changed = [each for each in old_version.lost(then, now) if not each.endswith(".schema was 1, is 2")]
@@ -62,7 +62,7 @@ def test_command_output_loses_nothing(gpuwatch: Gpuwatch, old: Path, output: dic
 
 @pytest.mark.parametrize("output", [each for each in STORED if judges_again(each)], ids=name)
 def test_rejudged_output_keeps_its_keys(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> None:
-    """Today's rules rejudge the earlier files: answers may change, and only retired rules' keys may go."""
+    """When the current rules rejudge the earlier files, answers may change and only retired rules may be missing."""
     then, now = both(gpuwatch, old, output)
     gone = [each.removesuffix(" is gone") for each in old_version.lost(then, now) if each.endswith(" is gone")]
     gone = [each for each in gone if ".facts." not in each]
@@ -70,7 +70,7 @@ def test_rejudged_output_keeps_its_keys(gpuwatch: Gpuwatch, old: Path, output: d
 
 
 def both(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> tuple[Any, Any]:
-    """Return a command's earlier output and its present one."""
+    """Return a command's earlier output and its current output."""
     text = (
         json.dumps(output["json"])
         .replace("equal arms", "equal variants")
@@ -83,35 +83,35 @@ def both(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> tuple[Any, An
     return json.loads(text), json.loads(ended.out or ended.err)
 
 
-def test_old_store_is_judged_again_by_one_command(gpuwatch: Gpuwatch, old: Path) -> None:
-    """`audit --rejudge` names the stored status beside today's, and states the number and kind of changes."""
+def test_rejudge_compares_an_old_store(gpuwatch: Gpuwatch, old: Path) -> None:
+    """`audit --rejudge` shows stored and new status and the changes, and leaves the store unchanged."""
     of_record = {run: status for run, (_, status) in _windows(old / "state").items()}
     again = gpuwatch("audit", "--rejudge", "--json").data
     assert {each["run"]: each["recorded_status"] for each in again["runs"]} == of_record
     changed = [each for each in again["runs"] if each["status"] != each["recorded_status"]]
     said = gpuwatch("audit", "--rejudge").err
-    assert f"judged again: {len(changed)} of {len(of_record)} have another status than the stored one" in said
+    assert f"judged again: {len(changed)} of {len(of_record)} statuses differ from the stored ones" in said
     assert all(f"from {each['recorded_status']} to {each['status']}" in said for each in changed)
     assert {run: status for run, (_, status) in _windows(old / "state").items()} == of_record
 
 
-def test_signed_old_report_agrees_whatever_its_words(gpuwatch: Gpuwatch, old: Path) -> None:
-    """With a trusted signature, an earlier judge's words and severities count as no disagreement."""
+def test_verify_accepts_a_signed_old_report(gpuwatch: Gpuwatch, old: Path) -> None:
+    """With a trusted signature, different words and severities of an earlier judge are accepted."""
     ended = gpuwatch("verify", str(old / "signed.html"), "--trust", str(old / "signer.pub"))
     assert ended.code == 0, ended.out
     assert "verdict and evidence agree: REJECTED" in ended.out
     assert "judged by an earlier version (0.1)" in ended.out
 
 
-def test_unsigned_old_report_has_its_status_compared(gpuwatch: Gpuwatch, old: Path) -> None:
-    """On an unsigned page of an earlier judge the status is compared and the words are not, because anybody may have written it."""
+def test_verify_compares_the_status_of_an_unsigned_report(gpuwatch: Gpuwatch, old: Path) -> None:
+    """For an unsigned page of an earlier judge only the status is compared, because anybody may have written the page."""
     ended = gpuwatch("verify", str(old / "unsigned.html"), "--json")
     (window,) = ended.data["windows"]
-    assert (ended.code, window["differs"]) == (1, ["status: the report says 'flagged', the evidence 'unproven'"])
+    assert (ended.code, window["differs"]) == (1, ["status: the report shows 'flagged', the evidence 'unproven'"])
     assert "judged by an earlier version (0.1)" in gpuwatch("verify", str(old / "unsigned.html")).out
 
 
-def test_forged_answers_of_an_earlier_judge_are_found(gpuwatch: Gpuwatch, old: Path) -> None:
+def test_verify_finds_forged_answers_in_an_old_report(gpuwatch: Gpuwatch, old: Path) -> None:
     """Findings of existing rules are compared with the evidence, because a signature does not cover findings."""
     path = old / "signed.html"
     html = path.read_text()
@@ -139,7 +139,7 @@ def test_forged_answers_of_an_earlier_judge_are_found(gpuwatch: Gpuwatch, old: P
 def test_live_output_keeps_its_keys(
     gpuwatch: Gpuwatch, home: Path, tmp_path_factory: pytest.TempPathFactory, output: dict[str, Any]
 ) -> None:
-    """Commands beside a daemon keep every key, with the same kind of value."""
+    """Commands that query a daemon keep every key, with the same kind of value."""
     with live.running(tmp_path_factory.mktemp("live"), SOURCE) as running:
         arguments = tuple(each.replace("FOLDER", str(home)) for each in output["arguments"])
         missing: list[str] = []
@@ -152,7 +152,7 @@ def test_live_output_keeps_its_keys(
             )
             return not missing
 
-        wait_until(has_every_key, what=lambda: f"every key of then, missing {missing}")
+        wait_until(has_every_key, what=lambda: f"every key of the earlier version, missing {missing}")
 
 
 def test_configuration_keeps_its_meaning(gpuwatch: Gpuwatch, home: Path) -> None:
@@ -171,7 +171,7 @@ def _entries(value: Any) -> list[tuple[str, Any]]:
 
 
 def test_canaries_keep_their_medians(old: Path) -> None:
-    """Later windows are compared with the canaries on record."""
+    """The facts of stored canaries are the medians and the count of the earlier version's canaries."""
     assert canary_record.facts(old / "state", COPY) == {
         "canary_record_clock_mhz": 1935.0,
         "canary_record_copy_bytes_count": 4.1e12,
@@ -179,18 +179,19 @@ def test_canaries_keep_their_medians(old: Path) -> None:
     }
 
 
-def test_signing_key_stays_the_daemons(gpuwatch: Gpuwatch, old: Path) -> None:
-    """A machine's key stays the same over an upgrade, so that trust in it continues."""
+def test_signing_key_survives_an_upgrade(gpuwatch: Gpuwatch, old: Path) -> None:
+    """A store's signing key stays the same over an upgrade, so that trust in the key continues."""
     assert gpuwatch("verify", "--key").out == (old / "signer.pub").read_text()
 
 
 def test_daemon_continues_an_old_store(tmp_path: Path) -> None:
-    """A daemon takes over the earlier version's store, adds a window, and loses none."""
+    """A daemon takes over the earlier version's store, adds a window, and loses no window."""
     old_version.unpack(tmp_path)
     before = _windows(tmp_path / "state")
-    with live.running(tmp_path) as running, product.window("after", settings=running.settings, claim=Claim.BURST) as w:
-        pass
-    assert w.verdict.findings
+    with live.running(tmp_path) as running:
+        with product.window("after", settings=running.settings, claim=Claim.BURST) as w:
+            pass
+        assert w.verdict.findings
     after = _windows(tmp_path / "state")
     assert {run: after.get(run) for run in before} == before
     assert len(after) == len(before) + 1

@@ -12,11 +12,11 @@ from tests.compatibility import old_version
 from tests.compatibility.write import interface
 
 OLD, NOW = old_version.interface(), interface()
-RENAMED = {" gpuwatch compare arms"}  # a positional argument: no user writes its name
+RENAMED = {" gpuwatch compare arms"}  # a positional argument, whose name users never write
 
 
 def gone(old: Any, new: Any, place: str = "") -> list[str]:
-    """Return the earlier names that are missing today; order matters only for arguments, with later ones after earlier ones."""
+    """Return the earlier names that are missing now, whatever their order."""
     if isinstance(old, dict) and isinstance(new, dict):
         return [name for key, each in old.items() for name in gone(each, new.get(key), f"{place} {key}")]
     if isinstance(old, list) and isinstance(new, list):
@@ -41,7 +41,7 @@ def test_names_of_the_earlier_version_stay(kind: str) -> None:
 
 
 def test_policies_may_name_every_old_rule_and_limit() -> None:
-    """An earlier policy is accepted: its retired parts have no effect, and the others decide as written."""
+    """A policy with every earlier rule and limit is accepted, and retired rules have no limits."""
     defaults = {rule.name: {limit.name: limit.default for limit in rule.limits.values()} for rule in RULES}
     limits = {rule: {name: defaults.get(rule, {}).get(name, 0.5) for name in names} for rule, names in OLD["rules"].items()}
     policy = Policy(accept=frozenset(OLD["rules"]), limits={rule: each for rule, each in limits.items() if each})
@@ -51,7 +51,7 @@ def test_policies_may_name_every_old_rule_and_limit() -> None:
 
 
 def test_positional_arguments_keep_their_order() -> None:
-    """The earlier positional arguments come first, in their order."""
+    """The earlier arguments keep their order; new arguments may come between them."""
     for function, names in OLD["arguments"].items():
         now = [name for name in NOW["arguments"][function] if name in names]
         assert now == names, function
@@ -67,6 +67,7 @@ def test_positional_arguments_keep_their_order() -> None:
     ],
 )
 def test_gone_finds_lost_names(old: Any, new: Any, names: list[str]) -> None:
+    """Missing and changed names are found, and new names are allowed."""
     assert gone(old, new) == names
 
 
@@ -86,4 +87,5 @@ def test_gone_finds_lost_names(old: Any, new: Any, names: list[str]) -> None:
     ],
 )
 def test_lost_finds_changed_data(old: Any, new: Any, count: int) -> None:
+    """Missing and changed data is found; new keys, changed prose and rounding are allowed."""
     assert len(list(old_version.lost(old, new))) == count

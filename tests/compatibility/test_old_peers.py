@@ -22,25 +22,26 @@ from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home
 __all__ = ["gpuwatch", "home"]
 
 COPY = "GPU-51301a7e-0000-0000-0000-000000000000"
-# For a window of one second of real time: a busy machine may lose samples, and then proves less.
+# Parts of verdicts that depend on the load: in a window of one second a busy machine may lose samples.
 MEASURED = ("facts", "effect_ratio", "span_ns", "severity", "answered", "why")
 
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Message, Message, Message]]:
+    """Return the earlier clients' requests, each with the recorded and the current reply."""
     with live.running(tmp_path_factory.mktemp("replay"), SOURCE) as running:
         return list(Replayer(running.settings.socket, running.settings.state).replay())
 
 
-def test_old_client_has_the_answers_it_had(replayed: list[tuple[Message, Message, Message]]) -> None:
+def test_old_client_gets_the_same_answers(replayed: list[tuple[Message, Message, Message]]) -> None:
     """Every reply keeps its type, refusals keep their codes, and no field of a reply is missing."""
     for request, before, after in replayed:
         assert (after["type"], after.get("code")) == (before["type"], before.get("code")), (request, after)
         assert sorted(set(shape(_stated(before))) - set(shape(_stated(after)))) == []
 
 
-def test_old_client_has_the_verdicts_it_had(replayed: list[tuple[Message, Message, Message]]) -> None:
-    """All rules of the earlier version judge its clients' windows, under the same claims and policies."""
+def test_old_client_gets_verdicts_with_the_same_rules(replayed: list[tuple[Message, Message, Message]]) -> None:
+    """All rules of the earlier version, except retired ones, judge its clients' windows under the same claims and policies."""
     judged = [(before, after) for _, before, after in replayed if before["type"] == "judged"]
     assert [before["status"] for before, _ in judged] == ["valid", "rejected"]
     for before, after in judged:
@@ -53,7 +54,7 @@ def test_old_client_has_the_verdicts_it_had(replayed: list[tuple[Message, Messag
 
 
 def _stated(data: Any) -> Any:
-    """Leave out parts that depend on the load of the machine."""
+    """Return the data without parts that depend on the load of the machine."""
     if isinstance(data, dict):
         return {key: _stated(each) for key, each in data.items() if key not in MEASURED}
     return [_stated(each) for each in data] if isinstance(data, list) else data
@@ -61,6 +62,7 @@ def _stated(data: Any) -> Any:
 
 @pytest.fixture
 def old_daemon(tmp_path: Path) -> Iterator[tuple[OldDaemon, Settings]]:
+    """Yield a daemon of the earlier version, and settings with its socket."""
     settings = load(
         {"source": SOURCE, "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}, environment={"HOME": "/"}
     )
@@ -69,8 +71,8 @@ def old_daemon(tmp_path: Path) -> Iterator[tuple[OldDaemon, Settings]]:
     daemon.close()
 
 
-def test_window_is_judged_by_an_old_daemon(old_daemon: tuple[OldDaemon, Settings]) -> None:
-    """A window of today's client gets the earlier daemon's verdict."""
+def test_window_gets_an_old_daemons_verdict(old_daemon: tuple[OldDaemon, Settings]) -> None:
+    """A window of the current client gets the earlier daemon's verdict."""
     daemon, settings = old_daemon
     with product.window("valid", settings=settings) as w:
         w.record(TIMES_S)
@@ -81,8 +83,8 @@ def test_window_is_judged_by_an_old_daemon(old_daemon: tuple[OldDaemon, Settings
     assert [each["type"] for each in daemon.asked] == ["hello", "open", "end", "times", "close", "hello", "verdicts"]
 
 
-def test_requests_are_understood_by_an_old_daemon(old_daemon: tuple[OldDaemon, Settings]) -> None:
-    """Today's requests contain the earlier fields with the same kind of value; the earlier daemon ignores new ones."""
+def test_requests_keep_an_old_daemons_fields(old_daemon: tuple[OldDaemon, Settings]) -> None:
+    """Current requests contain the earlier fields with the same kind of value; the earlier daemon ignores new fields."""
     daemon, settings = old_daemon
     with product.window("valid", settings=settings, gpus=[COPY], policy=product.Policy(accept=ACCEPTED)) as w:
         w.record(TIMES_S)
@@ -91,7 +93,7 @@ def test_requests_are_understood_by_an_old_daemon(old_daemon: tuple[OldDaemon, S
     for request in daemon.asked:
         before, after = dict(old[request["type"]]), dict(request)
         for message in (before, after):
-            message["told"] = {}  # facts have other names there, and each may be missing
+            message["told"] = {}  # the earlier facts had other names, and each fact is optional
         assert sorted(set(shape(before)) - set(shape(after))) == []
 
 
@@ -99,14 +101,14 @@ def test_requests_are_understood_by_an_old_daemon(old_daemon: tuple[OldDaemon, S
 def test_commands_show_an_old_daemon(
     gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings], arguments: tuple[str, ...]
 ) -> None:
-    """Commands that query a daemon read the earlier one's answers."""
+    """Commands that query a daemon read the earlier daemon's answers."""
     ended = gpuwatch(*old_daemon[1].flags(), *arguments, "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["schema"] == 1
 
 
-def test_old_daemon_holds_no_marks_and_that_is_said(gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings]) -> None:
-    """This client refuses marks and untrusted code on an earlier daemon, which would judge both as ordinary windows."""
+def test_marks_and_untrusted_windows_need_a_new_daemon(gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings]) -> None:
+    """With an earlier daemon, which would judge them as ordinary windows, marks fail and untrusted windows are unproven."""
     daemon, settings = old_daemon
     for command in (("mark", "begin", "a"), ("mark", "end", "a")):
         ended = gpuwatch(*settings.flags(), *command)
@@ -120,8 +122,8 @@ def test_old_daemon_holds_no_marks_and_that_is_said(gpuwatch: Gpuwatch, old_daem
     assert {each["type"] for each in daemon.asked} == {"hello", "open"}
 
 
-def test_stopping_an_old_daemon_says_how(gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings]) -> None:
-    """The command names the process to end, because the earlier daemon has no request to leave."""
+def test_stopping_an_old_daemon_names_the_kill_command(gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings]) -> None:
+    """The error names the process to end, because the earlier daemon has no request to exit."""
     ended = gpuwatch(*old_daemon[1].flags(), "daemon", "stop")
     assert ended.code == 1
     assert f"found version 0.1.0; run: kill {os.getpid()}" in ended.err

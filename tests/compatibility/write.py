@@ -1,7 +1,7 @@
 """Writer of one version's files, conversations and names for the tests of later versions.
 
-``python tests/compatibility/write.py OUT WORK`` uses the gpuwatch that Python finds (set PYTHONPATH for another one).
-Commit a8d437f, whose files lie beside this one, had other names for the five internal modules imported here.
+``python tests/compatibility/write.py OUT WORK`` uses the gpuwatch that Python finds (set PYTHONPATH for another version).
+Commit a8d437f, whose files are in this folder, had other names for the five internal modules imported here.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SCENES = ("steady-copy", "steady-gemm", "neighbour", "idle")
 PLOTLY = re.compile(r'(id="gpuwatch-plotly">)[^<]*(</script>)')  # a library of 1.4 MB that no test draws with
 WINDOW_S = 1.2
 TIMES_S = [0.004 + 0.00001 * (number % 7) for number in range(200)]
-ACCEPTED = frozenset({"cpu-starvation"})  # the load of this machine decides no verdict
-# Every setting, each with another value than its default.
+ACCEPTED = frozenset({"cpu-starvation"})  # so that the load of this machine affects no verdict
+# Every setting, each with a value other than its default.
 CONFIGURATION = """\
 source = "simulated:drift"
 state = "/var/lib/gpuwatch-lab"
@@ -58,7 +58,7 @@ processes = "3"
 """
 SOURCE = "simulated:" + ",".join(SCENES)
 HELLO = {"type": "hello", "protocol": 1, "version": "0.1.0"}
-# Messages outside windows: refused connections, the daemon's state, mistakes, and a message of a later version.
+# Messages outside windows: refused connections, the daemon's state, wrong requests, and a message of a later version.
 DIRECT: tuple[tuple[dict[str, Any], ...], ...] = (
     (HELLO | {"source": "simulated"},),
     (HELLO | {"protocol": 0},),
@@ -116,7 +116,7 @@ def daemon() -> Iterator[subprocess.Popen[bytes]]:
     try:
         while not path.exists():
             if process.poll() is not None:
-                raise SystemExit("the daemon ended at start")
+                raise SystemExit(f"expected a daemon at {path}, found that it exited; run `gpuwatch daemon` to see why")
             time.sleep(0.05)
         yield process
     finally:
@@ -144,12 +144,12 @@ def watch(
         if facts:
             w.tell(**facts)
     if w.run_id is None or w.verdict.status != label:
-        raise SystemExit(f"expected a window that is {label}, found {w.verdict}")
+        raise SystemExit(f"expected the status {label}, found {w.verdict}; try again on an idle machine")
     return w.run_id
 
 
 def outputs(commands: Sequence[tuple[str, ...]], folder: Path) -> list[dict[str, Any]]:
-    """Run commands with ``--json``; return each output and exit code."""
+    """Run commands with ``--json``; return their outputs and exit codes."""
     found = []
     for arguments in commands:
         ended = command(*arguments, "--json", check=False)
@@ -174,7 +174,7 @@ def options(group: Any, name: str = "gpuwatch") -> Iterator[tuple[str, list[str]
 
 
 def shape(data: Any, place: str = "") -> list[str]:
-    """Return every place in plain data with its kind of value, as ``gpus[].uuid: str``; null is none."""
+    """Return every place in plain data with its kind of value, such as ``gpus[].uuid: str``; null values are left out."""
     inner = (
         [(f"{place}.{key}", each) for key, each in data.items()]
         if isinstance(data, dict)
@@ -188,7 +188,7 @@ def shape(data: Any, place: str = "") -> list[str]:
 
 
 def interface() -> dict[str, Any]:
-    """Return every name that users can write: commands, arguments, settings, rules with their limits, metrics."""
+    """Return every name available to users: commands, arguments, settings, rules with their limits, metrics."""
     import inspect
 
     import gpuwatch
@@ -224,7 +224,7 @@ def interface() -> dict[str, Any]:
 
 
 def converse(path: Path, windows: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Open windows and query them through a recorder; return the messages of client and daemon."""
+    """Open windows and query a daemon through a recorder; return the messages of client and daemon."""
     recorder = Recorder(path, Path(os.environ["GPUWATCH_SOCKET"]))
     real, os.environ["GPUWATCH_SOCKET"] = os.environ["GPUWATCH_SOCKET"], str(path)
     for label, gpu in windows:
@@ -294,7 +294,7 @@ def pack(folder: Path, target: Path) -> None:
 
 
 def main(out: Path, work: Path) -> None:
-    """Write everything below ``out``, with intermediate files in ``work``."""
+    """Write all files below ``out``, with intermediate files in ``work``."""
     files, other = work / "files", work / "other"
     files.mkdir(parents=True)
     out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Cases for promtool: each alert's trouble and a healthy host, one job each, through an interruption."""
+"""Cases for promtool: each alert's trouble, and a healthy host, in separate jobs through an interruption."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dashboards.alerts import ALERTS
 from tests.dashboards.interruptions import DAYS, Interruption, Samples, Scale, Signal
 from tests.dashboards.troubles import HEALTHY, TROUBLES
 
-# A stopped Prometheus evaluates nothing; promtool still evaluates, and finds every target missing.
+# A stopped Prometheus evaluates nothing, but promtool still evaluates with every target missing.
 _NOT_IN_A_GAP = "GpuwatchAbsent|GpuwatchNodeGone"
 _WELL = "gpuwatch-well"
 _SHARED_MINUTES = (0, 30, 100, 1000)
@@ -19,7 +19,7 @@ _SHARED_MINUTES = (0, 30, 100, 1000)
 def everything(scale: Scale, interruption: Interruption) -> list[dict[str, Any]]:
     """Return promtool's cases (JSON, hence Any): each trouble of this scale has a job, and one job stays healthy.
 
-    Jobs of similar length share a case, because a case takes its longest job's time for all of them.
+    Jobs of similar length share a case, because the longest job determines the time of a case.
     """
     minutes = scale.end * scale.step_minutes
     ever = f'count_over_time(ALERTS{{alertstate="firing",job="{_WELL}"}}[{minutes}m])'
@@ -27,7 +27,7 @@ def everything(scale: Scale, interruption: Interruption) -> list[dict[str, Any]]
         ever = ever.replace("}[", f',alertname!~"{_NOT_IN_A_GAP}"}}[')
     names = [
         name for name, trouble in TROUBLES.items() if trouble.scale is scale and name != "GpuwatchAbsent"
-    ]  # the trouble without any healthy host
+    ]  # GpuwatchAbsent needs a fleet without a healthy host
     shared = [[name for name in names if begin <= _needs_minutes(name) < end] for begin, end in pairwise(_SHARED_MINUTES)]
     cases = [_shared(scale, interruption, jobs) for jobs in shared if jobs]
     longest = cases[-1]
@@ -68,7 +68,7 @@ def _in_job(job: str, fleet: Mapping[str, Signal]) -> dict[str, Signal]:
 
 
 def _firing(name: str, interruption: Interruption, *among: str) -> list[dict[str, Any]]:
-    """Expect an alert to fire again soon after an interruption, or to have ended with it, and all others to stay silent."""
+    """Return the expectation that an alert fires or ends after an interruption, and that all others stay silent."""
     trouble = TROUBLES[name]
     scale = trouble.scale
     needed_minutes = scale.back(interruption) * scale.step_minutes + _needs_minutes(name)
@@ -115,7 +115,7 @@ def _input(series: Mapping[str, Signal], scale: Scale, interruption: Interruptio
 
 
 def _values(samples: Samples, scale: Scale, interruption: Interruption) -> str:
-    """Write values in promtool's notation: a series that a scrape omits is marked stale, an unscraped one is only missing."""
+    """Write values in promtool's notation: stale if a scrape omits the series, missing without a scrape."""
     unscraped = range(scale.at, scale.back(interruption)) if interruption is Interruption.GAP else range(0)
     words = []
     for n, sample in enumerate(samples):

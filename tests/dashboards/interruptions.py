@@ -1,7 +1,7 @@
 """Series through gaps, restarts and reloads, for cases of promtool.
 
-Each series has an owner: a state, the driver's counter, or the daemon's.  The owner determines the effect of each
-interruption, so that every alert of ``troubles`` meets every interruption, with its trouble and without.
+Each series is a state, a counter of the driver or a counter of the daemon, which determines the effect of each interruption.
+Every alert of ``troubles`` is tested through every interruption, with and without the trouble.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Scale:
 
     @property
     def evaluation_minutes(self) -> int:
-        """Return the evaluation times: every third sample, including the interrupted one."""
+        """Return the minutes between evaluations: every third sample, including the interrupted one, is evaluated."""
         return 3 * self.step_minutes
 
     def back(self, interruption: Interruption) -> int:
@@ -41,7 +41,7 @@ class Scale:
 
 
 HOURS = Scale(1, 21, 195)
-DAYS = Scale(10, 150, 315)  # more than a day after the interruption, so that an offset of a day reaches it
+DAYS = Scale(10, 150, 315)  # more than a day after the interruption, so that an offset of a day reaches the interruption
 
 Samples: TypeAlias = list[float | None]
 Signal: TypeAlias = Callable[[Scale, Interruption], Samples]
@@ -54,7 +54,7 @@ def _shown(scale: Scale, interruption: Interruption, value: Callable[[int], floa
 
 
 def state(value: float, meanwhile: float | None = None) -> Signal:
-    """Build a gauge; ``meanwhile`` is its value during the driver's absence, if it has one then."""
+    """Build a gauge; ``meanwhile`` is the value during the driver's absence, None for no value."""
 
     def made(scale: Scale, interruption: Interruption) -> Samples:
         away = interruption is Interruption.RELOAD and meanwhile is not None
@@ -102,7 +102,7 @@ def started(scale: Scale, interruption: Interruption) -> Samples:
 
 
 def xid(scale: Scale, interruption: Interruption) -> Samples:
-    """Build the wall time of an Xid shortly before the interruption, or in the gap; a daemon without its store forgets it."""
+    """Build the wall time of an Xid shortly before the interruption, or in the gap; a restarted daemon forgets the Xid."""
     came = scale.at + 8 if interruption is Interruption.GAP else scale.at - 3
     forgets = interruption is Interruption.RESTART
     return _shown(
@@ -112,7 +112,7 @@ def xid(scale: Scale, interruption: Interruption) -> Samples:
 
 
 def wall(behind_s: float = 0.0) -> Signal:
-    """Build the host's wall time on its page."""
+    """Build the host's wall time, as exported on the metrics page."""
     return lambda scale, interruption: _shown(
         scale, interruption, lambda n: n * scale.step_minutes * 60.0 - behind_s, of_gpu=False
     )
@@ -124,7 +124,7 @@ def exported(scale: Scale, interruption: Interruption) -> Samples:
 
 
 def canary(value: float) -> Signal:
-    """Build a figure of the last canary, which the daemon forgets at its end."""
+    """Build a figure of the last canary, which a restarted daemon forgets."""
 
     def made(scale: Scale, interruption: Interruption) -> Samples:
         forgets = interruption is Interruption.RESTART
@@ -141,7 +141,7 @@ def leaving(signal: Signal) -> Signal:
 
 
 def up(scale: Scale, interruption: Interruption) -> Samples:
-    """Build Prometheus' own series of a target: it shows a restart, and not the absence of Prometheus itself."""
+    """Build Prometheus' series ``up`` of a target: 0 during a restart, missing during a scrape gap."""
     back = scale.back(interruption)
     meanwhile: Mapping[Interruption, float | None] = {Interruption.GAP: None, Interruption.RESTART: 0.0}
     return [meanwhile.get(interruption, 1.0) if scale.at <= n < back else 1.0 for n in range(scale.end + 1)]

@@ -1,7 +1,7 @@
-"""A run of 30 minutes: a real Prometheus over real daemons, all hazards and interruptions of the story, false and missing alerts.
+"""A run of 30 minutes with a real Prometheus and real daemons, which counts the story's missing and false alerts.
 
-``python -m tests.dashboards.long_run`` runs it as root (it mounts a small disk) and writes the results to long_run.json and
-docs/FLEET.md; with ``--render`` it writes only the page, with ``--check`` it reports a stale page.
+``python -m tests.dashboards.long_run`` needs root, to mount a small disk.  The command writes the results to long_run.json and
+docs/FLEET.md; ``--render`` writes only the page, ``--check`` reports a stale page.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PAGE = ROOT / "docs" / "FLEET.md"
 BEGIN, END = "<!-- alert-run -->", "<!-- /alert-run -->"
 STEP_S = 5.0
 LONGEST_HOLD_S = 60
-EARLY_S = 6.0  # a scrape and an evaluation: an event is noted at its end
-SETTLE_S = 20.0  # after its last scrape an alert ends with the next evaluation of its group
+EARLY_S = 6.0  # a scrape and an evaluation: an event's time is noted at the end of the event
+SETTLE_S = 20.0  # an alert ends with the next evaluation of its group after the last scrape
 
 
 def shortened(text: str) -> tuple[str, list[str]]:
-    """Return the rules with holds and group intervals of at most a minute; and the names of the changed alerts."""
+    """Return the rules with holds and group intervals of at most a minute, and the names of the changed alerts."""
     changed: list[str] = []
     lines, name = [], ""
     for line in text.splitlines():
@@ -52,7 +52,7 @@ def _seconds(found: re.Match[str]) -> int:
 
 
 def play(folder: Path) -> dict[str, Any]:
-    """Run the story; return its events and alerts as JSON values."""
+    """Run the story; return the events and alerts as JSON values."""
     (folder / "rules.yml").write_text(shortened(rules())[0])
     fleet = RunFleet(folder, build(folder / "library"), folder / "rules.yml")
     people(fleet)
@@ -115,7 +115,7 @@ def _told(each: Mapping[str, Any], begun_s: float) -> dict[str, Any]:
 
 
 def counted(record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the missing alerts and the false ones: unexpected, too early, or too long."""
+    """Return the missing alerts and the false alerts: unexpected, too early, or too long."""
     expected = [(begin_s, each, one) for each, begin_s in zip(STORY, record["happened_s"], strict=True) for one in each.raises]
     missing = [
         f"{one.alert} of {one.host or 'all'} {one.gpu or ''}: {each.says}"
@@ -140,7 +140,7 @@ def _meets(one: Expected, spell: Mapping[str, Any]) -> bool:
 
 
 def rendered(record: Mapping[str, Any]) -> str:
-    """Return the section of the page."""
+    """Return the run's section of the page."""
     missing, false = counted(record)
     changed = shortened(rules())[1]
     names = sorted({one.alert for each in STORY for one in each.raises})
@@ -161,7 +161,7 @@ def rendered(record: Mapping[str, Any]) -> str:
         *(f"- false: {each}" for each in false),
         *(f"- {each}" for each in record.get("remarks", ())),
         *([""] if missing or false or record.get("remarks") else []),
-        "| Second | Event | Alerts that fired for it, with the delay |",
+        "| Second | Event | Alerts of the event, with their delay |",
         "|---|---|---|",
     ]  # fmt: skip
     for each, at_s in zip(STORY, record["happened_s"], strict=True):
@@ -199,7 +199,7 @@ def main(arguments: Sequence[str]) -> int:
     text = PAGE.read_text(encoding="utf-8")
     if arguments == ["--check"]:
         if page(record, text) != text:
-            sys.stderr.write(f"{PAGE.name} is stale; write it again: python -m tests.dashboards.long_run --render\n")
+            sys.stderr.write(f"{PAGE.name} is stale; run python -m tests.dashboards.long_run --render\n")
             return 1
         return 0
     PAGE.write_text(page(record, text), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Generator of ``docs/DASHBOARDS.md``, which shows every panel as text for a small simulated fleet.
+"""Generator of ``docs/DASHBOARDS.md``, the text of every panel for a small simulated fleet.
 
 Run ``python -m tests.dashboards.page``.  The page differs between runs, so no test compares it.  Other tests cover the
 queries and the drawing.
@@ -17,7 +17,7 @@ from tests.waiting import sample_for
 
 SPAN_S = 60.0
 _HEAD = """\
-# What the dashboards show
+# Content of the dashboards
 
 This page shows every panel of the three dashboards as text, over one minute of three hosts:
 
@@ -25,8 +25,8 @@ This page shows every panel of the three dashboards as text, over one minute of 
 - `faulty` has two GPUs: one was lost for two seconds, and the other reported a memory error.
 - `bare` has no driver.
 
-All GPUs are SIMULATED. Prometheus and the daemons are real. The GPU dashboard shows GPU 0 of `busy`. A sparkline's scale
-runs from its lowest value to its highest.
+All GPUs are SIMULATED. Prometheus and the daemons are real. The GPU dashboard shows GPU 0 of `busy`. The scale of a sparkline
+runs from the lowest to the highest value.
 
 `python -m dashboards.show http://127.0.0.1:9090` prints the panels of any Prometheus without Grafana.
 `python -m tests.dashboards.page` writes this page.

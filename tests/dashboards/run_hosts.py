@@ -1,4 +1,4 @@
-"""Hosts of a long run: real daemons on mock drivers, which a story restarts, kills and breaks; and Prometheus, Alertmanager."""
+"""Hosts of a long run, which a story restarts, kills and breaks: real daemons on mock drivers, Prometheus and Alertmanager."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORKER = 4242  # a PID without a real process: only the mock driver names it
 
 @dataclass
 class RunHost:
-    """One host: its daemon, its driver's state, and its address for scrapes."""
+    """One host: the daemon, the state of the mock driver, and the address for scrapes."""
 
     name: str
     folder: Path
@@ -73,7 +73,7 @@ class RunHost:
         return self.gpus[index]
 
     def windows(self, count: int, index: int = 0, declared: Mapping[str, float] | None = None) -> None:
-        """Measure some short windows around this process."""
+        """Measure ``count`` short windows, opened by this process."""
         with connect(settings(self.folder, self.source), start=False) as client:
             uuid = client.status()["gpus"][index]["uuid"]
             for _ in range(count):
@@ -115,7 +115,7 @@ class RunFleet:
         self.prometheus = Prometheus(f"http://127.0.0.1:{self.ports['prometheus']}")
 
     def add(self, name: str, gpus: int = 2, **more: Any) -> RunHost:
-        """Add a host with working GPUs; ``begin`` starts its daemon."""
+        """Add a host with working GPUs; ``begin`` starts the daemon."""
         place = self.folder / name
         place.mkdir()
         host = RunHost(name, place, address=f"127.0.0.1:{free_port()}", **more)
@@ -216,7 +216,7 @@ class RunFleet:
 
 
 def late_clock(folder: Path, behind_s: float) -> dict[str, str]:
-    """Build a library in front of the C library's that makes a daemon's wall clock late."""
+    """Build a preloaded library that delays a daemon's wall clock; return its environment."""
     library, clocks = folder / "clocks.so", folder / "clocks"
     source = ROOT / "tests" / "faults" / "clocks.c"
     subprocess.run([program("gcc"), "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
@@ -225,7 +225,7 @@ def late_clock(folder: Path, behind_s: float) -> dict[str, str]:
 
 
 def certificate(folder: Path, days: int) -> dict[str, str]:
-    """Make a certificate that expires soon, and the settings of a page that serves it."""
+    """Make a certificate that expires in ``days``; return the daemon's environment."""
     files = {name: folder / f"tls.{name}" for name in ("pem", "key")}
     subprocess.run(
         [program("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",

@@ -19,7 +19,7 @@ CAPPED, SLOWDOWN, SW_HEAT, HW_HEAT, BRAKE = 0x4, 0x8, 0x20, 0x40, 0x80
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """One expected alert: the latest delay after its event, and ``end_s``, the latest end in the run."""
+    """One expected alert: ``within_s``, the longest delay after the event, and ``end_s``, the latest end in the run."""
 
     alert: str
     host: str | None = None
@@ -40,7 +40,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One event: its time in the run, its name in the report, its action, and its expected alerts."""
+    """One event: the time in the run, the name in the report, the action, and the expected alerts."""
 
     at_s: float
     says: str
@@ -49,7 +49,7 @@ class Happening:
 
 
 def people(fleet: RunFleet) -> None:
-    """Set the hosts' state at the begin of the run."""
+    """Add the hosts with their states at the start of the run."""
     well = fleet.add("well")
     well.gpu(0).clients = [Client(pid=os.getpid(), sm_percent=99)]
     capped(well.gpu(1), 1500)
@@ -156,7 +156,7 @@ def _lose_for_good(fleet: RunFleet) -> None:
 
 
 def _stutter(fleet: RunFleet) -> None:
-    """Stop a daemon for half of each second, for four minutes, beside the story."""
+    """Stop a daemon for half of each second, for four minutes, in parallel with the story."""
     host = fleet.hosts["killed"]
 
     def run() -> None:
@@ -198,9 +198,9 @@ STORY = (
     Happening(60, "windows with canaries on seven hosts, one of them slow", _canaries,
               (Expected("GpuwatchSlowCanary", "slow", "0", within_s=180),)),
     Happening(140, "a power brake, a hardware slowdown and heat, 40 s on a GPU each", _held_back, _ON_BOARD),
-    Happening(180, "they end", _let_go),
-    Happening(220, "a driver is unloaded for 20 s", lambda fleet: _driver(fleet, loaded=False)),
-    Happening(240, "and loaded again", lambda fleet: _driver(fleet, loaded=True)),
+    Happening(180, "brake, slowdown and heat end", _let_go),
+    Happening(220, "the driver is unloaded for 20 s", lambda fleet: _driver(fleet, loaded=False)),
+    Happening(240, "the driver is loaded again", lambda fleet: _driver(fleet, loaded=True)),
     Happening(260, "an uncorrectable memory error, its Xid 48, and a row to be remapped", _double_bit,
               (Expected("GpuwatchEccUncorrected", "boards", "0"), Expected("GpuwatchXid", "boards", "0", more={"xid": "48"}),
                Expected("GpuwatchRowRemapPending", "boards", "0", within_s=150))),
@@ -226,17 +226,17 @@ STORY = (
               (Expected("GpuwatchWindowsUnproven", "lost", within_s=150),)),
     Happening(650, "a GPU vanishes, and its daemon is restarted", _lose_for_good,
               (Expected("GpuwatchGpuMissing", "odd", within_s=150),)),
-    Happening(700, "width, limit and persistence are mended", _repaired),
+    Happening(700, "width, limit and persistence are repaired", _repaired),
     Happening(720, "a daemon is killed and started again", lambda fleet: fleet.hosts["well"].restart(signal.SIGKILL)),
     Happening(760, "a daemon is killed and stays dead", lambda fleet: fleet.hosts["killed"].stop(signal.SIGKILL),
               (Expected("GpuwatchDown", "killed", within_s=120, end_s=1180),)),
-    Happening(800, "twelve windows beside another process", lambda fleet: fleet.hosts["odd"].windows(12),
+    Happening(800, "twelve windows next to another process", lambda fleet: fleet.hosts["odd"].windows(12),
               (Expected("GpuwatchWindowsSpoilt", "odd", within_s=150),)),
     Happening(860, "a driver is unloaded for 400 s", lambda fleet: _driver(fleet, loaded=False),
               (Expected("GpuwatchNoDriver", "driver", within_s=150, end_s=1330),)),
     Happening(900, "the host is discovered again", lambda fleet: fleet.discover()),
-    Happening(1000, "the lost GPU comes back", lambda fleet: fleet.hosts["lost"].gpu(1).come_back()),
-    Happening(1020, "an Xid of an application where the clock is 15 minutes late", lambda fleet: fleet.hosts["late"].gpu(0).xid(31),
+    Happening(1000, "the lost GPU returns", lambda fleet: fleet.hosts["lost"].gpu(1).come_back()),
+    Happening(1020, "an Xid of an application on the host with a late clock", lambda fleet: fleet.hosts["late"].gpu(0).xid(31),
               (Expected("GpuwatchXidOfApplication", "late", "0", more={"xid": "31"}),)),
     Happening(1100, "the dead daemon is started", lambda fleet: fleet.hosts["killed"].start()),
     Happening(1160, "a daemon is stopped for half of each second, four minutes long", _stutter,
@@ -253,13 +253,13 @@ STORY = (
               (Expected("GpuwatchAbsent", within_s=120), *(Expected("GpuwatchNodeGone", name, within_s=150) for name in (
                   "well", "boards", "driver", "lost", "leaver", "killed", "slow", "odd", "late", "tls", "simulated", "store")))),
 )  # fmt: skip
-# Alerts that the run does not provoke, and why; promtool tests each of these.
+# Alerts that the run does not provoke, with the reason; promtool tests each of these alerts.
 NOT_PROVOKED: Mapping[str, str] = {
     "GpuwatchStale": "the daemon declares a GPU lost after 5 s without an answer",
-    "GpuwatchNeverRead": "the mock driver answers something for every GPU that it names",
-    "GpuwatchProcessListIncomplete": "it takes a container",
+    "GpuwatchNeverRead": "the mock driver answers for every listed GPU",
+    "GpuwatchProcessListIncomplete": "needs a container",
     "GpuwatchStoreRowsDropped": "a full disk has its own alert",
-    "GpuwatchJudgeStuck": "it looks back two hours",
-    "GpuwatchDaemonCostly": "it would take the processors of the run",
-    "GpuwatchExportOld": "it takes a day and a half",
+    "GpuwatchJudgeStuck": "looks back two hours",
+    "GpuwatchDaemonCostly": "would need all CPUs of the run",
+    "GpuwatchExportOld": "takes a day and a half",
 }

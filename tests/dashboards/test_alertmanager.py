@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S
 CONFIG = Path(__file__).parents[2] / "dashboards" / "alertmanager.yml"
 HOST = {"job": "gpuwatch", "instance": "a"}
 GPU = {**HOST, "uuid": "U", "gpu": "0"}
-# Alerts that fire together for one cause, by the remaining one.
+# Alerts that fire together, by cause, with the alerts that remain.
 CAUSES: Mapping[str, tuple[list[dict[str, str]], set[str]]] = {
     "no host answers": (
         [{"alertname": "GpuwatchAbsent"}, {"alertname": "GpuwatchDown", **HOST}, {"alertname": "GpuwatchNodeGone", **HOST}],
@@ -81,7 +81,7 @@ def ask(url: str, body: object = None) -> Any:
 
 @pytest.fixture
 def alertmanager(tmp_path: Path) -> Iterator[str]:
-    """Run Alertmanager with the example; its receivers do not exist."""
+    """Run Alertmanager with the example, whose webhooks have no listener; yield the URL of the alerts."""
     port = free_port()
     arguments = [
         program("prometheus-alertmanager"), f"--config.file={CONFIG}", f"--storage.path={tmp_path}", "--log.level=error",
@@ -98,7 +98,7 @@ def alertmanager(tmp_path: Path) -> Iterator[str]:
 
 
 def test_example_is_valid_and_routes_by_severity() -> None:
-    """Each severity of an alert goes to its own receiver."""
+    """The example is valid, and routes each severity to a separate receiver."""
     assert "SUCCESS" in amtool("check-config", str(CONFIG))
     routes = {
         severity: amtool("config", "routes", "test", f"--config.file={CONFIG}", f"severity={severity}").strip()
@@ -113,7 +113,7 @@ def test_one_cause_leaves_one_alert(alertmanager: str) -> None:
         {**alert, **({"instance": f"{case} {alert['instance']}"} if "instance" in alert else {})}
         for case, (alerts, _) in CAUSES.items()
         for alert in alerts
-        if case != "no host answers"  # this alert stands for all hosts
+        if case != "no host answers"  # GpuwatchAbsent would inhibit alerts of every host
     ]
     ask(alertmanager, [{"labels": labels} for labels in posted])
     left: dict[str, set[str]] = {}
@@ -131,7 +131,7 @@ def test_one_cause_leaves_one_alert(alertmanager: str) -> None:
     until(are_judged, f"inhibitions as {CAUSES}")
 
 
-def test_an_absent_fleet_inhibits_each_hosts_absence(alertmanager: str) -> None:
+def test_absent_fleet_inhibits_alerts_of_each_host(alertmanager: str) -> None:
     alerts, kept = CAUSES["no host answers"]
     ask(alertmanager, [{"labels": labels} for labels in alerts])
     until(
@@ -140,7 +140,7 @@ def test_an_absent_fleet_inhibits_each_hosts_absence(alertmanager: str) -> None:
     )
 
 
-def test_names_of_alerts_in_the_example_exist() -> None:
+def test_alert_names_in_the_example_exist() -> None:
     """Every matcher of the example matches an existing alert."""
     names = {alert.name for alert in ALERTS}
     for operator, pattern in re.findall(r'alertname(!?=~?)"([^"]+)"', CONFIG.read_text()):

@@ -1,4 +1,4 @@
-"""Tests of the errors from a server that is no Prometheus, or one that is still starting."""
+"""Tests of errors from a server that is not Prometheus, or that is still starting."""
 
 from __future__ import annotations
 
@@ -39,17 +39,15 @@ def answering(code: int, body: bytes) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("code", "body", "says"),
     [
-        (503, b"Service Unavailable", "HTTP 503 Service Unavailable: up"),  # Prometheus' own text while it reads its store
+        (503, b"Service Unavailable", "HTTP 503 Service Unavailable: up"),  # Prometheus while it reads its store
         (400, b'{"status": "error", "error": "parse error"}', "parse error: up"),
         (502, b"[1]", "HTTP 502 Bad Gateway: up"),
-        (200, b"<html>", "expected a Prometheus, found a server that answers otherwise"),
-        (200, b"[]", "expected a Prometheus, found a server that answers otherwise"),
-        (200, b"{}", "expected a Prometheus, found a server that answers otherwise"),
+        (200, b"<html>", "expected a Prometheus, found another server; check the URL"),
+        (200, b"[]", "expected a Prometheus, found another server; check the URL"),
+        (200, b"{}", "expected a Prometheus, found another server; check the URL"),
     ],
 )
-def test_an_answer_that_is_none_is_said_in_a_line(
-    code: int, body: bytes, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_answer_is_reported_in_one_line(code: int, body: bytes, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     with answering(code, body) as url:
         with pytest.raises(PrometheusError) as raised:
             Prometheus(url).now("up")

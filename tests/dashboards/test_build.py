@@ -1,4 +1,4 @@
-"""Tests of the committed files: they match their sources, and every link resolves."""
+"""Tests of the committed files: current content, existing metrics and commands, and resolved links."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _BY_EXPORT = {"gpuwatch_export_last_success_time_seconds"}
 
 
 @pytest.mark.parametrize("path", list(generated()))
-def test_what_is_committed_is_what_the_sources_make(path: str) -> None:
+def test_committed_files_match_their_sources(path: str) -> None:
     assert (ROOT / path).read_text(encoding="utf-8") == generated()[path], "python -m dashboards.build"
 
 
-def test_the_sdk_is_the_one_that_is_pinned() -> None:
+def test_installed_sdk_has_the_pinned_version() -> None:
     pin = re.search(r'"grafana-foundation-sdk==([^"]+)"', (ROOT / "pyproject.toml").read_text())
     assert pin
     assert version("grafana-foundation-sdk") == pin[1]
@@ -58,12 +58,12 @@ def test_stale_files_are_named_and_written(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("name", [*(f"{board}.json" for board in BOARDS), *RULE_FILES])
-def test_only_metrics_of_the_frozen_table_are_asked_for(name: str) -> None:
+def test_queried_metrics_are_in_the_table_of_metrics(name: str) -> None:
     assert set(re.findall(r"\bgpuwatch_\w+", (FOLDER / name).read_text())) - _BY_EXPORT <= _SERIES
 
 
 @pytest.mark.parametrize("name", [f"{board}.json" for board in BOARDS])
-def test_recorded_series_that_dashboards_ask_for_are_recorded(name: str) -> None:
+def test_queried_recordings_exist(name: str) -> None:
     recorded = {each.record for each in RECORDINGS}
     assert set(re.findall(r"\bgpuwatch:[\w:]+", (FOLDER / name).read_text())) <= recorded
 
@@ -80,7 +80,7 @@ def test_panels_have_descriptions_and_a_no_data_text(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_panels_lie_beside_each_other_on_the_grid(name: str) -> None:
+def test_panels_do_not_overlap_on_the_grid(name: str) -> None:
     taken: set[tuple[int, int]] = set()
     for panel in board(name)["panels"]:
         at = panel["gridPos"]
@@ -90,7 +90,7 @@ def test_panels_lie_beside_each_other_on_the_grid(name: str) -> None:
         taken |= cells
 
 
-def test_dashboards_have_names_of_their_own_and_find_each_other() -> None:
+def test_dashboards_have_unique_uids_and_valid_links() -> None:
     uids = [board(name)["uid"] for name in BOARDS]
     assert len(set(uids)) == len(BOARDS)
     links = re.findall(r"/d/([\w-]+)\?", "".join((FOLDER / f"{name}.json").read_text() for name in BOARDS))
@@ -106,13 +106,13 @@ def test_figures_are_instant_queries(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_all_hosts_are_any_and_all_jobs_only_those_of_gpuwatch(name: str) -> None:
+def test_all_hosts_match_any_host_but_all_jobs_are_listed(name: str) -> None:
     found = variables(name)
     assert found["instance"]["allValue"] == ".*"
     assert "allValue" not in found["job"]
 
 
-def test_what_may_be_empty_exists() -> None:
+def test_quiet_queries_exist() -> None:
     assert set(QUIET) <= {query.key for name in BOARDS for query in asked(name)}
 
 
@@ -130,7 +130,7 @@ def test_alerts_have_texts_and_a_page() -> None:
 
 
 def test_every_runbook_link_resolves() -> None:
-    """A rule's link names a page of the repository and a heading on it."""
+    """A rule's link names a page of the repository and a heading of that page."""
     links = re.findall(r'runbook_url: "([^"#]+)#([^"]+)"', (FOLDER / "alerts.yml").read_text())
     headings = re.findall(r"^#+ (.+)$", (ROOT / RUNBOOKS).read_text(), re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -139,7 +139,7 @@ def test_every_runbook_link_resolves() -> None:
     assert {anchor for _, anchor in links} <= anchors
 
 
-def test_links_take_the_address_that_the_rule_file_names(tmp_path: Path) -> None:
+def test_command_in_rule_file_prepends_an_address_to_links(tmp_path: Path) -> None:
     """The command in the head of alerts.yml puts an address before every link."""
     (tmp_path / "alerts.yml").write_text((FOLDER / "alerts.yml").read_text())
     (command,) = re.findall(r"^#   (sed .+)$", (FOLDER / "alerts.yml").read_text(), re.MULTILINE)
@@ -160,7 +160,7 @@ def test_series_of_two_jobs_are_never_matched(rule: Alert | Recording) -> None:
 @pytest.mark.parametrize(
     ("alert", "words"), [(a.name, words) for a in ALERTS for words in re.findall(r"\bgpuwatch ([a-z ]+)", a.do)]
 )
-def test_every_command_an_alert_sends_to_is_one(alert: str, words: str) -> None:
+def test_every_command_in_an_alert_exists(alert: str, words: str) -> None:
     found: click.Command = cli
     for name in words.split():
         if not isinstance(found, click.Group):

@@ -22,11 +22,11 @@ SCALES = {"hours": HOURS, "days": DAYS}
 
 
 def failures(folder: Path, scale: Scale, cases: Sequence[dict[str, Any]]) -> str:
-    """Return promtool's output for failed cases; nothing if all pass."""
+    """Return promtool's output for failed cases, empty if all pass."""
     file = {"rule_files": [str(RULES)], "evaluation_interval": f"{scale.evaluation_minutes}m", "tests": cases}
     (folder / "cases.yml").write_text(json.dumps(file))  # JSON is YAML
     command = [program("promtool"), "test", "rules", str(folder / "cases.yml")]
-    # promtool spends a fifth of its time on garbage collection between cases, and some on sharing work.
+    # Less garbage collection and no parallel work make promtool faster.
     found = subprocess.run(
         command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, "GOGC": "800", "GOMAXPROCS": "1"}
     )
@@ -34,7 +34,7 @@ def failures(folder: Path, scale: Scale, cases: Sequence[dict[str, Any]]) -> str
 
 
 def test_every_alert_meets_every_interruption() -> None:
-    """Each alert has a trouble made of series that the healthy host has too, so none is silent for lack of input."""
+    """Each alert has a trouble in series of the healthy host, and meets the gap while the trouble lasts."""
     assert set(TROUBLES) == {alert.name for alert in ALERTS}
     for name, trouble in TROUBLES.items():
         assert set(trouble.series) <= set(HEALTHY), name
@@ -44,17 +44,17 @@ def test_every_alert_meets_every_interruption() -> None:
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("interruption", Interruption)
 def test_every_alert_fires_and_the_healthy_job_is_quiet(tmp_path: Path, scale: str, interruption: Interruption) -> None:
-    """Each alert fires for its trouble alone, and for no healthy host, through an interruption: all jobs in one case."""
+    """Each alert fires for its trouble alone, and for no healthy host, through an interruption."""
     assert failures(tmp_path, SCALES[scale], everything(SCALES[scale], interruption)) == ""
 
 
 @pytest.mark.parametrize("interruption", Interruption)
-def test_no_target_is_seen_through_every_interruption(tmp_path: Path, interruption: Interruption) -> None:
+def test_absence_is_reported_through_every_interruption(tmp_path: Path, interruption: Interruption) -> None:
     assert failures(tmp_path, HOURS, [alone("GpuwatchAbsent", interruption)]) == ""
 
 
-def test_a_trouble_that_is_none_fails(tmp_path: Path) -> None:
-    """The cases can fail: for an expected alert on a healthy host, and for an unexpected one."""
+def test_case_with_a_wrong_expectation_fails(tmp_path: Path) -> None:
+    """A case fails for an expected alert on a healthy host, and for an unexpected alert."""
     expects_one = alone("GpuwatchGpuLost", Interruption.NONE)
     well = quiet(HOURS, Interruption.NONE)
     swapped = [{**expects_one, "input_series": well["input_series"]}, {**well, "input_series": expects_one["input_series"]}]

@@ -34,7 +34,7 @@ def test_story_and_reasons_name_every_alert_once() -> None:
 
 
 def test_missing_and_false_alerts_are_counted() -> None:
-    """The accounting reports an alert that was missing, late, early, on another GPU or too long; a perfect run has none."""
+    """An alert that is missing, late, early, on another GPU or too long is counted; a perfect run has no such alert."""
     assert counted(perfect()) == ([], [])
     planned = perfect()
     brake = next(n for n, spell in enumerate(planned["fired"]) if spell["labels"]["alertname"] == "GpuwatchPowerBrake")
@@ -61,7 +61,7 @@ def test_spells_of_an_alert_are_split_at_breaks() -> None:
 
 
 def test_rules_of_the_run_differ_by_holds_alone(tmp_path: Path) -> None:
-    """The run's rules differ from the committed ones only in holds and group intervals, and Prometheus accepts them."""
+    """The run's rules differ from the committed rules only in holds and group intervals, and promtool accepts them."""
     text, changed = shortened(rules())
     (tmp_path / "rules.yml").write_text(text)
     subprocess.run([program("promtool"), "check", "rules", str(tmp_path / "rules.yml")], check=True, capture_output=True)
@@ -71,7 +71,7 @@ def test_rules_of_the_run_differ_by_holds_alone(tmp_path: Path) -> None:
 
 
 def test_committed_record_is_of_this_story() -> None:
-    """The record holds every event's time and at least nine in ten of its alerts; otherwise the run must be repeated."""
+    """The record has a time for every event, and missing and false alerts are less than a tenth of the expected alerts."""
     record = json.loads(RECORD.read_text())
     assert len(record["happened_s"]) == len(STORY)
     missing, false = counted(record)

@@ -44,7 +44,7 @@ def answered(fleet: Fleet, query: PanelQuery, values: Mapping[str, str]) -> list
 
 
 # Not parametrized by query, because each pytest worker would start its own fleet.
-def test_every_query_has_an_answer_whose_labels_its_legend_names(fleet: Fleet) -> None:
+def test_every_query_has_an_answer_with_the_legend_labels(fleet: Fleet) -> None:
     wrong = []
     for query in QUERIES:
         values = filled(fleet, "busy" if query.board == "gpu" else "")
@@ -68,7 +68,7 @@ def test_quiet_queries_answer_once_something_happens(fleet: Fleet) -> None:
         assert any(answered(fleet, query, filled(fleet, *place)) for place in places), query.key
 
 
-def test_every_variable_offers_something(fleet: Fleet) -> None:
+def test_every_variable_has_choices(fleet: Fleet) -> None:
     for name in BOARDS:
         found = {variable: choices(fleet.prometheus, asks, filled(fleet)) for variable, asks in variables(name).items()}
         assert found["job"] == ["gpuwatch"]
@@ -78,7 +78,7 @@ def test_every_variable_offers_something(fleet: Fleet) -> None:
 
 
 def test_table_columns_are_labels_or_values_of_queries(fleet: Fleet) -> None:
-    """Every column of a table is a label or a value of its queries."""
+    """Every column of a table is a label or a value of the panel's queries."""
     quiet = {query.panel for query in QUERIES if query.key in QUIET}
     tables = [(name, panel) for name in BOARDS for panel in panels(name) if panel["type"] == "table"]
     for name, panel in tables:
@@ -90,7 +90,7 @@ def test_table_columns_are_labels_or_values_of_queries(fleet: Fleet) -> None:
     assert len(tables) >= 6
 
 
-def test_lost_idle_busy_capped_hot_and_driverless_are_told_apart(fleet: Fleet) -> None:
+def test_states_of_gpus_and_hosts_are_distinguished(fleet: Fleet) -> None:
     state = next(query for query in QUERIES if query.key == ("fleet", "State of the GPUs to look at first", "A"))
     seen: dict[tuple[str, str], set[str]] = {}
     for series in answered(fleet, state, filled(fleet)):
@@ -105,13 +105,13 @@ def test_lost_idle_busy_capped_hot_and_driverless_are_told_apart(fleet: Fleet) -
         now = fleet.prometheus.now(fill(state.expr, filled(fleet)))
         return any(STATES[int(s.last)].text == "idle" for s in now if (s.labels["instance"], s.labels["gpu"]) == ("busy", "4"))
 
-    # A busy machine may delay the first reading of a GPU until it counts as lost.
+    # On a busy machine a GPU may count as lost until the first reading.
     wait_until(is_idle, what="the idle GPU is neither lost nor unscraped")
     hosts = {s.labels["instance"]: s.last for s in fleet.prometheus.now("gpuwatch_up")}
     assert hosts == {"busy": 1, "faulty": 1, "bare": 0}
 
 
-def test_the_rules_are_loaded_and_evaluated_without_error(fleet: Fleet) -> None:
+def test_rules_are_loaded_and_evaluated_without_error(fleet: Fleet) -> None:
     due = {"GpuwatchSimulated", "GpuwatchNoDriver", "GpuwatchEccUncorrected", "GpuwatchXid", "GpuwatchThermal"}
     pending: set[str] = set()
 
@@ -126,8 +126,8 @@ def test_the_rules_are_loaded_and_evaluated_without_error(fleet: Fleet) -> None:
     assert "GpuwatchAbsent" not in pending
 
 
-def test_what_panels_would_show_is_written_as_text(fleet: Fleet) -> None:
-    """The rendered text of the key panels is that of the fleet's known state."""
+def test_panels_are_rendered_as_text(fleet: Fleet) -> None:
+    """The rendered text of the main panels shows the fleet's known state."""
     span_s = float(int(time.time() - fleet.begun_s) + 1)
     text = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=span_s, instance="busy|faulty")}
     of_host = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=span_s, instance="busy")}
@@ -146,12 +146,12 @@ def test_what_panels_would_show_is_written_as_text(fleet: Fleet) -> None:
     assert "a window was rejected on busy" in text["windows"]
 
 
-def test_a_hole_in_the_data_stays_where_it_was(fleet: Fleet) -> None:
+def test_gap_in_the_data_keeps_its_place(fleet: Fleet) -> None:
     look = TimeAndPlace(fleet.prometheus, {}, 0.0, 10.0)
     assert look.steps(Series({}, ((3.0, 1.0), (4.0, 2.0), (9.0, 3.0)))) == [None] * 3 + [1.0, 2.0] + [None] * 4 + [3.0, None]
 
 
-def test_a_prometheus_that_refuses_or_is_not_there_is_named(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_or_refusing_prometheus_is_reported(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["http://127.0.0.1:1"]) == 1
     assert capsys.readouterr().err == "http://127.0.0.1:1: expected a Prometheus, found none: Connection refused\n"
     with pytest.raises(PrometheusError, match="parse error"):

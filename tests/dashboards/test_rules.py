@@ -19,18 +19,18 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["alerts.yml", "recording.yml", "dcgm-names.yml"])
-def test_promtool_finds_nothing_wrong(name: str) -> None:
+def test_rule_files_pass_the_check_of_promtool(name: str) -> None:
     found = promtool("check", "rules", "--lint=all", "--lint-fatal", str(FOLDER / name))
     assert found.returncode == 0, found.stdout + found.stderr
 
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "tests").glob("*.yml")), ids=lambda path: path.stem)
-def test_alerts_and_recordings_do_what_their_cases_say(path: Path) -> None:
+def test_rules_pass_their_unit_tests(path: Path) -> None:
     found = promtool("test", "rules", str(path))
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def test_a_case_that_expects_the_wrong_thing_fails(tmp_path: Path) -> None:
+def test_unit_test_with_a_wrong_expectation_fails(tmp_path: Path) -> None:
     case = {
         "rule_files": [str(FOLDER / "alerts.yml")],
         "tests": [{

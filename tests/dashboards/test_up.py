@@ -1,4 +1,4 @@
-"""Tests of the script that runs daemon, windows and Prometheus for a look."""
+"""Tests of `up.sh`, which runs daemon, windows and Prometheus for a demonstration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "dashboards"
 
 
 def test_up_starts_and_ends_daemon_windows_and_prometheus(tmp_path: Path) -> None:
-    """The script starts daemon, windows and Prometheus, and ends them at its own end."""
+    """The script starts daemon, windows and Prometheus, and stops all of them when the script ends."""
     program("prometheus")
     ports = {name: free_port() for name in ("DAEMON_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")}
     environment = {
@@ -43,7 +43,7 @@ def test_up_starts_and_ends_daemon_windows_and_prometheus(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+def test_occupied_port_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         environment = {**os.environ, "DAEMON_PORT": str(port), "TMPDIR": str(tmp_path)}
@@ -54,7 +54,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert f"port {port} is taken: set DAEMON_PORT" in found.stderr
 
 
-def test_everything_the_compose_file_mounts_or_runs_is_there() -> None:
+def test_files_of_the_compose_file_exist() -> None:
     text = (FOLDER / "compose.yml").read_text()
     for mounted in re.findall(r'"(\.[^":]*):/', text):
         assert (FOLDER / mounted).exists(), mounted

@@ -1,4 +1,4 @@
-"""A healthy host, and the trouble of each alert: the series that change while the alert is right."""
+"""A healthy host, and the trouble of each alert: the series that differ while the alert must fire."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def judged(status: str) -> str:
 
 PLACES = tuple((uuid, name) for name in "ab" for uuid in "UVW")
 
-# A healthy host with a history: each counter has past counts that an alert must not take for new ones.
+# A healthy host with a history: an alert must not count the past of a counter as new.
 HEALTHY: Mapping[str, Signal] = {
     **{host("up", name): up for name in "abc"},
     **{host("gpuwatch_gpus", name, state="answering"): state(3, 3) for name in "abc"},
@@ -71,7 +71,7 @@ HEALTHY: Mapping[str, Signal] = {
     held("hw_thermal_slowdown"): driver(900),
     held("hw_power_brake_slowdown"): driver(70),
     held("hw_slowdown", "sampled"): daemon(300),
-    # One GPU is at its limit, and so at a lower clock, but healthy.
+    # One GPU is healthy but at its power limit, and therefore at a lower clock.
     **{
         gpu("gpu_clock_event_seconds_total", *at, reason="sw_power_cap", source="driver"): driver(
             900, 58 if at == ("U", "a") else 0
@@ -118,12 +118,12 @@ HEALTHY: Mapping[str, Signal] = {
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Changed series of HEALTHY while an alert is right: another signal, or None for an absent series."""
+    """Changed series of HEALTHY while an alert must fire: another signal, or None for an absent series."""
 
     series: Mapping[str, Signal | None]
     scale: Scale = HOURS
-    needs: int | None = None  # minutes from the end of an interruption until it fires; None: its hold and five
-    also: tuple[str, ...] = ()  # other alerts that are right about the same trouble
+    needs: int | None = None  # minutes from the end of an interruption until the alert; None: the hold and 6
+    also: tuple[str, ...] = ()  # other alerts that the same trouble may raise
     ended_by: frozenset[Interruption] = field(default_factory=frozenset)
 
 
@@ -158,7 +158,7 @@ TROUBLES: Mapping[str, Trouble] = {
     "GpuwatchSamplesMissed": Trouble({gpu("samples_missed_total", lane="fast"): daemon(40_000, 200)}),
     "GpuwatchProcessListIncomplete": Trouble({gpu("gpu_processes_complete"): state(0)}),
     "GpuwatchHardwareSlowdown": Trouble({held("hw_slowdown", "sampled"): daemon(300, 30)}),
-    # The driver gives both reasons for a brake.
+    # The driver reports both reasons for a power brake.
     "GpuwatchPowerBrake": Trouble(
         {held("hw_power_brake_slowdown"): driver(70, 30), held("hw_slowdown", "sampled"): daemon(300, 31)}
     ),

@@ -24,7 +24,7 @@ _DATA = replace(kernels.GEMM, dynamic_w=760.0)  # the same matrix product on dat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeGpu:
-    """One GPU of a fleet: its work, its board, and its fault."""
+    """One GPU of a fleet: work, board and fault."""
 
     host: int
     index: int
@@ -54,7 +54,7 @@ class MadeGpu:
 
 @dataclass(frozen=True, slots=True)
 class MadeFleet:
-    """The GPUs of a fleet, and host and index of the slow ones."""
+    """The GPUs of a fleet, and host and index of the slow GPUs."""
 
     gpus: tuple[MadeGpu, ...]
     slow: frozenset[tuple[int, int]] = field(default_factory=frozenset)
@@ -132,9 +132,9 @@ def _explained(seed: random.Random) -> Iterator[tuple[str, MadeFleet]]:
     hot = _fleet(
         _hosts(seed, 6, lambda *_: kernels.COPY), lambda gpu: gpu.host == 2, held_ratio=0.7, reason="sw_thermal_slowdown"
     )
-    yield "a host slowed down for heat, which has its own alert", MadeFleet(hot.gpus)
+    yield "a host slowed by heat, which raises another alert", MadeFleet(hot.gpus)
     blind = [replace(gpu, counts_activity=False) for gpu in _hosts(seed, 6, lambda *_: seed.choice(_CAPPED))]
-    yield "at their limit, on boards without activity counters", MadeFleet(tuple(blind))
+    yield "at the power limit, without activity counters", MadeFleet(tuple(blind))
     leaky = _hosts(seed, 6, lambda *_: kernels.GEMM)
     yield (
         "one board at its limit that draws a tenth more",

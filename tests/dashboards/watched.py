@@ -24,8 +24,8 @@ from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 ROOT = Path(__file__).parents[2]
 RULES = tuple(ROOT / "dashboards" / name for name in ("alerts.yml", "recording.yml", "dcgm-names.yml"))
-# The state of each host: capped, shared, slowed for heat, partitioned, asleep, healthy; lost for two seconds and failing; and
-# one without a driver.  The simulation's UUIDs follow from the GPU's position, so two hosts have the same.
+# GPUs of each host: capped, shared, slowed by heat, partitioned, idle, healthy; lost for two seconds, failing; and a host without
+# a driver.  The simulation's UUIDs follow from the GPU's position, so two hosts have equal UUIDs.
 HOSTS: Mapping[str, str] = {
     "busy": "simulated:steady-gemm,neighbour,thermal,mig,idle,steady-copy",
     "faulty": "simulated:gpu-lost,ecc-error",
@@ -35,7 +35,7 @@ HOSTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Fleet:
-    """A Prometheus, the time of its first scrape, and the daemons' settings by host, which is also their instance."""
+    """A Prometheus, the time of its start, and the daemons' settings by host, which is the label ``instance``."""
 
     prometheus: Prometheus
     begun_s: float
@@ -57,7 +57,7 @@ def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
             return stack.enter_context(running(folder / name, hosts[name], environment=listen))
 
         lives = dict(zip(hosts, threads.map(start, hosts), strict=True))
-        # An increase needs a scrape of the count before it.
+        # An increase needs a scrape of the earlier count.
         await_all(prometheus, f'count(gpuwatch_windows_total{{status="valid"}}) == {len(hosts)}')
         list(threads.map(lambda position: measured(lives["busy"].settings, position), range(3)))
         await_all(prometheus, "min_over_time(gpuwatch_gpu_up[1m]) == 0", "gpuwatch_gpu_xid_errors_total")
@@ -92,7 +92,7 @@ def scraping(folder: Path, addresses: Mapping[str, str]) -> Iterator[Prometheus]
     """Run Debian's Prometheus with the rules, and scrape these hosts each second."""
     port = free_port()
     targets = [{"targets": [address], "labels": {"instance": name}} for name, address in addresses.items()]
-    for path in RULES:  # without the five minutes until a group's next turn
+    for path in RULES:  # without group intervals of five minutes
         (folder / path.name).write_text(re.sub("^    interval: .*\n", "", path.read_text(), flags=re.MULTILINE))
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},

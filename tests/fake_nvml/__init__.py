@@ -1,1 +1,1 @@
-"""A mock of the driver's library, written in C to its ABI, so that any program that reads NVML runs on it unmodified."""
+"""A mock of the driver's library in C with the same ABI, so that any program that reads NVML runs unmodified."""

@@ -13,7 +13,7 @@ LIBRARY = "libnvidia-ml.so.1"
 
 
 def build(folder: Path) -> Path:
-    """Return the folder of the library, for LD_LIBRARY_PATH."""
+    """Compile the library into this folder, and return the folder for LD_LIBRARY_PATH."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "scene.h").write_text(header())
     _gcc(folder, "-c", "-fPIC", "-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{folder}", *map(str, _sources()))
@@ -22,7 +22,7 @@ def build(folder: Path) -> Path:
 
 
 def older(built: Path, folder: Path, missing: Iterable[str]) -> Path:
-    """Build the same library without these later functions."""
+    """Link the same library without these functions, and return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     _link(built, folder, missing)
     return folder

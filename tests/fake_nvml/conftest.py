@@ -33,7 +33,7 @@ def scene(tmp_path: Path) -> Scene:
 
 @pytest.fixture(scope="session")
 def contract(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[subprocess.Popen[str]]:
-    """Return the contract of every source, run with gpuwatch's source on the mock driver in a separate process."""
+    """Yield the process that runs the sources' contract tests with gpuwatch's NVML source on the mock driver."""
     scene = create(tmp_path_factory.mktemp("contract") / "scene", gpus=2)
     scene.gpus[0].partition("1g.18gb")
     scene.gpus[0].clients = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# A signal with an alternative call lists both: only without either is there no answer.
+# A signal with an alternative call lists both numbers: the signal is missing only without both.
 NUMBERS: Mapping[str, tuple[str, ...]] = {
     "sm_clock_mhz": ("sm_clock_mhz",),
     "mem_clock_mhz": ("mem_clock_mhz",),

@@ -1,4 +1,4 @@
-"""Runs of doctor with many drivers at once: one process with all imports, and a forked child for each driver.
+"""Parallel runs of `gpuwatch doctor` with many drivers: one process with all imports, and a forked child for each driver.
 
 The search path for libraries is the child's working folder, so that every child finds its own library.
 """
@@ -18,12 +18,12 @@ from tests.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
-class Told:
+class Report:
     code: int
     text: str
 
 
-def doctors(folder: Path, cases: Mapping[str, tuple[Scene, Path]]) -> dict[str, Told]:
+def doctors(folder: Path, cases: Mapping[str, tuple[Scene, Path]]) -> dict[str, Report]:
     """Return doctor's output for each of these machines, by name."""
     asked = {name: [str(scene.path), str(library)] for name, (scene, library) in cases.items()}
     done = subprocess.run(
@@ -32,7 +32,7 @@ def doctors(folder: Path, cases: Mapping[str, tuple[Scene, Path]]) -> dict[str, 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     codes: dict[str, int] = json.loads(done.stdout)
-    return {name: Told(code, (folder / name).read_text()) for name, code in codes.items()}
+    return {name: Report(code, (folder / name).read_text()) for name, code in codes.items()}
 
 
 def main() -> None:
@@ -47,9 +47,9 @@ def main() -> None:
     for name, (scene, library) in json.load(sys.stdin).items():
         child = os.fork()
         if child == 0:
-            said = os.open(folder / name, os.O_WRONLY | os.O_CREAT)
-            os.dup2(said, 1)
-            os.dup2(said, 2)
+            output = os.open(folder / name, os.O_WRONLY | os.O_CREAT)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
             os.chdir(library)
             os.environ["FAKE_NVML_SCENE"] = scene
             places_of = ["--state", str(folder / f"{name}-state"), "--socket", str(folder / f"{name}-socket")]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pynvml as N  # noqa: N812 - as others call it
+import pynvml as N  # noqa: N812 - the usual name
 
 Ask = Callable[[Any], Any]
 
@@ -26,7 +26,7 @@ def processes(function: str) -> Ask:
 
 
 def raw_processes(version: str, structure: Any) -> Ask:
-    """Return the versions of the list that the binding itself no longer calls."""
+    """Return a function that reads the process list in a version that the binding no longer calls."""
 
     def ask(handle: Any) -> list[dict[str, Any]]:
         ask_for = N._nvmlGetFunctionPointer(f"nvmlDeviceGetComputeRunningProcesses{version}")
@@ -190,7 +190,7 @@ def plain(value: Any) -> Any:
 def main() -> None:
     N.nvmlInit()
     boards = []
-    # The GPM needs two samples at a distance, so only the first board, or the named one, is queried completely.
+    # The GPM needs a pause between two samples, so only the boards in the arguments are queried completely.
     for index in range(N.nvmlDeviceGetCount()):
         handle = answered(N.nvmlDeviceGetHandleByIndex, index)
         if isinstance(handle, dict):

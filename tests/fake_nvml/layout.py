@@ -1,4 +1,4 @@
-"""The memory layout shared by the C library and the tests, declared here once, and written as a C header for the build."""
+"""The memory layout shared by the C library and the tests, declared once here and written as a C header for the build."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPUS, INSTANCES, PROCESSES, EVENTS, TEXT = 40, 7, 512, 64, 96
 
 
 def _table(name: str) -> list[tuple[str, ...]]:
-    """Return the rows of one of the tables that C includes as well."""
+    """Return the rows of a table that the C sources also include."""
     rows = re.findall(r"^[A-Z]+\((.*)\)$", (SOURCE / name).read_text(), re.MULTILINE)
     return [tuple(part.strip() for part in row.split(",")) for row in rows]
 
@@ -28,7 +28,7 @@ FIELD_SIGNALS = {int(field): signal for field, signal, _ in _table("fields.def")
 
 
 class Call(ctypes.Structure):
-    """The effect of one function beside its answer, on all GPUs or on one."""
+    """The count, cost, error code and hang of one function, for all GPUs or for one."""
 
     _fields_ = [
         ("calls_count", ctypes.c_uint64),  # the library writes this
@@ -50,7 +50,7 @@ class Line(ctypes.Structure):
 
 
 class Signal(ctypes.Structure):
-    """A number as of its last refresh.  One of its two lines is valid, so that a change is written completely and then shown."""
+    """A number as of its last refresh.  One of two lines is valid, so that a change is written completely and then shown."""
 
     _fields_ = [
         ("lines", Line * 2),
@@ -98,7 +98,7 @@ class Gpu(ctypes.Structure):
         ("code", ctypes.c_int32),  # 0, or the answer to every call: 15 lost, 16 must be reset
         ("absent", ctypes.c_uint32),  # not in the driver's list of GPUs
         ("generation", ctypes.c_uint32),  # handles of an earlier generation are invalid
-        ("attach_anew", ctypes.c_uint32),  # a process attached before that generation must attach again
+        ("attach_anew", ctypes.c_uint32),  # if set, a process attached before this generation must attach again
         ("uuid", ctypes.c_char * TEXT),
         ("name", ctypes.c_char * TEXT),
         ("serial", ctypes.c_char * TEXT),
@@ -127,7 +127,7 @@ class Scene(ctypes.Structure):
         ("epoch_ns", ctypes.c_int64),
         ("driver_code", ctypes.c_int32),  # 0, or the answer to every call: 9 not loaded, 18 versions differ, 4 no permission
         ("generation", ctypes.c_uint32),  # generation of the driver: a process attached to an earlier one must attach again
-        ("stale_code", ctypes.c_int32),  # answer to such a process
+        ("stale_code", ctypes.c_int32),  # answer to a process attached to an earlier generation
         ("cuda_version", ctypes.c_int32),
         ("driver_version", ctypes.c_char * TEXT),
         ("nvml_version", ctypes.c_char * TEXT),
@@ -162,9 +162,7 @@ def header() -> str:
     for structure in _STRUCTURES:
         members = [f"    {_declared(name, kind)};" for name, kind in _members(structure)]
         lines += ["typedef struct {", *members, f"}} {structure.__name__};"]
-        lines += [
-            f'_Static_assert(sizeof({structure.__name__}) == {ctypes.sizeof(structure)}, "Python lays it out otherwise");'
-        ]
+        lines += [f'_Static_assert(sizeof({structure.__name__}) == {ctypes.sizeof(structure)}, "Python uses another layout");']
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""A benchmark from the driver's view: it creates a context on GPUs of the scene, keeps them busy, and exits."""
+"""A mock benchmark: it adds itself to the process lists of GPUs in the scene, makes the GPUs busy, and leaves."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def nvitop() -> list[dict[str, Any]]:
 
 
 def gpustat() -> list[dict[str, Any]]:
-    import gpustat  # type: ignore[import-untyped]  # it has neither stubs nor annotations for others
+    import gpustat  # type: ignore[import-untyped]  # gpustat has neither stubs nor annotations
 
     return [
         {

@@ -1,4 +1,4 @@
-"""Programs on the mock driver, each in its own process, which loads the library like a real driver's."""
+"""Programs on the mock driver, each in a separate process that loads the library like a real driver's library."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.gpuwatch.live import Live
 from tests.waiting import PATIENCE_S, wait_until
 
 
-def told(scene: Scene, library: Path, module: str, *arguments: str) -> Any:
-    """Return the JSON output of a gpuwatch module on the mock driver."""
+def output_of(scene: Scene, library: Path, module: str, *arguments: str) -> Any:
+    """Return the JSON output of a module of this folder on the mock driver."""
     environment = {**os.environ, **scene.environment(library)}
     done = forked.run(
         [sys.executable, "-m", f"tests.fake_nvml.{module}", *arguments], environment=environment, timeout_s=PATIENCE_S
@@ -38,7 +38,7 @@ class Watch:
     library: Path
 
     def command(self, *arguments: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-        """Run a gpuwatch command beside this daemon with the same driver."""
+        """Run a gpuwatch command with this daemon's settings and driver."""
         return command(self.scene, self.library, *self.live.settings.flags(), *arguments, timeout_s=timeout_s)
 
     @contextlib.contextmanager
@@ -55,16 +55,16 @@ class Watch:
         uuid = self.scene.gpus[index].uuid
         return next(gpu for gpu in self.status()["gpus"] if gpu["uuid"] == uuid)
 
-    def until(self, said: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Return the status once it fulfils the condition."""
         status: dict[str, Any] = {}
 
-        def is_said() -> bool:
+        def is_met() -> bool:
             status.clear()
             status.update(self.status())
-            return said(status)
+            return condition(status)
 
-        wait_until(is_said, what=lambda: f"{json.dumps(status, indent=1)}\n{self.live.log.read_text()}", every_s=0.02)
+        wait_until(is_met, what=lambda: f"{json.dumps(status, indent=1)}\n{self.live.log.read_text()}", every_s=0.02)
         return status
 
 

@@ -1,4 +1,4 @@
-"""The answers of the mock driver: built by a test, changed while programs read them, with the calls counted."""
+"""The answers of the mock driver.  A test builds and changes them while programs read, and reads the counts of calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAGED_NS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A process on a GPU.  ``hidden``: only in the utilisation record, as for a process in another container."""
+    """A process on a GPU.  A ``hidden`` process is only in the utilisation record, like one in another container."""
 
     pid: int
     memory_bytes: int = 1 << 30
@@ -72,11 +72,11 @@ class Gpu:
             self._show(name, value, 0.0, 0.0)
 
     def moves(self, name: str, rate: float) -> None:
-        """Let this number rise from its present value by this rate per second."""
+        """Increase this number from its present value by this rate per second."""
         self._show(name, self.now(name), rate, 0.0)
 
     def ripples(self, name: str, by: float) -> None:
-        """Let this number change at each refresh, by at most this distance from its value."""
+        """Change this number at each refresh, by at most this distance from its value."""
         self._show(name, self.now(name), 0.0, by)
 
     def refreshes(self, name: str, period_ms: float) -> None:
@@ -137,12 +137,12 @@ class Gpu:
         return tuple(uuids)
 
     def set_instance(self, slot: int, **values: float) -> None:
-        """Set memory in use and activities of a MIG instance, by their names in the layout."""
+        """Set memory in use and activities of a MIG instance, by the names in the layout."""
         for name, value in values.items():
             setattr(self._gpu.instances[slot], name, int(value) if name.endswith("_bytes") else value)
 
     def unpartition(self) -> None:
-        """Turn MIG off and remove its instances."""
+        """Turn MIG off and remove the instances."""
         self.set(mig_mode=0)
         for instance in self._gpu.instances:
             instance.present = 0
@@ -150,33 +150,33 @@ class Gpu:
     # Faults of the GPU
 
     def lose(self, code: int = GPU_IS_LOST) -> None:
-        """Let every call for it fail from now on."""
+        """Make every call for this GPU fail with this code."""
         self._gpu.code = code
 
     def come_back(self, *, attach_anew: bool = False) -> None:
-        """Let it answer again, under new handles; with ``attach_anew`` only to processes that attach to the driver again."""
+        """Restore this GPU under new handles; with ``attach_anew``, only for processes that attach to the driver again."""
         self._gpu.attach_anew, self._gpu.absent = attach_anew, 0
         self._gpu.generation += 1
         self._gpu.code = 0
 
     def vanish(self) -> None:
-        """Remove it from the driver's list."""
+        """Remove this GPU from the driver's list."""
         self._gpu.absent = 1
 
     def fail(self, function: str, code: int) -> None:
-        """Set the answer of a function, or of every one of a class, for this GPU from now on; 0 restores it."""
+        """Set the error code of a function, or of a class of functions, for this GPU; 0 restores success."""
         for call in _calls(self._gpu.calls, function):
             call.code = code
 
     def deny(self, signal: str, code: int = NOT_SUPPORTED) -> None:
-        """Set the answer of every call and field that gives this number."""
+        """Set the error code of every call and field that gives this number."""
         self._signal(signal).code = code
 
     def deny_field(self, field: int, code: int = NOT_SUPPORTED) -> None:
         self._gpu.field_codes[FIELDS[field]] = code
 
     def hang(self, function: str = "all") -> None:
-        """Let calls of a function, of a class or of all block until released."""
+        """Block calls of a function, of a class or of all functions until ``release``."""
         for call in _calls(self._gpu.calls, function):
             call.hangs = 1
 
@@ -198,24 +198,24 @@ class Gpu:
 
 
 class Scene:
-    """A machine's driver, in a file that the library maps."""
+    """A mock driver's state in a file that the library maps."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), 0)
         self._scene = layout.Scene.from_buffer(self._memory)
-        assert self._scene.size == len(self._memory), f"{path}: a scene of other sources"
+        assert self._scene.size == len(self._memory), f"{path}: expected a scene of this layout, found another size"
         self.gpus = tuple(Gpu(self._scene, index) for index in range(self._scene.gpus_count))
 
     def environment(self, library: Path) -> dict[str, str]:
-        """Return a program's environment variables, with which it finds the mock driver instead of a real one."""
+        """Return the environment variables that make a program load the mock driver."""
         others = os.environ.get("LD_LIBRARY_PATH")
         paths = f"{library}:{others}" if others else str(library)
         return {"FAKE_NVML_SCENE": str(self.path), "LD_LIBRARY_PATH": paths}
 
     def unload(self, code: int = DRIVER_NOT_LOADED) -> None:
-        """Unload the driver: every call answers so."""
+        """Unload the driver: every call returns this code."""
         self._scene.driver_code = code
 
     def load(self, *, stale_code: int = UNINITIALIZED) -> None:
@@ -225,12 +225,12 @@ class Scene:
         self._scene.driver_code = 0
 
     def fail(self, function: str, code: int) -> None:
-        """Set the answer of a function, or of every one of a class, from now on; 0 restores it."""
+        """Set the error code of a function, or of a class of functions; 0 restores success."""
         for call in _calls(self._scene.calls, function):
             call.code = code
 
     def cost(self, function: str, us: float) -> None:
-        """Set the computing time per call of a function, or of a class; a call for a list's length costs the same."""
+        """Set the CPU time per call of a function, or of a class; a call for a list's length costs the same."""
         for call in _calls(self._scene.calls, function):
             call.cost_ns = round(us * 1000)
 
@@ -245,7 +245,7 @@ class Scene:
                 call.hangs = 0
 
     def calls_count(self, function: str = "all") -> int:
-        """Return the number of calls, of all GPUs and of none."""
+        """Return the number of calls, with or without a GPU."""
         return sum(int(call.calls_count) for call in _calls(self._scene.calls, function))
 
     def called(self) -> dict[str, int]:
@@ -255,12 +255,12 @@ class Scene:
 
 
 def create(path: Path, *, gpus: int = 8, name: str = "NVIDIA H200", driver_version: str = "580.159.04") -> Scene:
-    """Create a machine with this number of idle boards; lone surrogates in its texts stand for their bytes."""
+    """Create a scene with this number of idle boards; lone surrogates in the texts become raw bytes."""
     path.write_bytes(bytes(ctypes.sizeof(layout.Scene)))
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         raw = layout.Scene.from_buffer(memory)
         _fill(raw, gpus, name, driver_version)
-        del raw  # otherwise the memory could not be closed
+        del raw  # a mapped object would prevent the close
     return Scene(path)
 
 
@@ -280,11 +280,11 @@ def _fill(raw: layout.Scene, gpus: int, name: str, driver_version: str) -> None:
             board.signals[number].refresh_ns = _PAGED_NS.get(signal, 0)
             board.signals[number].lines[0].value = DEFAULTS[signal]
             board.signals[number].lines[0].since_ns = begin_ns
-    raw.magic = layout.MAGIC  # last: a library that maps the file before this rejects it
+    raw.magic = layout.MAGIC  # written last: a library rejects a file without the magic number
 
 
 def _calls(calls: Sequence[layout.Call], function: str) -> Iterable[layout.Call]:
-    """Return the calls of a function by name, of a class, or of all."""
+    """Return the call records of a function, of a class, or of all functions."""
     if function in FUNCTIONS:
         return (calls[FUNCTIONS[function]],)
     known = {"all", *CLASSES.values()}

@@ -1,4 +1,4 @@
-"""Runs of the compiled loop, printed as JSON by a separate process, which finds the mock driver."""
+"""A program that runs the compiled loop on the mock driver and prints the results as JSON; tests run it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _series(source: Nvml, uuid: str) -> CompiledLoop:
 
 
 def agree() -> Any:
-    """Print of every GPU a row and a pulse from the loop, and the row read alone."""
+    """Return, for every GPU, a row and a pulse from the loop, and a row from single calls."""
     found, source = [], Nvml()
     for device in source.devices():
         loop, now_ns = _series(source, device.uuid), clock.now_ns()
@@ -38,7 +38,7 @@ def agree() -> Any:
 
 
 def cadence() -> Any:
-    """Print passes at 100 Hz for 0.6 s with an overdue fourth deadline, a row each 50 ms; and the result of an interrupt."""
+    """Return passes at 100 Hz for 0.6 s that start three deadlines late, and the results of interrupts and of a full buffer."""
     source = Nvml()
     loop = _series(source, source.devices()[0].uuid)
     begin_ns = clock.now_ns() - 35 * MS
@@ -48,7 +48,7 @@ def cadence() -> Any:
     interrupts.start()
     asked_ns = clock.now_ns()
     cut, _ = loop.run(asked_ns, asked_ns + 10_000 * MS, 50 * MS, row_at_ns=0, row_after_ns=0)
-    loop.interrupt()  # before a run: the next one returns at once
+    loop.interrupt()  # an interrupt before a run makes the run return at once
     asked_ns = clock.now_ns()
     none, _ = loop.run(asked_ns + 5_000 * MS, asked_ns + 10_000 * MS, 50 * MS, row_at_ns=0, row_after_ns=0)
     most, _ = loop.run(asked_ns, asked_ns + 10_000 * MS, MS, row_at_ns=0, row_after_ns=0)
@@ -56,7 +56,7 @@ def cadence() -> Any:
 
 
 def rest() -> Any:
-    """Print of every GPU the lanes returned at rest in order, their durations, and the result of an interrupt."""
+    """Return, for every GPU, the lanes of four runs at rest with their durations, and the result of an interrupt."""
     found, source = [], Nvml()
     for device in source.devices():
         loop, row_at_ns, seen = _series(source, device.uuid), clock.now_ns(), []

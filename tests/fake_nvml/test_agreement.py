@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.fake_nvml.running import told
+from tests.fake_nvml.running import output_of
 from tests.fake_nvml.scene import Client, Scene, create
 
-pytestmark = pytest.mark.usefixtures("contract")  # it mostly waits, so it starts early
+pytestmark = pytest.mark.usefixtures("contract")  # started early, because the contract mostly waits
 GIB = 1 << 30
 
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Make eight different GPUs, with existing processes."""
+    """Yield a scene of eight different GPUs with running processes."""
     scene = create(tmp_path_factory.mktemp("busy") / "scene")
     programs = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
     for gpu in scene.gpus:
@@ -40,11 +40,11 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def ours(busy: Scene, library: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = told(busy, library, "readers", "gpuwatch")
+    found: list[dict[str, Any]] = output_of(busy, library, "readers", "gpuwatch")
     return found
 
 
-def test_our_own_source_reads_what_the_scene_says(busy: Scene, ours: list[dict[str, Any]]) -> None:
+def test_gpuwatchs_source_reads_the_scenes_values(busy: Scene, ours: list[dict[str, Any]]) -> None:
     assert [gpu["uuid"] for gpu in ours] == [gpu.uuid for gpu in busy.gpus]
     for gpu, found in zip(busy.gpus, ours, strict=True):
         assert found == {
@@ -65,10 +65,10 @@ def test_our_own_source_reads_what_the_scene_says(busy: Scene, ours: list[dict[s
         ("gpustat", 9, 1.0, 1 << 20),  # whole watts and mebibytes
     ],
 )
-def test_another_reader_agrees_with_ours(
+def test_other_reader_agrees_with_gpuwatch(
     busy: Scene, library: Path, ours: list[dict[str, Any]], reader: str, tells: int, watts: float, bytes_apart: int
 ) -> None:
-    theirs = told(busy, library, "readers", reader)
+    theirs = output_of(busy, library, "readers", reader)
     assert len(theirs) == len(ours) == 8
     for their, our in zip(theirs, ours, strict=True):
         assert len(their) == tells

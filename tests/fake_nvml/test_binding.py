@@ -14,7 +14,7 @@ import pytest
 from tests.fake_nvml import everything
 from tests.fake_nvml.build import LIBRARY, older
 from tests.fake_nvml.layout import CLASSES, FIELD_SIGNALS, FUNCTIONS
-from tests.fake_nvml.running import told
+from tests.fake_nvml.running import output_of
 from tests.fake_nvml.scene import NOTHING_FILLED, RESET_REQUIRED, Client, Scene
 from tests.waiting import let_pass
 
@@ -23,16 +23,16 @@ WHOLE = 0xFFFF_FFFF  # no MIG instance
 
 
 def of(scene: Scene, library: Path, index: int = 0) -> Any:
-    return told(scene, library, "everything", str(index))["boards"][index]
+    return output_of(scene, library, "everything", str(index))["boards"][index]
 
 
 def test_library_exports_exactly_its_table(library: Path) -> None:
-    """The library exports every function of its table and nothing else."""
+    """The library exports the functions of its table, and nothing else."""
     listed = subprocess.run(["nm", "-D", "--defined-only", str(library / LIBRARY)], capture_output=True, text=True, check=True)
     assert {line.split()[-1] for line in listed.stdout.splitlines()} == set(FUNCTIONS)
 
 
-def test_every_number_of_a_board_is_read_as_it_was_set(scene: Scene, library: Path) -> None:
+def test_binding_reads_every_number_of_a_board(scene: Scene, library: Path) -> None:
     gpu = scene.gpus[3]
     gpu.set(
         sm_clock_mhz=1755, mem_clock_mhz=2619, video_clock_mhz=1500, power_mw=690_123, power_average_mw=654_321,
@@ -47,7 +47,7 @@ def test_every_number_of_a_board_is_read_as_it_was_set(scene: Scene, library: Pa
         sm_activity_percent=99, sm_occupancy_percent=50, tensor_activity_percent=93.5, dram_activity_percent=17.25,
         memory_used_bytes=20 * GIB, encoder_percent=6, decoder_percent=7,
     )  # fmt: skip
-    answers = told(scene, library, "everything", "3")
+    answers = output_of(scene, library, "everything", "3")
     assert answers["system"] == {"driver": "580.159.04", "nvml": "13.580.159.04", "cuda": 13000}
     assert [board["uuid"] for board in answers["boards"]] == [each.uuid for each in scene.gpus]
     found = answers["boards"][3]
@@ -72,16 +72,16 @@ def test_every_number_of_a_board_is_read_as_it_was_set(scene: Scene, library: Pa
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected
     assert found["pci"]["busId"] == "00000000:1B:00.0"
-    assert found["memory_v3"]["error"] == 25, "a structure of a version the library does not know"
+    assert found["memory_v3"]["error"] == 25, "a version that the library lacks"
     assert found["violation_board"]["error"] == 3
     assert found["nvlink_beyond"]["error"] == 2
-    assert answers["after"]["error"] == 1, "after the shutdown nothing is answered"
+    assert answers["after"]["error"] == 1, "every call fails after the shutdown"
     asked = {name for name in everything.ASKED if name not in expected}
     assert asked == {"pci", "memory_v3", "violation_board", "nvlink_beyond", "fields", "samples", "shares"}
 
 
 def test_fields_have_type_and_time_or_their_own_code(scene: Scene, library: Path) -> None:
-    """Each field has its value, type and time, or a return code of its own."""
+    """Each field has a value, a type and a time, or a separate return code."""
     gpu = scene.gpus[0]
     for number, signal in FIELD_SIGNALS.items():
         gpu.set(**{signal: 1000 + number})
@@ -98,11 +98,11 @@ def test_fields_have_type_and_time_or_their_own_code(scene: Scene, library: Path
     assert (found["82"]["code"], found["82"]["stamp_us"]) == (0, 0)
 
 
-def test_a_number_moves_at_its_rate_and_only_at_its_refresh(scene: Scene, library: Path) -> None:
+def test_number_rises_at_its_rate_at_each_refresh(scene: Scene, library: Path) -> None:
     gpu = scene.gpus[0]
     gpu.moves("energy_mj", 700_000)
     gpu.refreshes("energy_mj", 100)
-    let_pass(0.1, "what was set stands until the first refresh after it")
+    let_pass(0.1, "a set value is constant until the next refresh")
     first = of(scene, library)["energy"]
     begin_s = time.monotonic()
     last = of(scene, library)["energy"]
@@ -111,7 +111,7 @@ def test_a_number_moves_at_its_rate_and_only_at_its_refresh(scene: Scene, librar
     assert gpu.now("energy_mj") - last < 700_000 * (time.monotonic() - begin_s + 0.1)
 
 
-def test_what_ripples_is_another_value_at_each_refresh(scene: Scene, library: Path) -> None:
+def test_rippling_number_differs_at_each_refresh(scene: Scene, library: Path) -> None:
     gpu = scene.gpus[0]
     gpu.set(power_mw=600_000)
     gpu.ripples("power_mw", 5_000)
@@ -123,8 +123,8 @@ def test_what_ripples_is_another_value_at_each_refresh(scene: Scene, library: Pa
     assert all(595_000 <= draw_mw <= 605_000 for draw_mw in draws_mw)
 
 
-def test_power_record_is_dense_and_begins_with_the_driver(scene: Scene, library: Path) -> None:
-    """The samples of the power record are 20 ms apart, and begin with the driver."""
+def test_power_record_is_dense_and_bounded(scene: Scene, library: Path) -> None:
+    """The samples of the power record are 20 ms apart, end now, and number at most 119."""
     before_us = time.time_ns() // 1000
     stamps_us = [stamp_us for stamp_us, _ in of(scene, library)["samples"]]
     assert {late - early for early, late in itertools.pairwise(stamps_us)} <= {20_000}
@@ -132,7 +132,7 @@ def test_power_record_is_dense_and_begins_with_the_driver(scene: Scene, library:
     assert len(stamps_us) <= 119
 
 
-def test_process_lists_of_every_version_tell_the_same(scene: Scene, library: Path) -> None:
+def test_process_lists_of_every_version_agree(scene: Scene, library: Path) -> None:
     scene.gpus[0].clients = [
         Client(pid=11, memory_bytes=3 * GIB, sm_percent=60),
         Client(pid=12, memory_bytes=GIB, compute=False, graphics=True),
@@ -150,14 +150,14 @@ def test_process_lists_of_every_version_tell_the_same(scene: Scene, library: Pat
     assert found["memory_v2"]["used"] == 6 * GIB
 
 
-def test_a_board_may_have_hundreds_of_processes(scene: Scene, library: Path) -> None:
+def test_process_lists_hold_hundreds_of_processes(scene: Scene, library: Path) -> None:
     scene.gpus[0].clients = [Client(pid=1000 + number, memory_bytes=number << 20) for number in range(512)]
     found = of(scene, library)
     for name in ("compute", "compute_v2", "compute_v1", "details"):
         assert [entry["pid"] for entry in found[name]] == list(range(1000, 1512)), name
 
 
-def test_mig_instances_have_their_own_names_memory_and_processes(scene: Scene, library: Path) -> None:
+def test_mig_instances_have_separate_identity_and_use(scene: Scene, library: Path) -> None:
     first, second = scene.gpus[0].partition("1g.18gb", "2g.35gb")
     scene.gpus[0].clients = [Client(pid=21, instance_id=7, compute_id=0), Client(pid=22, instance_id=8, compute_id=0)]
     found = of(scene, library)
@@ -175,11 +175,11 @@ def test_calls_are_counted_by_function_and_by_gpu(scene: Scene, library: Path) -
     of(scene, library, 2)
     assert scene.calls_count("nvmlDeviceGetPowerUsage") == 8
     assert [gpu.calls_count("nvmlDeviceGetUtilizationRates") for gpu in scene.gpus] == [0, 0, 1, 0, 0, 0, 0, 0]
-    assert scene.calls_count("gpm") == 2 + 1 + 2 + 1 + 2  # queried for support, allocated, taken, subtracted, freed
+    assert scene.calls_count("gpm") == 2 + 1 + 2 + 1 + 2  # support, allocations, samples, metrics, frees
     assert scene.called()["nvmlInitWithFlags"] == 1
 
 
-def test_a_call_costs_what_the_scene_says(scene: Scene, library: Path) -> None:
+def test_call_takes_the_configured_time(scene: Scene, library: Path) -> None:
     scene.cost("processes", 30_000)
     begin_s = time.monotonic()
     of(scene, library)
@@ -187,18 +187,18 @@ def test_a_call_costs_what_the_scene_says(scene: Scene, library: Path) -> None:
 
 
 @pytest.mark.parametrize("lost_with", [15, RESET_REQUIRED])
-def test_a_lost_gpu_says_so_and_the_others_answer(scene: Scene, library: Path, lost_with: int) -> None:
+def test_lost_gpu_fails_and_the_others_answer(scene: Scene, library: Path, lost_with: int) -> None:
     scene.gpus[1].lose(lost_with)
-    boards = told(scene, library, "everything")["boards"]
+    boards = output_of(scene, library, "everything")["boards"]
     assert boards[1]["error"] == lost_with
     assert all("uuid" in board for board in boards[:1] + boards[2:])
     scene.gpus[1].vanish()
-    assert len(told(scene, library, "everything")["boards"]) == 7
+    assert len(output_of(scene, library, "everything")["boards"]) == 7
     scene.gpus[1].come_back()
-    assert len(told(scene, library, "everything")["boards"]) == 8
+    assert len(output_of(scene, library, "everything")["boards"]) == 8
 
 
-def test_errors_are_given_by_function_gpu_or_number(scene: Scene, library: Path) -> None:
+def test_errors_are_set_by_function_gpu_or_number(scene: Scene, library: Path) -> None:
     scene.fail("nvmlDeviceGetPowerUsage", 4)
     scene.gpus[0].fail("nvmlDeviceGetFieldValues", 13)
     scene.gpus[0].deny("temperature_c")
@@ -208,7 +208,7 @@ def test_errors_are_given_by_function_gpu_or_number(scene: Scene, library: Path)
     assert "ermission" in found["power"]["text"]
 
 
-def test_an_older_library_lacks_what_came_later(scene: Scene, library: Path, tmp_path: Path) -> None:
+def test_older_library_lacks_later_functions(scene: Scene, library: Path, tmp_path: Path) -> None:
     before = older(library, tmp_path / "older", ["nvmlDeviceGetTemperatureV", *(name for name in CLASSES if "Gpm" in name)])
     found = of(scene, before)
     assert found["temperature"] == 27
@@ -216,13 +216,13 @@ def test_an_older_library_lacks_what_came_later(scene: Scene, library: Path, tmp
     assert found["gpm_supported"]["error"] == 13
 
 
-def test_a_scene_of_other_sources_is_a_driver_that_is_not_loaded(library: Path, scene: Scene, tmp_path: Path) -> None:
+def test_scene_of_another_layout_is_rejected(library: Path, scene: Scene, tmp_path: Path) -> None:
     scene.path.write_bytes(b"another scene")
     with pytest.raises(AssertionError, match="no scene of this library"):
-        told(scene, library, "everything")
+        output_of(scene, library, "everything")
 
 
-def test_the_library_is_never_loaded_into_the_tests_own_process() -> None:
+def test_mock_library_is_not_loaded_into_the_test_process() -> None:
     maps = Path("/proc/self/maps").read_text()
     assert LIBRARY not in maps
-    assert ctypes.sizeof(ctypes.c_void_p) == 8, "the double is laid out for 64 bits"
+    assert ctypes.sizeof(ctypes.c_void_p) == 8, "the mock driver needs 64 bits"

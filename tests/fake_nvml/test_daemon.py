@@ -46,17 +46,17 @@ def shows(watch: Watch, index: int, **values: float) -> None:
 
 
 def test_library_alone_makes_a_machine_with_a_driver(watch: Watch) -> None:
-    """A machine counts as one with a driver as soon as its library loads."""
+    """A machine counts as one with a driver if the driver's library loads."""
     program = "from gpuwatch.sources import has_driver; print(has_driver())"
-    said = [
+    found = [
         subprocess.run([sys.executable, "-c", program], env={**os.environ, **more}, capture_output=True, text=True, check=True)
         for more in (watch.scene.environment(watch.library), {})
     ]
-    assert said[0].stdout == "True\n"
-    assert said[1].stdout == f"{has_driver()}\n"
+    assert found[0].stdout == "True\n"
+    assert found[1].stdout == f"{has_driver()}\n"
 
 
-def test_top_shows_every_gpu_as_the_driver_has_it(watch: Watch) -> None:
+def test_top_shows_the_drivers_values_of_every_gpu(watch: Watch) -> None:
     watch.scene.gpus[2].set(sm_clock_mhz=1410, power_mw=431_000, temperature_c=66, utilization_percent=87)
     watch.scene.gpus[2].set(event_reasons_mask=0x4)
     shows(watch, 2, sm_clock_mhz=1410, power_w=431.0, temperature_c=66, utilization_ratio=0.87, event_reasons_mask=0x4)
@@ -69,7 +69,7 @@ def test_top_shows_every_gpu_as_the_driver_has_it(watch: Watch) -> None:
     assert "SIMULATED" not in shown.stdout
 
 
-def test_readings_and_processes_are_the_scenes(watch: Watch) -> None:
+def test_daemon_reads_the_scenes_values_and_processes(watch: Watch) -> None:
     gpu = watch.scene.gpus[4]
     gpu.set(sm_clock_mhz=1234, power_mw=333_000, temperature_c=55, utilization_percent=44, mem_utilization_percent=22)
     gpu.clients = [Client(pid=os.getpid(), memory_bytes=7 * GIB, sm_percent=44)]
@@ -80,7 +80,7 @@ def test_readings_and_processes_are_the_scenes(watch: Watch) -> None:
             return process_list is not None and bool(process_list.processes)
 
         shows(watch, 4, sm_clock_mhz=1234, power_w=333.0, temperature_c=55, utilization_ratio=0.44)
-        wait_until(is_listed, what="an idle GPU's processes are asked each second")
+        wait_until(is_listed, what="an idle GPU's processes are read each second")
         shown = looking.of(client.readings()).gpus[4]
     row = shown.rows[Lane.FAST]
     assert (row.sm_clock_mhz, row.power_w, row.temperature_c) == (1234, 333.0, 55)
@@ -91,7 +91,7 @@ def test_readings_and_processes_are_the_scenes(watch: Watch) -> None:
     gpu.clients = []
 
 
-def test_a_program_is_judged_on_the_gpu_it_makes_a_context_on(watch: Watch) -> None:
+def test_program_is_judged_on_the_gpu_of_its_context(watch: Watch) -> None:
     program = [sys.executable, "-m", "tests.fake_nvml.program", str(watch.scene.path), "1.2", "6"]
     ended = watch.command("run", "--name", "six", "--", *program)
     assert ended.returncode == 0
@@ -103,7 +103,7 @@ def test_a_program_is_judged_on_the_gpu_it_makes_a_context_on(watch: Watch) -> N
         assert answered[rule] == "clear", rule
 
 
-def test_a_program_that_uses_no_gpu_hears_so(watch: Watch) -> None:
+def test_program_without_a_gpu_is_unproven(watch: Watch) -> None:
     ended = watch.command("run", "--", "sleep", "1")
     assert ended.returncode == 0
     assert "UNPROVEN  sleep  no GPU" in ended.stderr
@@ -111,7 +111,7 @@ def test_a_program_that_uses_no_gpu_hears_so(watch: Watch) -> None:
 
 
 def test_xid_rejects_only_the_window_on_its_gpu(watch: Watch) -> None:
-    """An Xid rejects the window around it, and no window of another GPU."""
+    """An Xid rejects the window on its GPU, and does not reject the window on another GPU."""
     struck, spared = watch.scene.gpus[0], watch.scene.gpus[1]
     for gpu in (struck, spared):
         work_on(gpu, os.getpid())
@@ -131,7 +131,8 @@ def test_xid_rejects_only_the_window_on_its_gpu(watch: Watch) -> None:
     assert found[spared.uuid]["hardware-error"]["answered"] == "clear"
 
 
-def test_a_process_list_that_is_forbidden_proves_nobody_absent(watch: Watch) -> None:
+def test_forbidden_process_list_is_unobserved(watch: Watch) -> None:
+    """With a forbidden list, ``contention-process`` is unobserved; a process on no list is found by its utilisation."""
     forbidden, hidden = watch.scene.gpus[5], watch.scene.gpus[7]
     for gpu in (forbidden, hidden):
         work_on(gpu, os.getpid())
@@ -151,11 +152,11 @@ def test_a_process_list_that_is_forbidden_proves_nobody_absent(watch: Watch) -> 
         leave(gpu, os.getpid())
     assert answered[forbidden.uuid]["contention-process"] == "unobserved"
     neighbour = {answered[hidden.uuid]["contention-process"], answered[hidden.uuid]["contention-residual"]}
-    assert "found" in neighbour, "busy, and on no list: as a process of another container is"
+    assert "found" in neighbour, "a process of another container is busy, and on no list"
 
 
 def test_idle_daemon_reads_at_20_hz_and_sets_nothing(watch: Watch) -> None:
-    """An idle daemon reads each GPU twenty times a second, and changes no setting."""
+    """An idle daemon reads each GPU at most about 20 times a second, and changes no setting."""
     begin_s = time.monotonic()
     before = [gpu.calls_count("nvmlDeviceGetUtilizationRates") for gpu in watch.scene.gpus]
 
@@ -163,14 +164,14 @@ def test_idle_daemon_reads_at_20_hz_and_sets_nothing(watch: Watch) -> None:
         now = [gpu.calls_count("nvmlDeviceGetUtilizationRates") for gpu in watch.scene.gpus]
         return [late - early for early, late in zip(before, now, strict=True)]
 
-    wait_until(lambda: min(more()) >= 15, what="each GPU is asked")
+    wait_until(lambda: min(more()) >= 15, what="each GPU is read")
     counts = more()
-    assert max(counts) <= 22 * (time.monotonic() - begin_s) + 2, "a busy machine asks more rarely, never more often"
+    assert max(counts) <= 22 * (time.monotonic() - begin_s) + 2, "a busy machine reads more rarely, never more often"
     assert not [name for name in watch.scene.called() if "Set" in name and "EventSet" not in name]
 
 
 def test_doctor_measures_call_costs_and_refresh_periods(library: Path, tmp_path: Path) -> None:
-    """The doctor measures the costs of calls and the refresh periods of values."""
+    """`gpuwatch doctor` reports the costs of calls and the refresh periods of values."""
     small = create(tmp_path / "small", gpus=1)
     gpu = small.gpus[0]
     for number in ("power_mw", "power_average_mw"):
@@ -185,22 +186,22 @@ def test_doctor_measures_call_costs_and_refresh_periods(library: Path, tmp_path:
         facts.update({check["name"]: check for check in checks})
         return "power_w" in facts["GPU-00000000"]["facts"]["refresh_ms"]
 
-    wait_until(measured, what="half a second in which a busy machine sees enough changes")
+    wait_until(measured, what="half a second with enough changes, even on a busy machine")
     assert facts["driver"]["found"] == "580.159.04, NVML 13.580.159.04, 1 GPU"
     assert facts["sampling loop"]["found"] == "compiled"
     signals = facts["GPU-00000000"]
     assert signals["found"] == "NVIDIA H200: 37 of 37 signals answered"
     costs_us = signals["facts"]["cost_us"]
-    assert costs_us["energy_j"] >= 2_000, "a busy machine adds to it"
-    assert statistics.median(costs_us.values()) < costs_us["energy_j"], "its cost is its own"
-    assert signals["facts"]["refresh_ms"]["power_w"] >= 85, "a busy machine sees changes late, and may miss some"
+    assert costs_us["energy_j"] >= 2_000, "at least the configured cost"
+    assert statistics.median(costs_us.values()) < costs_us["energy_j"], "the other calls are cheaper"
+    assert signals["facts"]["refresh_ms"]["power_w"] >= 85, "a busy machine may read changes late, or miss some"
 
 
 def test_short_window_is_judged_by_every_pass(watch: Watch) -> None:
-    """A short window is judged by every pass, however many passes arrive at once."""
+    """The evidence of a short window holds every pass, even if the passes arrive together."""
     gpu = watch.scene.gpus[6]
     work_on(gpu, os.getpid())
-    gpu.ripples("sm_clock_mhz", 60)  # no value lives longer than a refresh
+    gpu.ripples("sm_clock_mhz", 60)  # the value changes at each refresh
 
     def is_judged_by_every_pass() -> bool:
         with watch.client() as client:
@@ -216,15 +217,15 @@ def test_short_window_is_judged_by_every_pass(watch: Watch) -> None:
         assert list(clock) == sorted(clock)
         assert trace.column("temperature_c").at_ns[-1] >= end_ns  # the row of the edge
         if trace.gaps:
-            return False  # a late pass is marked: another process had the processor
+            return False  # a late pass is a gap: another process had the CPU
         inside = [begin_ns, *clock[(clock >= begin_ns) & (clock <= end_ns)], end_ns]
-        # A refresh and a pass, and as many passes as were missed.  Edge readings hide some missed passes, so one window without
-        # interference is enough.
+        # The longest distance is a refresh, a pass, and the missed passes.  Edge readings hide some missed passes, so one window
+        # without interference is enough.
         missed_count = max(0, (end_ns - begin_ns) // 10_000_000 - (after_count - before_count))
         most_ns = 100_000_000 + (2 + missed_count) * 10_000_000
         longest_ns = max(later - at_ns for at_ns, later in pairwise(inside))
         return missed_count <= 5 and longest_ns <= most_ns
 
-    wait_until(is_judged_by_every_pass, what="a window in which nobody else had the machine")
+    wait_until(is_judged_by_every_pass, what="a window without interference")
     gpu.ripples("sm_clock_mhz", 0)
     leave(gpu, os.getpid())

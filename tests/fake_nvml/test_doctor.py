@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.fake_nvml.build import LIBRARY, older
-from tests.fake_nvml.doctors import Told, doctors
+from tests.fake_nvml.doctors import Report, doctors
 from tests.fake_nvml.layout import FUNCTIONS
 from tests.fake_nvml.scene import DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, NO_PERMISSION, VERSIONS_DIFFER, Scene, create
 
-MISSING = "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is no library: install the NVIDIA driver"
+MISSING = "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is not a library: install the NVIDIA driver"
 FORBIDDEN = "no permission to use the GPU: give this user read and write access to /dev/nvidiactl and /dev/nvidia*"
 TOO_OLD = "libnvidia-ml.so.1 is older than this program needs; install a newer NVIDIA driver"
 
-# A driver's answer to an attaching process, and doctor's text for it.
+# The driver's return codes for an attaching process, and doctor's texts.
 REFUSED = {
     NO_PERMISSION: FORBIDDEN,
     VERSIONS_DIFFER: "library and kernel module differ in version (upgraded under a running system?): reload the module",
@@ -24,7 +24,7 @@ REFUSED = {
     FUNCTION_NOT_FOUND: TOO_OLD,
 }
 
-# Functions of later drivers, and the remaining signals of a GPU without them.
+# Functions of later drivers, and the remaining signals of a GPU without these functions.
 LATER: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "performance-monitor": (lambda name: "Gpm" in name, "33 of 37 signals answered; not sm_activity_ratio"),
     "versioned-temperature": (lambda name: name == "nvmlDeviceGetTemperatureV", "37 of 37"),
@@ -39,8 +39,8 @@ LATER: Mapping[str, tuple[Callable[[str], bool], str]] = {
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, library: Path) -> dict[str, Told]:
-    """Return the outputs of doctors on all these machines, run at once for half a second."""
+def reports(tmp_path_factory: pytest.TempPathFactory, library: Path) -> dict[str, Report]:
+    """Return doctor's output for every machine, by name."""
     folder = tmp_path_factory.mktemp("doctors")
     cases: dict[str, tuple[Scene, Path]] = {}
 
@@ -66,14 +66,14 @@ def told(tmp_path_factory: pytest.TempPathFactory, library: Path) -> dict[str, T
     half.gpus[3].lose()
     case("none", gpus=2).fail("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION)
     found = doctors(folder, cases)
-    assert not [name for name, said in found.items() if "Traceback" in said.text]
+    assert not [name for name, report in found.items() if "Traceback" in report.text]
     return found
 
 
 @pytest.mark.parametrize("code", REFUSED)
-def test_why_no_driver_answers_is_told_with_what_to_do(told: dict[str, Told], code: int) -> None:
-    said = told[f"refused-{code}"]
-    assert (said.code, REFUSED[code] in said.text) == (1, True), said.text
+def test_refusing_driver_is_reported_with_the_remedy(reports: dict[str, Report], code: int) -> None:
+    report = reports[f"refused-{code}"]
+    assert (report.code, REFUSED[code] in report.text) == (1, True), report.text
 
 
 @pytest.mark.parametrize(
@@ -82,33 +82,33 @@ def test_why_no_driver_answers_is_told_with_what_to_do(told: dict[str, Told], co
         ("missing", MISSING),
         ("broken", MISSING),
         ("ancient", TOO_OLD),
-        ("without-gpus", "the driver is loaded but lists no GPU: check nvidia-smi"),
-        ("none", f"no GPU that the driver lists answers: GPU 0: {FORBIDDEN}; GPU 1: {FORBIDDEN}"),
+        ("without-gpus", "the driver is loaded but lists no GPU: run nvidia-smi"),
+        ("none", f"the driver lists GPUs, but none of them answers: GPU 0: {FORBIDDEN}; GPU 1: {FORBIDDEN}"),
     ],
 )
-def test_where_nothing_can_be_watched_one_line_says_why(told: dict[str, Told], name: str, says: str) -> None:
-    assert told[name].code == 1
-    (line,) = [line for line in told[name].text.splitlines() if line.startswith("FAIL")]
+def test_missing_driver_or_gpu_is_one_failed_check(reports: dict[str, Report], name: str, says: str) -> None:
+    assert reports[name].code == 1
+    (line,) = [line for line in reports[name].text.splitlines() if line.startswith("FAIL")]
     assert line.startswith("FAIL  driver  ")
     assert says in line
 
 
 @pytest.mark.parametrize("lacking", LATER)
-def test_an_older_library_is_read_as_far_as_it_goes(told: dict[str, Told], lacking: str) -> None:
-    assert told[lacking].code == 0
-    assert f"NVIDIA H200: {LATER[lacking][1]}" in told[lacking].text
+def test_older_library_gives_its_remaining_signals(reports: dict[str, Report], lacking: str) -> None:
+    assert reports[lacking].code == 0
+    assert f"NVIDIA H200: {LATER[lacking][1]}" in reports[lacking].text
 
 
-def test_empty_process_list_needs_a_list_to_be_believed(told: dict[str, Told]) -> None:
-    """An empty process list counts only if the driver supports the list."""
-    vague = [name for name in LATER if "the driver does not list its processes" in told[name].text]
+def test_missing_process_list_is_reported(reports: dict[str, Report]) -> None:
+    """Only a library without the current process lists gets the remark that the driver does not list processes."""
+    vague = [name for name in LATER if "the driver does not list its processes" in reports[name].text]
     assert vague == ["process-lists"]
 
 
 @pytest.mark.parametrize(
     ("index", "says"), [(1, "no answer for 3 s"), (2, FORBIDDEN), (3, "the GPU fell off the bus or is otherwise lost")]
 )
-def test_a_gpu_that_hangs_or_is_forbidden_or_lost_is_named(told: dict[str, Told], index: int, says: str) -> None:
-    assert told["half"].code == 1
-    assert f"FAIL  GPU {index:<20} listed, but not answering: {says}" in told["half"].text
-    assert "PASS  GPU-00000000             NVIDIA H200: 37 of 37 signals answered" in told["half"].text
+def test_failing_gpu_is_reported_with_its_reason(reports: dict[str, Report], index: int, says: str) -> None:
+    assert reports["half"].code == 1
+    assert f"FAIL  GPU {index:<20} listed, but not answering: {says}" in reports["half"].text
+    assert "PASS  GPU-00000000             NVIDIA H200: 37 of 37 signals answered" in reports["half"].text

@@ -1,4 +1,4 @@
-"""Tests of faults under the daemon: the user's view of each, and no loss of stored data."""
+"""Tests of driver faults under the daemon: the user's view of each fault, and no loss of stored data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Verdicts = dict[str, Any]
 
 @pytest.fixture
 def working(tmp_path: Path) -> Scene:
-    """Make four working GPUs."""
+    """Return a scene of four working GPUs."""
     scene = create(tmp_path / "working", gpus=4)
     for gpu in scene.gpus:
         work_on(gpu, os.getpid())
@@ -64,7 +64,7 @@ def answered(verdict: Mapping[str, Any]) -> dict[str, str]:
 
 
 def why(verdict: Mapping[str, Any]) -> str:
-    """Return the judge's reason for a missing witness and unnamed GPUs."""
+    """Return the text of ``stale-daemon``, which gives the reason for missing readings."""
     return "; ".join(finding["says"] for finding in verdict["findings"] if finding["rule"] == "stale-daemon")
 
 
@@ -82,7 +82,7 @@ def readings_count(watch: Watch, gpu: Gpu, begin_ns: int, end_ns: int) -> int:
 
 @pytest.fixture(scope="module")
 def late(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Watch]:
-    """Run a daemon that started with one hung and one lost GPU."""
+    """Yield a daemon that started with one hung and one lost GPU."""
     folder = tmp_path_factory.mktemp("late")
     scene = create(folder / "scene", gpus=4)
     scene.gpus[1].hang()
@@ -91,8 +91,8 @@ def late(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Wa
         yield watch
 
 
-def test_gpus_failing_at_the_start_are_named(late: Watch) -> None:
-    """The daemon names GPUs that hang or are lost at the start, and watches the others."""
+def test_gpus_failing_at_the_start_are_reported(late: Watch) -> None:
+    """The daemon reports GPUs that hang or are lost at the start, and watches the others."""
     status = late.until(lambda status: len(status["gpus"]) == 2)
     assert status["unanswered"] == ["GPU 1: no answer for 3 s", "GPU 3: the GPU fell off the bus or is otherwise lost"]
     assert [gpu["uuid"] for gpu in status["gpus"]] == [late.scene.gpus[0].uuid, late.scene.gpus[2].uuid]
@@ -102,8 +102,8 @@ def test_gpus_failing_at_the_start_are_named(late: Watch) -> None:
     late.scene.gpus[2].lose()
 
 
-def test_lost_gpu_is_named_and_watched_again(working: Scene, library: Path, tmp_path: Path) -> None:
-    """The daemon names a lost GPU, judges the others, and watches it again when it comes back."""
+def test_lost_gpu_is_reported_and_watched_again(working: Scene, library: Path, tmp_path: Path) -> None:
+    """A lost GPU is reported and makes its window not VALID; other GPUs are judged, and the GPU is watched again."""
     stays, off_the_bus, to_be_reset, _ = working.gpus
     with watching(tmp_path, working, library) as watch:
         begin_ns = time.monotonic_ns()
@@ -118,14 +118,14 @@ def test_lost_gpu_is_named_and_watched_again(working: Scene, library: Path, tmp_
             rows = shown(watch)
             asked_s, asked_count = time.monotonic(), off_the_bus.calls_count()
             let_pass(0.4, "the interval for the count of calls")
-            assert off_the_bus.calls_count() - asked_count < 75 * (time.monotonic() - asked_s), "a lost GPU is asked seldom"
+            assert off_the_bus.calls_count() - asked_count < 75 * (time.monotonic() - asked_s), "a lost GPU is rarely read"
         off_the_bus.come_back()
         to_be_reset.come_back()
         watch.until(lambda _: not any(watch.gpu(index)["lost"] for index in (1, 2)))
         with window(watch, off_the_bus, to_be_reset) as after:
             sample_for(0.3)
         kept = watch.command("audit").stdout
-        assert readings_count(watch, off_the_bus, begin_ns, lost_ns) > 2, "what was read before the loss is kept"
+        assert readings_count(watch, off_the_bus, begin_ns, lost_ns) > 2, "readings from before the loss are kept"
         assert "Traceback" not in watch.live.log.read_text()
     for gpu, says in ((off_the_bus, "the GPU fell off the bus or is otherwise lost"), (to_be_reset, "the GPU must be reset")):
         assert f"LOST  {says}" in rows[gpu.index]
@@ -137,10 +137,10 @@ def test_lost_gpu_is_named_and_watched_again(working: Scene, library: Path, tmp_
     assert kept.count("tried") == 3
 
 
-def test_process_storm_with_reused_pids_costs_no_memory(working: Scene, library: Path, tmp_path: Path) -> None:
-    """A storm of processes under a few PIDs is named in the verdict and costs no memory.
+def test_process_storm_with_reused_pids_is_bounded(working: Scene, library: Path, tmp_path: Path) -> None:
+    """A storm of processes under a few PIDs is found by the verdict, and does not increase the daemon's memory.
 
-    Processes change dozens of times a second, and each new one reuses an earlier PID.
+    Processes change fifty times a second, and new ones reuse earlier PIDs.
     """
     dice = random.Random(0)
     with watching(tmp_path, working, library) as watch:
@@ -153,7 +153,7 @@ def test_process_storm_with_reused_pids_costs_no_memory(working: Scene, library:
             for _ in range(100):
                 for gpu in working.gpus:
                     gpu.clients = [own, *(Client(pid=other) for other in dice.sample(range(5_000_000, 5_000_200), 40))]
-                let_pass(0.02, "other processes come fifty times a second")
+                let_pass(0.02, "other processes start fifty times a second")
             end_ns = time.monotonic_ns()
         assert stores.memory_bytes(pid) - memory_bytes < 10 << 20
         assert stores.descriptors(pid) <= descriptors_count + 4
@@ -164,7 +164,7 @@ def test_process_storm_with_reused_pids_costs_no_memory(working: Scene, library:
             (run,) = reader.runs(limit=1)
             process_lists = reader.evidence(run, working.gpus[0].uuid).trace.process_lists
     for gpu in working.gpus:
-        alone = "clear" if visibility() is Visibility.HOST else "unobserved"  # in a container others could be hidden
+        alone = "clear" if visibility() is Visibility.HOST else "unobserved"  # a container hides other processes
         assert answered(before[gpu.uuid])["contention-process"] == alone
         assert answered(during[gpu.uuid])["contention-process"] == "found"
     inside = [process_list for process_list in process_lists if begin_ns + 500_000_000 < process_list.at_ns < end_ns]
@@ -190,7 +190,7 @@ def test_daemon_killed_between_commits_loses_1_s_at_most(
         for w in windows:
             w.__enter__()
         for gpu in working.gpus:
-            gpu.ripples("sm_clock_mhz", 60)  # no value lives longer than a refresh
+            gpu.ripples("sm_clock_mhz", 60)  # the value changes at each refresh
         sample_for(1.5)
         committed = wait_until(lambda: stores.committed_ns(watch.live.settings.state), what="readings are committed")
         watch.live.process.kill()
@@ -205,7 +205,7 @@ def test_daemon_killed_between_commits_loses_1_s_at_most(
     assert all(stored[uuid] >= at_ns for uuid, at_ns in committed.items())
     assert most_lost_ns is None or killed_ns - min(stored.values()) <= most_lost_ns
     stores.check_files(watch.live.settings.state)
-    with watching(tmp_path, working, library) as watch:  # the next daemon cleans up after it
+    with watching(tmp_path, working, library) as watch:  # the next daemon ends the open windows
         pass
     stores.check_rows(watch.live.settings.state)
     runs = stores.check_runs(watch.live.settings.state)
@@ -214,7 +214,7 @@ def test_daemon_killed_between_commits_loses_1_s_at_most(
     ] * opened_count
 
 
-def test_a_driver_reloaded_under_the_daemon_is_attached_anew(working: Scene, library: Path, tmp_path: Path) -> None:
+def test_daemon_attaches_again_to_a_reloaded_driver(working: Scene, library: Path, tmp_path: Path) -> None:
     with watching(tmp_path, working, library) as watch:
         begin_ns = time.monotonic_ns()
         with window(watch, working.gpus[0]) as during:
@@ -225,7 +225,7 @@ def test_a_driver_reloaded_under_the_daemon_is_attached_anew(working: Scene, lib
             rows = shown(watch)
             working.load()
             status = watch.until(lambda status: not any(gpu["lost"] for gpu in status["gpus"]))
-        working.load(stale_code=VERSIONS_DIFFER)  # and again, too fast for anybody to notice
+        working.load(stale_code=VERSIONS_DIFFER)  # a second reload, too fast to be read as an unload
         watch.until(lambda status: any(gpu["lost"] for gpu in status["gpus"]))
         watch.until(lambda status: not any(gpu["lost"] for gpu in status["gpus"]))
         with window(watch, *working.gpus) as after:
@@ -238,11 +238,11 @@ def test_a_driver_reloaded_under_the_daemon_is_attached_anew(working: Scene, lib
     assert all("LOST  the NVIDIA driver is not loaded: load the kernel module" in row for row in rows)
     assert "the GPU was lost: " in why(during[working.gpus[0].uuid])
     assert [answered(after[gpu.uuid])["stale-daemon"] for gpu in working.gpus] == ["clear"] * 4
-    assert answered(after[working.gpus[3].uuid])["hardware-error"] == "found", "heard from the driver that is there now"
+    assert answered(after[working.gpus[3].uuid])["hardware-error"] == "found", "the event came from the reloaded driver"
 
 
-def test_a_driver_that_comes_later_is_found(library: Path, scene: Scene, tmp_path: Path) -> None:
-    """Without a driver the daemon runs, reports that, and looks for one every ten seconds; a hung wait does not prevent it."""
+def test_daemon_without_a_driver_reports_its_absence(library: Path, scene: Scene, tmp_path: Path) -> None:
+    """Without a driver, the daemon runs, and status, top and run report the reason."""
     scene.unload()
     with watching(tmp_path, scene, library) as watch:
         assert "the NVIDIA driver is not loaded" in watch.status()["absence"]
@@ -254,33 +254,33 @@ def test_a_driver_that_comes_later_is_found(library: Path, scene: Scene, tmp_pat
         assert "the NVIDIA driver is not loaded" in " ".join(run.stderr.split())
 
 
-def fed(said: dict[str, str]) -> bool:
-    return "WATCHDOG" in said
+def fed(sent: dict[str, str]) -> bool:
+    return "WATCHDOG" in sent
 
 
-def test_call_that_never_returns_costs_only_its_gpu(working: Scene, library: Path, tmp_path: Path) -> None:
-    """A call that never returns costs its GPU and nothing else.
+def test_hung_call_affects_only_its_gpu(working: Scene, library: Path, tmp_path: Path) -> None:
+    """A call that never returns affects only its GPU.
 
-    The GPU counts as lost, its neighbours are still read, windows open and close, and the watchdog stays fed.
+    That GPU counts as lost, other GPUs are still read, windows open and close, and the watchdog is still fed.
     """
     hung, lives = working.gpus[1], working.gpus[2]
-    with manager(tmp_path / "notify") as told:
-        environment = {"NOTIFY_SOCKET": told.address, "WATCHDOG_USEC": "1000000"}
+    with manager(tmp_path / "notify") as notified:
+        environment = {"NOTIFY_SOCKET": notified.address, "WATCHDOG_USEC": "1000000"}
         with watching(tmp_path, working, library, environment) as watch:
-            assert "4 × NVIDIA H200" in told.until(lambda said: "READY" in said)["STATUS"]
+            assert "4 × NVIDIA H200" in notified.until(lambda sent: "READY" in sent)["STATUS"]
             hung.hang()
             with window(watch, hung, lives) as during:
                 watch.until(lambda _: watch.gpu(1)["lost"] is not None)
-                _lost_is_told(told, hung)
+                _check_lost_status(notified, hung)
                 rows = shown(watch)
             hung_count = hung.calls_count()
             with window(watch, hung, lives) as later:
-                assert hung.calls_count() == hung_count, "a lost GPU is not asked, and so not waited for"
+                assert hung.calls_count() == hung_count, "a lost GPU is not read"
                 sample_for(0.3)
             hung.release()
             watch.until(lambda _: watch.gpu(1)["lost"] is None)
             hung.hang("nvmlDeviceGetSamples")  # a daemon with a stuck thread can still be stopped
-            let_pass(1.1, "the power record is asked each second")
+            let_pass(1.1, "the power record is read each second")
             watch.live.process.terminate()
             assert watch.live.process.wait(PATIENCE_S) == 0
             assert "Traceback" not in watch.live.log.read_text()
@@ -291,8 +291,8 @@ def test_call_that_never_returns_costs_only_its_gpu(working: Scene, library: Pat
         assert "the GPU was lost: no answer for 5 s" in why(verdicts[hung.uuid])
 
 
-def test_window_held_up_by_the_driver_is_judged_as_such(working: Scene, library: Path, tmp_path: Path) -> None:
-    """The verdict names the driver's hang as the reason for a delayed window."""
+def test_window_delayed_by_a_hung_driver_is_unproven(working: Scene, library: Path, tmp_path: Path) -> None:
+    """The verdict of a window that a hung call delays names this GPU; windows on other GPUs do not wait."""
     hung, lives = working.gpus[1], working.gpus[2]
     with watching(tmp_path, working, library) as watch, watch.client() as client:
         opened = client.open(label="held up", gpus=[hung.uuid, lives.uuid])
@@ -309,25 +309,25 @@ def test_window_held_up_by_the_driver_is_judged_as_such(working: Scene, library:
         watch.until(lambda _: watch.gpu(1)["lost"] is not None)
         hung.release()
         watch.until(lambda _: watch.gpu(1)["lost"] is None)
-        let_pass(0.5, "what was told of the loss lies before the window")
+        let_pass(0.5, "the report of the loss lies before the window")
         with window(watch, hung) as after:
             sample_for(1.0)
     assert held_up.status == "unproven"
-    assert f"what was read of {hung.uuid} is held up by a driver that does not answer" in held_up.why
-    assert any(is_waited_for[1:]), "windows on other GPUs were entered before it was given up"
-    assert "lost" not in why(after[hung.uuid]), "it came back after it was lost, not before"
+    assert f"a driver call that has not returned holds up the readings of {hung.uuid}" in held_up.why
+    assert any(is_waited_for[1:]), "windows on other GPUs opened before the hung GPU counted as lost"
+    assert "lost" not in why(after[hung.uuid]), "a loss before the window is not reported"
 
 
-def _lost_is_told(told: Manager, hung: Gpu) -> None:
-    said = told.until(lambda said: fed(said) and "lost" in said["STATUS"])
-    assert said["STATUS"].startswith("3 × NVIDIA H200")
-    assert f"{hung.uuid} lost: no answer for 5 s" in said["STATUS"]
+def _check_lost_status(notified: Manager, hung: Gpu) -> None:
+    sent = notified.until(lambda sent: fed(sent) and "lost" in sent["STATUS"])
+    assert sent["STATUS"].startswith("3 × NVIDIA H200")
+    assert f"{hung.uuid} lost: no answer for 5 s" in sent["STATUS"]
     for _ in range(2):
-        told.until(fed)
+        notified.until(fed)
 
 
-def test_gpus_that_answer_at_last_join_in_the_drivers_order(late: Watch) -> None:
-    """A GPU that answers at last joins in the driver's order; this test runs last, because the daemon looks every ten seconds."""
+def test_late_gpus_join_in_the_drivers_order(late: Watch) -> None:
+    """GPUs that answer late join in the driver's order; the daemon looks every ten seconds, so this test runs last."""
     late.scene.gpus[1].release()
     late.scene.gpus[3].come_back()
     status = late.until(lambda status: len(status["gpus"]) == 4)
@@ -335,12 +335,12 @@ def test_gpus_that_answer_at_last_join_in_the_drivers_order(late: Watch) -> None
     assert status["unanswered"] == []
 
 
-def test_a_window_hears_of_a_loss_long_before_it(late: Watch) -> None:
+def test_window_reports_an_earlier_loss(late: Watch) -> None:
     gone, lives = late.scene.gpus[2], late.scene.gpus[0]
     gone.lose()
     late.until(lambda _: late.gpu(2)["lost"] is not None)
     work_on(lives, os.getpid())
-    with window(late, gone) as verdicts:  # a process on another GPU too is not the reason
+    with window(late, gone) as verdicts:  # a process works only on another GPU
         sample_for(1.2)
     assert verdicts[gone.uuid]["status"] == "unproven"
     assert "the GPU was lost: the GPU fell off the bus" in why(verdicts[gone.uuid])

@@ -1,4 +1,4 @@
-"""Tests of names outside UTF-8, of a process and in the driver's own texts: nothing is lost because of them."""
+"""Tests of process names and driver texts that are not UTF-8, which must not lose any reading."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.waiting import PATIENCE_S
 CUT = "entrainements_�"
 
 
-def test_names_that_are_not_utf8_cost_no_reading(tmp_path: Path, library: Path) -> None:
-    """Names cut by the kernel inside a letter, and a driver version in another encoding, cost no reading."""
+def test_names_that_are_not_utf8_lose_no_reading(tmp_path: Path, library: Path) -> None:
+    """Names that the kernel cut inside a letter, and driver texts in another encoding, lose no reading."""
     scene = create(tmp_path / "scene", gpus=2, name="NVIDIA H200 \udce9t\udce9", driver_version="580.\udcff")
     script = tmp_path / "entrainements_été.py"
     script.write_text("#!/bin/sh\nread line\n")

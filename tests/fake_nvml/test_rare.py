@@ -1,4 +1,4 @@
-"""Tests of rare readings: P-state, row remaps by cause, PCIe and NVLink, and 56 MIG instances, with NVIDIA's own binding."""
+"""Tests of rare readings with NVIDIA's binding: P-state, row remaps by cause, PCIe, NVLink, and 56 MIG instances."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fake_nvml.running import told
+from tests.fake_nvml.running import output_of
 from tests.fake_nvml.scene import Client, Scene, create
 
 GIB = 1 << 30
@@ -16,7 +16,7 @@ PROFILES = ("1g.18gb",) * 7
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
-    """Make eight boards with seven instances each; the first has a bad link, the second no NVLink, the last no monitor."""
+    """Return eight boards with seven instances each; the first has a bad link, the second no NVLink, the last no GPM."""
     made = create(tmp_path_factory.mktemp("rare") / "scene")
     for gpu in made.gpus:
         gpu.partition(*PROFILES)
@@ -35,11 +35,11 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 @pytest.fixture(scope="module")
 def rounds(scene: Scene, library: Path) -> list[list[dict[str, Any]]]:
-    found: list[list[dict[str, Any]]] = told(scene, library, "rare")
+    found: list[list[dict[str, Any]]] = output_of(scene, library, "rare")
     return found
 
 
-def test_rare_reading_holds_what_the_scene_says(rounds: list[list[dict[str, Any]]]) -> None:
+def test_rare_reading_holds_the_scenes_values(rounds: list[list[dict[str, Any]]]) -> None:
     first, second = (boards[0] for boards in rounds)
     assert first["performance_state"] == 2
     assert (first["remapped_corrected_count"], first["remapped_uncorrected_count"]) == (3, 1)
@@ -52,7 +52,7 @@ def test_rare_reading_holds_what_the_scene_says(rounds: list[list[dict[str, Any]
     assert second["pcie_received_bytes"] == pytest.approx(2 * second["pcie_sent_bytes"], abs=1)
 
 
-def test_boards_without_nvlink_or_monitor_have_no_numbers(rounds: list[list[dict[str, Any]]]) -> None:
+def test_missing_nvlink_and_gpm_values_are_none(rounds: list[list[dict[str, Any]]]) -> None:
     _, unlinked, *_, unmonitored = rounds[1]
     assert unlinked["nvlink_active_count"] is unlinked["nvlink_sent_bytes"] is unlinked["performance_state"] is None
     assert unlinked["nvlink_errors_count"] == {}
@@ -60,7 +60,7 @@ def test_boards_without_nvlink_or_monitor_have_no_numbers(rounds: list[list[dict
     assert unmonitored["nvlink_active_count"] == 18
 
 
-def test_every_mig_instance_is_read_apart(scene: Scene, rounds: list[list[dict[str, Any]]]) -> None:
+def test_every_mig_instance_is_read_separately(scene: Scene, rounds: list[list[dict[str, Any]]]) -> None:
     every = [instance for board in rounds[1] for instance in board["instances"]]
     assert len({instance["uuid"] for instance in every}) == 56
     first, busy, *_ = rounds[1][0]["instances"]
@@ -72,7 +72,7 @@ def test_every_mig_instance_is_read_apart(scene: Scene, rounds: list[list[dict[s
     assert first["sm_activity_ratio"] == 0
 
 
-def test_instances_that_are_gone_are_read_no_more(scene: Scene, library: Path) -> None:
+def test_removed_mig_instances_are_not_read(scene: Scene, library: Path) -> None:
     scene.gpus[3].unpartition()
-    boards = told(scene, library, "rare")[1]
+    boards = output_of(scene, library, "rare")[1]
     assert [len(board["instances"]) for board in boards] == [7, 7, 7, 0, 7, 7, 7, 7]

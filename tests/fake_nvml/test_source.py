@@ -1,4 +1,4 @@
-"""Tests of the source contract with NVIDIA's own binding and the mock driver below gpuwatch's source."""
+"""Test of the source contract with gpuwatch's NVML source, NVIDIA's binding and the mock driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from tests.waiting import PATIENCE_S
 
 
-def test_the_source_keeps_its_contract_on_the_double(contract: subprocess.Popen[str]) -> None:
-    said, _ = contract.communicate(timeout=2 * PATIENCE_S)
-    assert contract.returncode == 0, said
-    assert said.count("PASSED") == said.count("[nvml") >= 15, said
+def test_nvml_source_keeps_the_contract_on_the_mock(contract: subprocess.Popen[str]) -> None:
+    output, _ = contract.communicate(timeout=2 * PATIENCE_S)
+    assert contract.returncode == 0, output
+    assert output.count("PASSED") == output.count("[nvml") >= 15, output

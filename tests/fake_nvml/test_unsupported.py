@@ -1,4 +1,4 @@
-"""Tests with every signal denied by one GPU of many: the daemon watches all, and names unobserved values instead of zero."""
+"""Tests of denied signals: each of many GPUs denies one, and the daemon reports it as unobserved, not as zero."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from tests.fake_nvml.running import watching
 from tests.fake_nvml.scene import Gpu, create
 from tests.waiting import PATIENCE_S, sample_for, wait_until
 
-# The rules that cannot decide without the signal, and their texts.  Other rules use another signal, or never needed it.
-# On a busy machine a window of a second may hold too few rows for these.
+# Rules for which a window of a second may hold too few rows on a busy machine.
 RARELY_READ = {
     "hardware-error", "throttle-hw-slowdown", "throttle-power-brake", "sampler-perturbs", "clock-controller-present",
     "bursty-duty-cycle", "clock-ramp", "numa-pcie-affinity", "work-levels",
-    *(() if visibility() is Visibility.HOST else ("contention-residual",)),  # in a container utilisation alone tells of others
+    *(() if visibility() is Visibility.HOST else ("contention-residual",)),  # in a container, only utilisation shows other processes
 }  # fmt: skip
 UNUSED = {
     "numa-pcie-affinity": "not observed: the PCIe generation of a busy GPU",
     "idle-stretch": "neither times, nor idle power, nor utilisation were observed",
-    "unaccounted-time": "utilisation over a second, or whose time it was, was not observed",
+    "unaccounted-time": "utilisation over a second, or its process, was not observed",
 }
+# By signal: the rules that cannot decide without the signal, and their texts.
 SILENCED = {
     "sm_clock_mhz": {
-        **dict.fromkeys(("clock-levels", "clock-drift", "clock-ramp"), "the clock of a working GPU was not observed"),
-        "regime-change": "",  # it names the clock, or another shortage
+        **dict.fromkeys(("clock-levels", "clock-drift", "clock-ramp"), "the clock of a busy GPU was observed for less than"),
+        "regime-change": "",  # the text names the clock or another missing signal
         "dark-time": "has no reading of the clock",
     },
     "power_w": {"dark-time": "has no reading of the power record"},
@@ -55,9 +55,9 @@ SILENCED = {
     "persistence_mode": {"persistence-off": "persistence mode was not observed"},
 }
 
-# No clock is locked; and the thermal violation time is read only without thermal counters.
+# No clock is locked, and the thermal violation time is read only without thermal counters.
 UNASKED = {"sm_clock_lock_mhz", "thermal_violation_ns"}
-# Values of one call; an alternative call for the first; counters that are trusted only if all three answer.
+# Further signals that are unobserved with a denied one: from the same call, from an alternative call, or unreliable alone.
 ALSO = {
     "sw_thermal_ns": ["hw_thermal_ns", "power_brake_ns"],
     "hw_thermal_ns": ["power_brake_ns"],
@@ -68,12 +68,12 @@ ALSO = {
 }
 
 
-AT_ONCE_COUNT = 8  # GPUs in a window, as on a machine: with 38 at the full rate two busy processors read too few rows
+AT_ONCE_COUNT = 8  # GPUs in a window: with all GPUs at the full rate, two busy cores read too few rows
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Windows over a GPU for each denied signal, and one without denials: their evidence and verdicts."""
+    """The evidence and the findings of a GPU for each denied signal, and of a GPU without denials, with the daemon's log."""
 
     traces: Mapping[str, Trace]
     findings: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -89,8 +89,8 @@ def batched(names: Iterable[str], count: int) -> Iterator[tuple[str, ...]]:
 def judged_window(client: Daemon, gpus: Sequence[Gpu]) -> tuple[str, Sequence[Mapping[str, Any]]] | None:
     """Return the run of a window of a second over these GPUs, and its verdicts.
 
-    Return None if a busy machine left no time to judge or read it: the rule of silences would then name other causes than
-    the denied signal.
+    Return None without verdicts, or if a busy machine left several signals unread, because ``dark-time`` would then name
+    other signals than the denied one.
     """
     opened = client.open(label="denied", gpus=[gpu.uuid for gpu in gpus])
     begin_ns = time.monotonic_ns()
@@ -132,25 +132,25 @@ def seen(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Seen:
         )
 
 
-def test_every_signal_is_denied_once() -> None:
+def test_every_signal_has_driver_numbers_to_deny() -> None:
     assert set(NUMBERS) == set(SIGNALS)
 
 
-def test_a_gpu_that_denies_nothing_has_every_signal(seen: Seen) -> None:
+def test_gpu_without_denials_has_every_signal(seen: Seen) -> None:
     unobserved = {signal for signal in SIGNALS if not seen.traces["nothing"].observes(signal)}
     assert unobserved == UNASKED
     assert "Traceback" not in seen.log
 
 
 @pytest.mark.parametrize("signal", SIGNALS)
-def test_what_a_gpu_denies_is_not_observed_and_the_rest_is(seen: Seen, signal: str) -> None:
+def test_only_denied_signals_are_unobserved(seen: Seen, signal: str) -> None:
     unobserved = {name for name in SIGNALS if not seen.traces[signal].observes(name)}
     assert unobserved == {signal, *UNASKED, *ALSO.get(signal, ())}
 
 
 @pytest.mark.parametrize("signal", SIGNALS)
-def test_rules_without_their_signal_say_so(seen: Seen, signal: str) -> None:
-    """The rules that need a denied signal report that, and the others decide."""
+def test_rules_without_their_signal_are_unobserved(seen: Seen, signal: str) -> None:
+    """The rules that need a denied signal are unobserved and give the reason; the other rules decide."""
     whole, found = seen.findings["nothing"], seen.findings[signal]
     silenced = SILENCED.get(signal, {})
     for rule, words in silenced.items():

@@ -1,4 +1,4 @@
-"""The marker of the long campaigns, which ``make soak`` runs; a short slice of each is an ordinary test."""
+"""The marker ``soak`` of the long campaigns, which ``make soak`` runs; a short slice of each is an ordinary test."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "soak" in item.keywords:
-            item.add_marker(pytest.mark.slow)  # left out by default like every long test
+            item.add_marker(pytest.mark.slow)  # skipped by default, like every long test

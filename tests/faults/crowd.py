@@ -25,7 +25,7 @@ MOST_GROWN_RATIO = 0.05
 
 
 def at_once(live: Live, count: int) -> dict[str, Any]:
-    """Open all, close all, request all verdicts; return the costs, the daemon's use, and whether all have verdicts."""
+    """Open all windows, close all, and request all verdicts; return costs, the daemon's use, and missing verdicts."""
     pid, settings = live.process.pid, live.settings
     _more_files()
     before = _taken(pid)
@@ -56,8 +56,8 @@ def in_sequence(live: Live, count: int, *, asked_every: int = 100, progress: boo
         with gpuwatch.window(f"one of many {number % 100}", settings=settings) as w:
             pass
         verdicts["opened" if w.run_id else w.verdict.why] += 1
-        if not w.run_id:  # others keep the machine busy; a suite would do its own work meanwhile
-            let_pass(_MISSED_S, "a suite would be at work of its own meanwhile")
+        if not w.run_id:  # the machine is busy with other work
+            let_pass(_MISSED_S, "a suite would do other work meanwhile")
         if number % asked_every == asked_every - 1:
             verdict = w.verdict
             verdicts[f"asked: {verdict.status if verdict.findings else verdict.why.partition(';')[0]}"] += 1
@@ -81,7 +81,7 @@ def in_sequence(live: Live, count: int, *, asked_every: int = 100, progress: boo
 def check_sequence(figures: dict[str, Any]) -> None:
     """Check a sequence.  Raises AssertionError: for refused or lost windows, or for growth in the second half.
 
-    Memory rises in steps to its maximum within the first thousands, as in any heap; a leak would continue.
+    Memory rises in steps to a maximum within the first thousand windows; a leak would grow further.
     """
     assert figures["verdicts"]["opened"] == figures["windows_count"] <= figures["kept_count"]
     half, last = figures["taken"][len(figures["taken"]) // 2], figures["taken"][-1]
@@ -93,6 +93,7 @@ def check_sequence(figures: dict[str, Any]) -> None:
 
 
 def _taken(pid: int) -> dict[str, int]:
+    """Return memory, descriptors and threads of the daemon, and the judge's memory."""
     workers = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return {
         "memory_bytes": stores.memory_bytes(pid), "judge_memory_bytes": sum(map(stores.memory_bytes, workers)),
@@ -111,11 +112,13 @@ def _rounded(seconds: float) -> float:
 
 
 def _more_files() -> None:
+    """Raise this process's limit of open files."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
 
 
 def busy_count(settings: Settings) -> int:
+    """Return the number of windows that the daemon tracks."""
     with connect(settings, start=False) as client:
         return int(client.status()["windows_count"])
 

@@ -57,6 +57,7 @@ def cut(data: bytes, dice: random.Random) -> bytes:
 
 
 def grown(data: bytes, dice: random.Random) -> bytes:
+    """Append noise."""
     return data + dice.randbytes(dice.randrange(1, 20_000))
 
 
@@ -64,7 +65,7 @@ HARMS: tuple[Callable[[bytes, random.Random], bytes], ...] = (flipped, overwritt
 
 
 def make(folder: Path) -> None:
-    """Make a store as left by a killed daemon: several segments, a judged window, logs not yet written back."""
+    """Make a store like that of a killed daemon: several segments, a judged window, logs not yet written back."""
     virtual = VirtualClock(BEGIN_NS)
     store = opened(folder / "live", clock=virtual, segment_bytes=1)
     store.put_device(DEVICE)
@@ -84,7 +85,7 @@ def make(folder: Path) -> None:
 
 
 def one(base: Path, folder: Path, dice: random.Random) -> str:
-    """Damage a copy, use it, and return the kind of damage.  Raises any error that a user must not see."""
+    """Damage a copy, use it, and return the kind of damage.  Raises every error except the expected StoreError."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(base, folder)
     done = []
@@ -99,7 +100,7 @@ def one(base: Path, folder: Path, dice: random.Random) -> str:
     store.put_device(DEVICE)
     feed(store, stream(12.0, loaded=True, begin_ns=LATER_NS))
     store.put_run(a_run(id=NEW, status="judging", begin_ns=LATER_NS + 6 * S, end_ns=LATER_NS + 10 * S))
-    # Damage may appear only at the first write: that write is reported as lost, and the next one succeeds.
+    # The store may notice damage only at the first write: that write is reported as lost, and the next one succeeds.
     feed_again = not store.flush(10.0)
     if feed_again:
         store.put_run(a_run(id=NEW, status="judging", begin_ns=LATER_NS + 6 * S, end_ns=LATER_NS + 10 * S))
@@ -125,7 +126,7 @@ def _opened(folder: Path) -> Store | None:
 
 
 def read_all(folder: Path) -> None:
-    """Run every query of the commands; only StoreError may result."""
+    """Run the queries of the commands; only a one-line StoreError may result."""
     try:
         reader = Reader(folder)
     except StoreError as error:
@@ -154,6 +155,7 @@ def _kind(path: Path) -> str:
 
 
 def campaign(count: int, *, seed: int = 0, progress: bool = False) -> Counter[str]:
+    """Damage this many copies of a store; return the kinds of damage with their counts."""
     seen: Counter[str] = Counter()
     folder = Path(tempfile.mkdtemp(prefix="gw-damage-"))
     make(folder)

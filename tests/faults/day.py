@@ -1,7 +1,7 @@
-"""A simulated day of a machine with eight GPUs, as fast as the processor allows: ``python -m tests.faults.day --hours 24``.
+"""A simulated day of a machine with eight GPUs, faster than real time: ``python -m tests.faults.day --hours 24``.
 
-It runs a daemon's samplers, store and judge's worker on virtual clocks that advance only during waits.  The small budget
-makes segments begin and drop all day.
+The day runs a daemon's samplers, store and judge's worker on virtual clocks that advance only during waits.  Because of the
+small budget, segments start and are dropped all day.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ BOOT = "00000000-0000-4000-8000-000000000024"
 GPUS_COUNT = 8
 HOURS = 24.0
 BUDGET_BYTES, SEGMENT_BYTES = 24 << 20, 2 << 20
-PERIOD_NS = 100_000_000  # outside windows; a daemon samples twice as often, which would lengthen this day by a fifth
-WORK_S, ROUND_S = 1200.0, 2400.0  # each GPU works for twenty minutes of every forty
+PERIOD_NS = 100_000_000  # outside windows; a daemon samples twice as often
+WORK_S, ROUND_S = 1200.0, 2400.0  # each GPU works for twenty of every forty minutes
 WINDOW_EVERY_NS, WINDOW_NS, TAIL_NS = 60 * S, 5 * S, S
 SHARED_EVERY_COUNT = 16  # every nth window covers all GPUs, the others one
 LOOK_EVERY_NS = 900 * S
-LOGS_BYTES = 2 << 20  # the live segment's log is written back at a megabyte
+LOGS_BYTES = 2 << 20  # more than the megabyte at which the live segment's log is written back
 SETTLED_HOURS = 1.0
 MOST_GROWN_RATIO = 0.05
 
 
 def scenes() -> tuple[Scene, ...]:
-    """Return scenes that begin their work some seconds apart, so that all overlap for most of their work."""
+    """Return scenes that start work some seconds apart and overlap for most of their work."""
     kernels = (GEMM, COPY, ATTENTION, CONVOLUTION)
     return tuple(
         Scene(
@@ -98,11 +98,11 @@ class Windows:
         self._begin_ns, self._end_ns = 0, 0
         self._count = 0
         self._due_ns = BEGIN_NS + 30 * S
-        self.statuses: Counter[str] = Counter()  # of windows
+        self.statuses: Counter[str] = Counter()  # number of windows by status
         self.verdicts_count = 0
 
     def pass_by(self, now_ns: int) -> None:
-        """Run everything that is due by now."""
+        """Run the next step of the window if it is due."""
         if now_ns < self._due_ns:
             return
         if not self._open:
@@ -120,7 +120,7 @@ class Windows:
     @staticmethod
     async def _worker_left() -> None:
         await wait_until_async(lambda: not list(_workers()), what="the judge's worker is gone")
-        await let_pass_async(0.1, "its pipes are closed")
+        await let_pass_async(0.1, "the worker's pipes are closed")
 
     def _begin(self) -> None:
         self._count += 1
@@ -162,7 +162,7 @@ def day(
     folder: Path, hours: float = HOURS, *, budget_bytes: int = BUDGET_BYTES, segment_bytes: int = SEGMENT_BYTES,
     progress: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run the day; return its costs.  Raises AssertionError: for lost or unjudged windows, for growth, or beyond the budget."""
+    """Run the day; return its costs.  Raises AssertionError: for lost rows, unjudged windows, growth, or more bytes than the budget."""
     virtual, stop = VirtualClock(BEGIN_NS), threading.Event()
     store = Store(
         folder, source="simulated", boot_id=BOOT, clock=virtual,
@@ -185,7 +185,7 @@ def day(
             virtual.wait_until(sweep.due_ns, stop)
             now_ns = virtual.now_ns()
             assert store.flush(PATIENCE_S)
-            commit_ns = now_ns + S // 2  # the period of a daemon's commits, by this clock
+            commit_ns = now_ns + S // 2  # a daemon commits at this period
             segments_max_bytes = max(segments_max_bytes, _bytes(folder, SEGMENTS))
             logs_max_bytes = max(logs_max_bytes, _bytes(folder, f"{SEGMENTS}-wal"))
             windows.pass_by(now_ns)
@@ -219,10 +219,12 @@ def day(
 
 
 def _merged(gpus: Sequence[Gpu]) -> Iterator[Sweep]:
+    """Yield the sweeps of all GPUs in the order of their deadlines."""
     return heapq.merge(*(gpu.sampler.sweeps() for gpu in gpus), key=lambda sweep: sweep.due_ns)
 
 
 def _look(folder: Path, store: Store, hours: float) -> dict[str, Any]:
+    """Return the day's memory, descriptors, threads and stored bytes."""
     gc.collect()
     kept = store.statistics()
     return {
@@ -234,12 +236,12 @@ def _look(folder: Path, store: Store, hours: float) -> dict[str, Any]:
 
 
 def _bytes(folder: Path, pattern: str) -> int:
-    """Return the size on the disk."""
+    """Return the size on disk of the files of a pattern."""
     return sum(path.stat().st_size for path in folder.glob(pattern))
 
 
 def _workers() -> Iterator[int]:
-    """Return the resident memory of this day's judges; other tests of this process may have other children."""
+    """Yield the resident memory of each judge's worker; this process may have other children."""
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error, OSError):
             if "gpuwatch.daemon.judge_worker" in child.cmdline():
@@ -247,7 +249,7 @@ def _workers() -> Iterator[int]:
 
 
 def _check_growth(looks: list[dict[str, Any]]) -> None:
-    """Check the growth.  Raises AssertionError: for more memory at the end than after the start of the judge's worker."""
+    """Check the growth.  Raises AssertionError: for more threads, descriptors or memory than after the start."""
     judged = [look for look in looks if look["judge_memory_bytes"]]
     for of, more_count in (("threads_count", 0), ("descriptors_count", 2)):
         assert max(look[of] for look in judged) <= judged[0][of] + more_count, (of, judged)

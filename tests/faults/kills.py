@@ -28,7 +28,7 @@ from tests.gpuwatch import live
 from tests.waiting import let_pass, wait_until
 
 EIGHT = "simulated:" + ",".join(["steady-gemm", "steady-copy"] * 4)
-ROUNDS_A_STORE = 20  # then a new folder: checking all its rows would take quadratic time over the rounds
+ROUNDS_A_STORE = 20  # then a new folder, because each check reads all rows of the folder
 MOST_LOST_NS = 1_000_000_000
 
 
@@ -40,7 +40,7 @@ class Seen:
     lost_ns: list[int] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
     stored: Counter[str] = field(default_factory=Counter)
-    most_lost_ns: int | None = MOST_LOST_NS  # None on a busy machine: then only committed rows are checked
+    most_lost_ns: int | None = MOST_LOST_NS  # None on a busy machine: only committed rows are checked
 
     def plain(self) -> dict[str, Any]:
         lost = sorted(self.lost_ns)
@@ -58,7 +58,7 @@ class Seen:
 def campaign(
     count: int, *, seed: int = 0, longest_s: float = 4.0, most_lost_ns: int | None = MOST_LOST_NS, progress: bool = False
 ) -> Seen:
-    """Run the rounds.  Raises AssertionError or stores.BrokenError: as soon as anything was lost."""
+    """Run the rounds.  Raises AssertionError or stores.BrokenError: at the first loss."""
     dice, seen = random.Random(seed), Seen(most_lost_ns=most_lost_ns)
     for first in range(0, count, ROUNDS_A_STORE):
         folder = Path(tempfile.mkdtemp(prefix="gw-kill-"))
@@ -67,13 +67,13 @@ def campaign(
                 one(folder, dice, seen, longest_s)
                 if progress:
                     print(number + 1, seen.plain(), flush=True)
-            with live.running(folder, EIGHT):  # clean up after the last one as well
+            with live.running(folder, EIGHT):  # clean up after the last kill as well
                 pass
             check(folder, seen, at_rest=True)
             for run in stores.check_runs(folder / "state"):
                 seen.stored[f"unproven: {run.why}" if run.status == Status.UNPROVEN else "judged"] += 1
         except BaseException:
-            print(f"left for you to look at: {folder}", file=sys.stderr)
+            print(f"kept for inspection: {folder}", file=sys.stderr)
             raise
         shutil.rmtree(folder)
     return seen
@@ -106,6 +106,7 @@ def one(folder: Path, dice: random.Random, seen: Seen, longest_s: float) -> None
 def _under_load(
     settings: Settings, process: subprocess.Popen[bytes], dice: random.Random, seen: Seen, after_s: float, *, stop: bool
 ) -> None:
+    """Kill a daemon under load, and check its windows and the stored readings."""
     over = threading.Event()
     failures: list[BaseException] = []
     short: list[gpuwatch.Window] = []
@@ -117,14 +118,14 @@ def _under_load(
                 with gpuwatch.window("short", settings=settings) as w:
                     over.wait(0.05)
                 short.append(w)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the benchmark should not have seen it
+        except Exception as error:  # noqa: BLE001 - no exception may reach the benchmark
             failures.append(error)
 
     open_ones = [gpuwatch.window(f"open {i}", settings=settings) for i in range(4)]
     for w in open_ones:
         w.__enter__()
     other = threading.Thread(target=come_and_go)
-    if dice.random() < 0.5:  # each close writes the store to disk, so that without closes more is at risk
+    if dice.random() < 0.5:  # each close writes the store to disk; without closes more readings can be lost
         other.start()
     let_pass(after_s, "the moment of the kill is random")
     known, committed = _last_read(settings), stores.committed_ns(settings.state)
@@ -150,11 +151,11 @@ def _under_load(
         lost_ns = max(0, at_ns - stored.get(uuid, 0))
         seen.lost_ns.append(lost_ns)
         assert seen.most_lost_ns is None or lost_ns <= seen.most_lost_ns, f"{uuid}: the last {lost_ns / 1e9:.2f} s are lost"
-        assert stored.get(uuid, 0) >= committed.get(uuid, 0), f"{uuid}: what was committed is lost"
+        assert stored.get(uuid, 0) >= committed.get(uuid, 0), f"{uuid}: committed rows are lost"
 
 
 def _last_read(settings: Settings) -> dict[str, int]:
-    """Return the last reading of each GPU by the daemon's own report just before its end."""
+    """Return the time of each GPU's last reading, as the daemon reports it just before its end; empty without an answer."""
     with contextlib.suppress(DaemonError), connect(settings, start=False) as client:
         gpus = client.readings().gpus
         return {gpu.device["uuid"]: max((row["at_ns"] for row in gpu.rows if row["lane"] == "fast"), default=0) for gpu in gpus}
@@ -176,10 +177,10 @@ def _lives(pid: int) -> bool:
 
 
 def check(folder: Path, seen: Seen, *, at_rest: bool) -> None:
-    """Check a store.  Raises stores.BrokenError: when it is not whole."""
+    """Check the files of a store, and at rest also the rows.  Raises stores.BrokenError: for a damaged store."""
     state = folder / "state"
     if not (state / "gpuwatch.db").exists():
-        return  # killed before there was anything
+        return  # killed before the store existed
     stores.check_files(state)
     if at_rest:
         stores.check_rows(state)

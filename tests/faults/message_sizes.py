@@ -1,4 +1,4 @@
-"""The largest values within the declared bounds of a message, one field at a time, and the smallest values beyond them."""
+"""Values at the declared limits of a message's fields, one field at a time, and the smallest values beyond the limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import inspect
 
-_WIDE = "\N{GRINNING FACE}"  # takes the most memory and the longest line
+_WIDE = "\N{GRINNING FACE}"  # needs the most memory and the longest line
 _DIGITS_COUNT = 6
 
 
@@ -19,10 +19,10 @@ class UnboundedError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """One value of one field: the largest allowed, or (``refused``) the smallest one beyond."""
+    """One value of one field: at a limit, or (``refused``) just beyond."""
 
     field: str
-    value: Any  # plain data, as JSON has it
+    value: Any  # plain data for JSON
     refused: bool
 
 
@@ -51,7 +51,7 @@ def check_bounded(found: inspect.Type, where: str) -> None:
 
 
 def sized(found: inspect.Type, field: str) -> Iterator[Sized]:
-    """Yield every largest and every too large value of a field's type."""
+    """Yield the largest, smallest and too large values of a field's type."""
     match found:
         case inspect.UnionType():
             for each in found.types:
@@ -101,6 +101,7 @@ def least(found: inspect.Type) -> Any:
 
 
 def _lists(found: inspect.ListType, field: str) -> Iterator[Sized]:
+    """Yield lists at the limit and beyond, of the smallest items and of items at their limits."""
     small = least(found.item_type)
     yield Sized(field, [small] * _most(found.max_length), refused=False)
     yield Sized(field, [small] * (_most(found.max_length) + 1), refused=True)
@@ -110,6 +111,7 @@ def _lists(found: inspect.ListType, field: str) -> Iterator[Sized]:
 
 
 def _dicts(found: inspect.DictType, field: str) -> Iterator[Sized]:
+    """Yield dicts at the limit and beyond, with keys and values at their limits."""
     small, most = least(found.value_type), _most(found.max_length)
     yield Sized(field, {f"{number:x}": small for number in range(most)}, refused=False)
     yield Sized(field, {f"{number:x}": small for number in range(most + 1)}, refused=True)

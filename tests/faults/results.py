@@ -16,12 +16,13 @@ PATH = Path(__file__).with_name("results.json")
 
 
 def kept() -> dict[str, Any]:
+    """Return the stored results by campaign."""
     found: dict[str, Any] = json.loads(PATH.read_text()) if PATH.exists() else {}
     return found
 
 
 def keep(name: str, figures: dict[str, Any]) -> None:
-    """Replace one campaign's figures."""
+    """Replace one campaign's figures, and print them."""
     day = dt.datetime.fromtimestamp(clock.wall_s(), dt.UTC).date().isoformat()
     row = {"date": day, "machine": machine(), "gpuwatch": __version__, **figures}
     PATH.write_text(json.dumps({**kept(), name: row}, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
@@ -29,7 +30,7 @@ def keep(name: str, figures: dict[str, Any]) -> None:
 
 
 def machine() -> str:
-    """Describe the machine without its name."""
+    """Return a description of the machine without its name."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return (
         f"virtual machine, {os.cpu_count()} cores, {round(memory_bytes / 2**30)} GiB, Linux {platform.release().split('-')[0]}, "

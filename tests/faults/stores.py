@@ -15,23 +15,24 @@ from gpuwatch.store.run import UNFINISHED
 from gpuwatch.store.signal_columns import LANE_COLUMNS
 from tests.waiting import PATIENCE_S
 
-KEYED = (*(lane.value for lane in LANE_COLUMNS), "census", "power")  # time and GPU are their key
+KEYED = (*(lane.value for lane in LANE_COLUMNS), "census", "power")  # tables whose key is time and GPU
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenError(Exception):
-    """A store that is not whole, with the place."""
+    """A damaged store, with the place of the damage."""
 
     where: str
     what: str
 
 
 def databases(state: Path) -> list[Path]:
+    """Return the paths of a store's databases."""
     return sorted(path for path in state.glob("*.db") if path.is_file())
 
 
 def check_files(state: Path) -> None:
-    """Check that every database is sound to its last page, and none was set aside.  Raises BrokenError: otherwise."""
+    """Check that every database passes integrity_check, and none was set aside.  Raises BrokenError: otherwise."""
     for path in databases(state):
         found = said(path, "PRAGMA integrity_check")
         if found != [("ok",)]:
@@ -44,7 +45,7 @@ def check_files(state: Path) -> None:
 def check_rows(state: Path) -> None:
     """Check that no reading of a GPU is stored twice, and no two rows overlap in time.  Raises BrokenError: otherwise.
 
-    A point may lie inside a row's time, because another thread than the lane's reads a window's edge.
+    A row without duration may be inside another row's time, because another thread reads a window's edges.
     """
     for table in KEYED:
         rows = sorted(
@@ -58,15 +59,16 @@ def check_rows(state: Path) -> None:
             if next_ns <= at_ns:
                 raise BrokenError(table, f"{uuid}: two rows at {at_ns}")
             if next_ms and next_ns < at_ns + stood_ms * 1_000_000:
-                raise BrokenError(table, f"{uuid}: the row of {at_ns} stood until after {next_ns}")
+                raise BrokenError(table, f"{uuid}: the row of {at_ns} lasted until after {next_ns}")
 
 
 def _stood(table: str) -> str:
+    """Return the column of a row's duration in ms; 0 for a table without durations."""
     return "0" if table == "power" else "stood_ms"
 
 
 def check_runs(state: Path) -> list[Run]:
-    """Check that every window is complete: verdicts, packed evidence, and findings.  Raises BrokenError: otherwise."""
+    """Check that every window is finished and readable, and every row belongs to one.  Raises BrokenError: otherwise."""
     with Reader(state) as reader:
         runs = reader.runs()
         for run in runs:
@@ -82,12 +84,12 @@ def check_runs(state: Path) -> list[Run]:
     for table in ("verdicts", "findings", "evidence", "timings"):
         orphans = set(said(state / "gpuwatch.db", f"SELECT DISTINCT run FROM {table}")) - known
         if orphans:
-            raise BrokenError(table, f"of no window: {orphans}")
+            raise BrokenError(table, f"rows without a window: {orphans}")
     return runs
 
 
 def last_ns(state: Path, lane: Lane = Lane.FAST) -> dict[str, int]:
-    """Return the last time of each GPU in any lane."""
+    """Return the end of each GPU's last row in this lane."""
     last: dict[str, int] = {}
     for path in sorted(state.glob("readings-*.db")):
         query = f"SELECT uuid, max(at_ns + stood_ms * 1000000) FROM {lane.value} JOIN gpus USING (gpu) GROUP BY uuid"
@@ -97,7 +99,7 @@ def last_ns(state: Path, lane: Lane = Lane.FAST) -> dict[str, int]:
 
 
 def committed_ns(state: Path) -> dict[str, int]:
-    """Return the last stored time of each GPU while a daemon writes; empty before its first commit."""
+    """Return the end of each GPU's last committed row while a daemon writes; empty before the first commit."""
     try:
         return last_ns(state)
     except sqlite3.Error:
@@ -105,6 +107,7 @@ def committed_ns(state: Path) -> dict[str, int]:
 
 
 def said(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query."""
     connection = sqlite3.connect(path, timeout=PATIENCE_S)
     try:
         return connection.execute(sql).fetchall()
@@ -113,6 +116,7 @@ def said(path: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 def descriptors(pid: int) -> int:
+    """Return the number of open descriptors of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
@@ -122,4 +126,5 @@ def memory_bytes(pid: int) -> int:
 
 
 def threads(pid: int) -> int:
+    """Return the number of threads of a process."""
     return len(list(Path(f"/proc/{pid}/task").iterdir()))

@@ -1,4 +1,4 @@
-"""Tests of odd processes around a window: interrupted edges, broken streams, time limits, closed descriptors, resource limits."""
+"""Tests of unusual processes around a window: interrupted edges, broken streams, time limits, closed descriptors and limits."""
 
 from __future__ import annotations
 
@@ -33,26 +33,27 @@ OPEN = ("open", "closing", "judging")
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Run a daemon for the tests of this module."""
     with running(tmp_path_factory.mktemp("attacked")) as live:
         yield live
 
 
 class Interrupts(io.StringIO):
-    """A standard error that raises KeyboardInterrupt when used."""
+    """A standard error that raises KeyboardInterrupt on every write."""
 
     def write(self, text: str) -> int:
         raise KeyboardInterrupt
 
 
 class Raises(io.StringIO):
-    """A program's own standard error, which is broken."""
+    """A broken standard error of a program."""
 
     def write(self, text: str) -> int:
         raise LookupError
 
 
 class RaisingHandler(logging.Handler):
-    """A benchmark's own handler, which is broken."""
+    """A broken log handler of a benchmark."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise LookupError
@@ -62,19 +63,20 @@ class NameInterrupts(type):
     """An exception type whose name raises KeyboardInterrupt."""
 
     @property
-    def __name__(cls) -> str:  # type: ignore[override]  # a type's is no property
+    def __name__(cls) -> str:  # type: ignore[override]  # on ``type`` the name is not a property
         raise KeyboardInterrupt
 
 
 class Odd(Exception, metaclass=NameInterrupts):  # noqa: N818 - its name is the attack
-    pass
+    """An exception whose type's name cannot be read."""
 
 
-class TimeLimit(TimeoutError):  # noqa: N818 - as a harness names it
+class TimeLimit(TimeoutError):  # noqa: N818 - a harness's name
     """A benchmark's own time limit."""
 
 
 def status_of(label: str, found: Settings) -> str:
+    """Return the daemon's status of the window with this label."""
     with connect(found) as client:
         return next(window.status for window in client.readings().windows if window.label == label)
 
@@ -83,7 +85,7 @@ def test_window_interrupted_at_opening_is_ended(daemon: Live, monkeypatch: pytes
     """The daemon ends the window although the program continues and keeps the object, as in a notebook."""
     window = gpuwatch.window("at opening", settings=daemon.settings, gpus=["GPU-none"])
     with monkeypatch.context() as changed:
-        changed.setattr(sys, "stderr", Interrupts())  # its first use is the warning about an unknown GPU
+        changed.setattr(sys, "stderr", Interrupts())  # the warning about an unknown GPU is the first write
         with pytest.raises(KeyboardInterrupt):
             window.__enter__()
     wait_until(lambda: status_of("at opening", daemon.settings) not in OPEN, what="the end of the window")
@@ -91,7 +93,7 @@ def test_window_interrupted_at_opening_is_ended(daemon: Live, monkeypatch: pytes
         assert after.parent is None
 
 
-def test_window_interrupted_at_its_end_is_ended(daemon: Live) -> None:
+def test_window_interrupted_at_the_end_is_ended(daemon: Live) -> None:
     window = gpuwatch.window("at its end", settings=daemon.settings)
     with pytest.raises(KeyboardInterrupt), window:
         raise Odd
@@ -99,7 +101,7 @@ def test_window_interrupted_at_its_end_is_ended(daemon: Live) -> None:
     assert "without closing" in window.verdict.why
 
 
-def test_broken_stderr_costs_no_window(daemon: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_opens_with_a_broken_stderr(daemon: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as changed:
         changed.setattr(sys, "stderr", Raises())
         with gpuwatch.window(settings=daemon.settings, gpus=["GPU-none"]) as window:
@@ -108,7 +110,7 @@ def test_broken_stderr_costs_no_window(daemon: Live, monkeypatch: pytest.MonkeyP
     assert "expected the UUID of one GPU" in window.verdict.why
 
 
-def test_raising_log_handler_breaks_no_benchmark(tmp_path: Path) -> None:
+def test_raising_log_handler_does_not_stop_the_benchmark(tmp_path: Path) -> None:
     handler = RaisingHandler()
     logging.getLogger("gpuwatch").addHandler(handler)
     try:
@@ -121,7 +123,7 @@ def test_raising_log_handler_breaks_no_benchmark(tmp_path: Path) -> None:
 
 
 def test_time_limit_of_a_benchmark_is_not_swallowed(tmp_path: Path) -> None:
-    """A signal handler's TimeoutError leaves the window, even during a wait for a daemon."""
+    """A signal handler's TimeoutError propagates from the window, even during a wait for a daemon."""
 
     def limit(*_: object) -> None:
         raise TimeLimit
@@ -139,8 +141,8 @@ def test_time_limit_of_a_benchmark_is_not_swallowed(tmp_path: Path) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_failure_beside_a_time_limit_stays_silent(tmp_path: Path) -> None:
-    """Failing telemetry replaces no time limit's exception that leaves the body."""
+def test_telemetry_failure_keeps_a_time_limits_exception(tmp_path: Path) -> None:
+    """A telemetry failure does not replace the exception of a time limit that is being handled."""
     window = gpuwatch.window(settings=settings.load({"socket": "/proc/none/s"}, environment={"HOME": str(tmp_path)}))
 
     def limit(*_: object) -> None:
@@ -158,8 +160,8 @@ def test_failure_beside_a_time_limit_stays_silent(tmp_path: Path) -> None:
     assert window.begin_ns is not None
 
 
-def test_output_to_a_closed_stream_reaches_no_daemon(daemon: Live) -> None:
-    """Output to a closed standard stream never reaches the daemon's connection, which may reuse the stream's number."""
+def test_output_to_a_closed_stream_does_not_reach_the_daemon(daemon: Live) -> None:
+    """Output to a closed standard stream never reaches the daemon's connection, which could get the stream's number."""
     body = f"""
         import os, gpuwatch
         from gpuwatch.config import settings as config
@@ -182,7 +184,7 @@ def test_output_to_a_closed_stream_reaches_no_daemon(daemon: Live) -> None:
     assert "without closing" not in why
 
 
-def test_ignored_sigchld_keeps_the_exit_code(daemon: Live) -> None:
+def test_run_keeps_the_exit_code_if_sigchld_is_ignored(daemon: Live) -> None:
     ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     ours = [sys.executable, "-m", "gpuwatch", *daemon.settings.flags(), "run", "--", "sh", "-c", "exit 7"]
     command = [sys.executable, "-c", ignoring, *ours]
@@ -190,7 +192,7 @@ def test_ignored_sigchld_keeps_the_exit_code(daemon: Live) -> None:
     assert ended.returncode == 7, ended.stderr
 
 
-def test_daemon_takes_no_limits_or_tracing_of_a_window(tmp_path: Path) -> None:
+def test_daemon_inherits_no_limits_or_tracing_of_a_window(tmp_path: Path) -> None:
     found = settings_in(tmp_path)
     body = f"""
         import resource, gpuwatch
@@ -216,7 +218,7 @@ def test_daemon_takes_no_limits_or_tracing_of_a_window(tmp_path: Path) -> None:
     assert not [name for name in slow if f"{name}=" in variables]
 
 
-def test_unknown_interpreter_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sys_executable_is_a_clear_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", None)
     with gpuwatch.window(settings=settings_in(tmp_path)) as window:
         pass
@@ -224,7 +226,7 @@ def test_unknown_interpreter_is_one_clear_line(tmp_path: Path, monkeypatch: pyte
     assert "TypeError" not in window.verdict.why
 
 
-def test_socket_of_bytes_that_are_no_text_is_a_path() -> None:
+def test_socket_path_may_hold_undecodable_bytes() -> None:
     name = os.fsdecode(b"/tmp/\xff/s")
     assert str(settings.load({"socket": name}, environment={"HOME": "/"}).socket) == name
 
@@ -233,7 +235,7 @@ PROBES = "import sys\nfrom pathlib import Path\nfrom gpuwatch.wire import store_
 PROBES += "while True:\n    store_owner.is_alive(Path(sys.argv[1]))"
 
 
-def test_look_at_the_lock_refuses_no_daemon(tmp_path: Path) -> None:
+def test_checks_of_the_lock_do_not_refuse_a_daemon(tmp_path: Path) -> None:
     """Clients that check a store's owner share its lock for a moment, and refuse no daemon."""
     os.close(lock(tmp_path, mode=0o600))
     with subprocess.Popen([sys.executable, "-c", PROBES, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT) as probing:
@@ -248,9 +250,9 @@ def test_look_at_the_lock_refuses_no_daemon(tmp_path: Path) -> None:
 
 @only_root
 def test_group_cannot_hold_the_lock_of_a_store() -> None:
-    """A member of the group can read the store, but cannot hold a shared lock that keeps daemons from starting."""
+    """A member of the group cannot take a shared lock, which would prevent daemons from starting."""
     with open_folder() as folder:
-        (folder / store_owner.LOCK).touch(mode=0o640)  # as an earlier version left it
+        (folder / store_owner.LOCK).touch(mode=0o640)  # the mode of an earlier version
         held = lock(folder, mode=0o640)
         os.close(held)
         command = ["flock", "--shared", "--nonblock", str(folder / store_owner.LOCK), "true"]

@@ -1,4 +1,4 @@
-"""Tests of clients that are killed, forked, threaded, in another PID namespace, or of another user."""
+"""Tests of clients that are killed, stopped, forked, threaded, in another PID namespace, or of another user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="takes root")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def daemon() -> Iterator[Live]:
 
 
 def program(settings: Settings, body: str) -> list[str]:
-    """Return a client program for this daemon; ``opened(label)`` makes a window."""
+    """Return the command of a client program for this daemon; ``opened(label)`` makes a window."""
     head = f"""
         import json, os, sys, threading, time
         import gpuwatch
@@ -48,6 +48,7 @@ def program(settings: Settings, body: str) -> list[str]:
 
 
 def said(command: list[str]) -> str:
+    """Run a command without an error, and return its output."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
@@ -55,7 +56,7 @@ def said(command: list[str]) -> str:
 
 
 def judged(live: Live, label: str) -> Run:
-    """Return the window of this label, once it has its verdict."""
+    """Return the window of this label once it has a verdict."""
 
     def found() -> Run | None:
         with Reader(live.settings.state) as reader:
@@ -67,8 +68,8 @@ def judged(live: Live, label: str) -> Run:
     return run
 
 
-def test_client_killed_in_its_window_leaves_it_unproven(daemon: Live) -> None:
-    """A client killed inside its window leaves it unproven, with the reason."""
+def test_window_of_a_killed_client_is_unproven(daemon: Live) -> None:
+    """A client killed inside its window leaves it unproven or flagged, with the reason."""
     body = """
         with opened("killed"):
             print("in", flush=True)
@@ -77,16 +78,16 @@ def test_client_killed_in_its_window_leaves_it_unproven(daemon: Live) -> None:
     client = subprocess.Popen(program(daemon.settings, body), stdout=subprocess.PIPE, cwd=ROOT)
     assert client.stdout is not None
     assert client.stdout.readline() == b"in\n"
-    sample_for(1.2)  # a shorter one would be flagged for its length
+    sample_for(1.2)  # a shorter window would be flagged for its length
     client.kill()
     client.wait()
     client.stdout.close()
     run = judged(daemon, "killed")
-    assert run.status in ("unproven", "flagged")  # a busy machine's hazard comes first, and the missing evidence beside it
+    assert run.status in ("unproven", "flagged")  # flagged for a hazard of a busy machine, with the missing evidence
     assert "without closing" in run.why
 
 
-def test_client_killed_while_it_waits_leaves_its_window(daemon: Live) -> None:
+def test_window_of_a_client_killed_in_a_wait_is_ended(daemon: Live) -> None:
     """The daemon ends the open window of a client that dies while it waits for another verdict."""
     body = """
         from gpuwatch.client.connection import connect
@@ -111,7 +112,8 @@ def test_client_killed_while_it_waits_leaves_its_window(daemon: Live) -> None:
         assert other.verdicts(awaited.run).verdicts
 
 
-def test_verdict_of_an_own_open_window_is_refused(daemon: Live) -> None:
+def test_verdict_of_an_open_window_of_the_client_is_refused(daemon: Live) -> None:
+    """The daemon refuses to wait for a window that is open on the same connection."""
     with connect(daemon.settings) as client:
         opened = client.open(label="own")
         with pytest.raises(DaemonError, match="still open on this connection: close it"):
@@ -122,7 +124,7 @@ def test_verdict_of_an_own_open_window_is_refused(daemon: Live) -> None:
         assert client.verdicts(opened.run).verdicts  # another connection of this user closed it
 
 
-def test_a_stopped_client_keeps_its_window_and_others_are_served(daemon: Live) -> None:
+def test_stopped_client_keeps_its_window_and_blocks_no_other(daemon: Live) -> None:
     body = """
         with opened("stopped"):
             print("in", flush=True)
@@ -164,17 +166,14 @@ FORKED = """
     ],
     ids=["ends", "leaves the block", "records", "opens its own"],
 )
-def test_a_forked_child_may_do_what_it_likes(daemon: Live, child: str, exit_code: int) -> None:
+def test_forked_child_does_not_disturb_the_parents_window(daemon: Live, child: str, exit_code: int) -> None:
     code, _, findings = said(program(daemon.settings, FORKED.format(child=child))).partition(" ")
     assert int(code) == exit_code
     assert findings.strip().endswith("True"), findings
 
 
 def test_child_forked_at_a_daemon_start_opens_windows(tmp_path: Path) -> None:
-    """A child forked while another thread starts a daemon can open windows.
-
-    The child does not inherit a held start lock.
-    """
+    """A child forked while another thread starts a daemon can open windows: it does not inherit a held lock."""
     body = """
         begun = threading.Event()
         def first():
@@ -199,8 +198,8 @@ def test_child_forked_at_a_daemon_start_opens_windows(tmp_path: Path) -> None:
     assert said(program(settings(tmp_path), body)).strip() == "0"
 
 
-def test_threads_do_not_mix_up_their_windows(daemon: Live) -> None:
-    """Eight threads, each with its own windows, do not mix them up."""
+def test_windows_of_threads_stay_separate(daemon: Live) -> None:
+    """Windows of eight threads have correct parents, labels and verdicts."""
     body = """
         found = {}
         def work(number):
@@ -222,7 +221,7 @@ def test_threads_do_not_mix_up_their_windows(daemon: Live) -> None:
 
 @as_root
 def test_client_in_a_pid_namespace_has_its_outer_pid(daemon: Live) -> None:
-    """The daemon knows a client in a separate PID namespace by its outer PID."""
+    """The daemon stores the outer PID of a client in a separate PID namespace."""
     body = """
         with opened("in a namespace") as w:
             time.sleep(0.3)
@@ -233,7 +232,7 @@ def test_client_in_a_pid_namespace_has_its_outer_pid(daemon: Live) -> None:
         cwd=ROOT,
     )  # fmt: skip
     if "Operation not permitted" in done.stderr:
-        pytest.skip("this machine does not let us make a PID namespace")
+        pytest.skip("this machine permits no PID namespace")
     assert done.stdout.split() == ["1", "True"], done.stderr
     run = judged(daemon, "in a namespace")
     assert run.pid > 1
@@ -242,8 +241,8 @@ def test_client_in_a_pid_namespace_has_its_outer_pid(daemon: Live) -> None:
 
 
 @as_root
-def test_daemon_in_a_pid_namespace_guesses_no_outer_process(tmp_path: Path) -> None:
-    """A daemon in a PID namespace makes no guesses about processes outside it."""
+def test_daemon_in_a_pid_namespace_reports_hidden_processes(tmp_path: Path) -> None:
+    """A window from outside the daemon's PID namespace is unproven with a remedy, unless it names its GPU."""
     from tests.gpuwatch.live import settings, wait_for
 
     found, log = settings(tmp_path), tmp_path / "log"
@@ -269,7 +268,7 @@ def test_daemon_in_a_pid_namespace_guesses_no_outer_process(tmp_path: Path) -> N
 
 @as_root
 def test_other_users_client_is_refused_and_its_code_runs(daemon: Live) -> None:
-    """The daemon tells another user's client to start its own daemon, and the client's code runs."""
+    """Another user's client is refused with the remedy to start a daemon, and its code runs."""
     folder = daemon.settings.socket.parent
     folder.chmod(0o755)
     daemon.settings.socket.chmod(0o666)

@@ -1,4 +1,4 @@
-"""Tests of a changed wall clock and of a suspension under a running daemon: windows and audit keep their times."""
+"""Tests of a changed wall clock and of a suspension while a daemon runs: windows and audit keep their times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLACK_S = 120.0  # the delay of a busy machine, far below an hour
 
 
 class SetClocks:
-    """The offsets of the daemon's clocks."""
+    """The offsets of a daemon's clocks, set through a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,9 +42,10 @@ class SetClocks:
 
 @pytest.fixture
 def set_clocks(tmp_path: Path) -> Iterator[tuple[Live, SetClocks]]:
+    """Run a daemon with a preloaded library that shifts its clocks."""
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.skip("setting the clocks of one process takes a C compiler: cc")
+        pytest.skip("setting the clocks of one process needs a C compiler: cc")
     library = tmp_path / "clocks.so"
     source = Path(__file__).with_name("clocks.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
@@ -54,10 +55,10 @@ def set_clocks(tmp_path: Path) -> Iterator[tuple[Live, SetClocks]]:
         yield live, clocks
 
 
-def test_wall_clock_changes_leave_windows_whole(
+def test_wall_clock_changes_do_not_change_windows(
     set_clocks: tuple[Live, SetClocks],
 ) -> None:
-    """A wall clock set back and forth leaves every window its length and its readings."""
+    """A wall clock set back and forth changes neither the length of a window nor its readings."""
     live, clocks = set_clocks
     lengths, set_ns = {}, {}
     begun_s = clock.wall_s()
@@ -67,7 +68,7 @@ def test_wall_clock_changes_leave_windows_whole(
             set_ns[name] = clock.now_ns()
             clocks.set(wall_s=wall_s)
             sample_for(0.8)
-            wait_until(functools.partial(is_read_since, live, set_ns[name]), what="the GPU is read on")
+            wait_until(functools.partial(is_read_since, live, set_ns[name]), what="the daemon continues to read the GPU")
         assert w.begin_ns is not None
         assert w.end_ns is not None
         lengths[name] = w.end_ns - w.begin_ns
@@ -80,34 +81,35 @@ def test_wall_clock_changes_leave_windows_whole(
         for name, length_ns in lengths.items():
             assert runs[name].end_ns is not None
             assert abs((runs[name].end_ns or 0) - runs[name].begin_ns - length_ns) < SLACK_S * 1e9
-        # The stored wall time is the machine's clock at each begin.
+        # The stored wall time is the machine's clock at each start.
         assert runs["ahead"].begun_wall_s == pytest.approx(begun_s, abs=SLACK_S)
         assert runs["back"].begun_wall_s == pytest.approx(begun_s + HOUR_S, abs=SLACK_S)
         assert runs["after"].begun_wall_s == pytest.approx(begun_s - HOUR_S, abs=SLACK_S)
-        # A wall time in each stretch leads to its readings.
+        # A wall time in each window leads to the window's readings.
         for name in ("ahead", "back", "after"):
             boot_id, at_ns = reader.to_monotonic(runs[name].begun_wall_s + 0.2)
             assert boot_id == runs[name].boot_id
             assert at_ns == pytest.approx(runs[name].begin_ns, abs=SLACK_S * 1e9), name
-    assert audited(live, "30min") == {"ahead", "back"}  # the window begun an hour behind is older than that
+    assert audited(live, "30min") == {"ahead", "back"}  # the window that started with the clock an hour behind is older
     assert audited(live, "2h") == {"ahead", "after", "back"}
     assert "ERROR" not in live.log.read_text()
 
 
 def is_read_since(live: Live, at_ns: int) -> bool:
+    """Return True if every GPU has a stored reading after this time."""
     return min(committed_ns(live.settings.state).values(), default=0) > at_ns
 
 
 def audited(live: Live, since: str) -> set[str]:
-    """Return the windows of a query by the true clock."""
+    """Return the labels of the windows that `gpuwatch audit --since` lists."""
     command = [sys.executable, "-m", "gpuwatch", *live.settings.flags(), "audit", "--since", since, "--json"]
     done = forked.run(command, timeout_s=PATIENCE_S)
     assert not done.stderr or "gpuwatch show" in done.stderr, done.stderr
     return {window["label"] for window in json.loads(done.stdout)["runs"]}
 
 
-def test_suspend_is_a_gap_and_an_event(set_clocks: tuple[Live, SetClocks]) -> None:
-    """A suspension is a gap in the window and an event in the store, and the window is not valid."""
+def test_suspension_flags_the_window_and_is_an_event(set_clocks: tuple[Live, SetClocks]) -> None:
+    """A suspension is a flagged clock step in the verdict, a line in the log, and an event in the store."""
     live, clocks = set_clocks
     with gpuwatch.window("over a suspension", settings=live.settings, policy=BUSY_MACHINE) as w:
         sample_for(0.6)
@@ -124,7 +126,7 @@ def test_suspend_is_a_gap_and_an_event(set_clocks: tuple[Live, SetClocks]) -> No
     assert [(event.kind, event.text) for event in events] == [("suspended", "the machine was suspended for 600.0 s")]
 
 
-def test_a_suspension_just_before_the_end_is_known_to_the_judge(set_clocks: tuple[Live, SetClocks]) -> None:
+def test_suspension_just_before_the_end_is_in_the_evidence(set_clocks: tuple[Live, SetClocks]) -> None:
     live, clocks = set_clocks
     with gpuwatch.window("woken to end", settings=live.settings, policy=BUSY_MACHINE) as w:
         sample_for(1.0)
@@ -133,11 +135,11 @@ def test_a_suspension_just_before_the_end_is_known_to_the_judge(set_clocks: tupl
     with Reader(live.settings.state) as reader:
         (run,) = reader.runs()
         trace = reader.evidence(run, run.uuids[0]).trace
-    assert trace.gaps, "the judge's own evidence holds it"
+    assert trace.gaps, "the suspension is a gap"
 
 
 class TestSleeps:
-    def test_it_is_found_between_two_looks_and_once(self) -> None:
+    def test_sleeps_finds_a_sleep_between_two_looks_once(self) -> None:
         now_s, slept_s = 100.0, 0.0
         sleeps = suspend.Sleeps(lambda: round(now_s * 1e9), lambda: round(slept_s * 1e9))
         now_s = 100.2
@@ -150,7 +152,7 @@ class TestSleeps:
         now_s = 100.6
         assert sleeps.look() is None
 
-    def test_two_clocks_read_a_moment_apart_are_no_sleep(self) -> None:
+    def test_sleeps_ignores_a_small_offset_between_clock_reads(self) -> None:
         offsets = iter((0, 50_000_000, 0))
         sleeps = suspend.Sleeps(lambda: 0, lambda: next(offsets))
         assert sleeps.look() is None

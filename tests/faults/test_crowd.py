@@ -19,11 +19,12 @@ from tests.gpuwatch.live import Live, running
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Run a daemon for the tests of this module."""
     with running(tmp_path_factory.mktemp("crowd")) as live:
         yield live
 
 
-def test_windows_opened_all_at_once_are_judged_each(daemon: Live) -> None:
+def test_thirty_windows_at_once_are_all_judged(daemon: Live) -> None:
     figures = crowd.at_once(daemon, 30)
     assert figures["without_findings_count"] == 0
     assert figures["after"]["descriptors_count"] <= figures["before"]["descriptors_count"] + 4
@@ -31,7 +32,7 @@ def test_windows_opened_all_at_once_are_judged_each(daemon: Live) -> None:
 
 
 def test_sequential_windows_leave_only_their_records(daemon: Live) -> None:
-    """Windows in sequence leave only their records."""
+    """Windows in sequence leave no open descriptors and little memory."""
     figures = crowd.in_sequence(daemon, 100, asked_every=50)
     assert figures["verdicts"]["opened"] == 100
     first, last = figures["taken"][0], figures["taken"][-1]
@@ -40,16 +41,16 @@ def test_sequential_windows_leave_only_their_records(daemon: Live) -> None:
 
 
 def test_too_many_windows_of_one_user_are_refused(tmp_path: Path) -> None:
-    """The daemon refuses more windows of one user than it can track, with a remedy."""
+    """The daemon refuses further windows of a user at the limit, with a remedy, and still serves other users."""
     store = Store(tmp_path / "state", source="nvml", boot_id="boot")
 
     async def many() -> None:
         some = windows(store, tmp_path, Judge())
         for _ in range(OWN_COUNT):
             await some.open(Open(), pid=0, uid=0)
-        with pytest.raises(UsageError, match="ask each for its verdict"):
+        with pytest.raises(UsageError, match="wait for each verdict"):
             await some.open(Open(), pid=0, uid=0)
-        await some.open(Open(), pid=0, uid=1)  # another user can still open one
+        await some.open(Open(), pid=0, uid=1)  # another user can still open a window
 
     asyncio.run(many())
     store.close()
@@ -57,7 +58,7 @@ def test_too_many_windows_of_one_user_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_a_thousand_at_once(daemon: Live) -> None:
+def test_thousand_windows_at_once_use_bounded_memory(daemon: Live) -> None:
     figures = crowd.at_once(daemon, 1000)
     assert figures["with_all_open"]["memory_bytes"] - figures["before"]["memory_bytes"] < 100 << 20
     assert figures["open_p50_s"] < 0.1
@@ -65,6 +66,6 @@ def test_a_thousand_at_once(daemon: Live) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(20_000)
-def test_a_hundred_thousand_in_sequence(daemon: Live) -> None:
+def test_hundred_thousand_windows_in_sequence_leave_no_growth(daemon: Live) -> None:
     figures = crowd.in_sequence(daemon, 100_000)
     crowd.check_sequence(figures)

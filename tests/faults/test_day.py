@@ -1,4 +1,4 @@
-"""Tests of a simulated day: memory, threads and descriptors stay constant after its first hour, readings within their budget."""
+"""Tests of a simulated day: memory, threads and descriptors stay constant after the first hour, readings within the budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.faults import day
 
 
 def test_minutes_of_a_day_are_judged_within_a_budget(tmp_path: Path) -> None:
-    """Minutes of a day are judged within a budget that drops segments."""
+    """Three windows of a short day are valid, although the budget drops segments."""
     found = day.day(tmp_path, 0.05, budget_bytes=512 << 10, segment_bytes=256 << 10)
     assert found["windows"] == {"valid": 3}
     assert found["dropped_segments_count"] >= 2
@@ -19,17 +19,14 @@ def test_minutes_of_a_day_are_judged_within_a_budget(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_a_day_does_not_grow(tmp_path: Path) -> None:
+def test_simulated_day_does_not_grow(tmp_path: Path) -> None:
     found = day.day(tmp_path, progress=True)
     assert sum(found["windows"].values()) == 1440
     assert found["dropped_segments_count"] > 50
 
 
-def test_rare_polls_are_remembered_for_a_minute() -> None:
-    """A rarely polled signal is remembered for a minute and no longer.
-
-    Hours of a query each second leave sixty passes, not the number of a query at 200 Hz.
-    """
+def test_pace_keeps_rare_passes_for_a_minute() -> None:
+    """One query per second for hours leaves only the passes of the last minute."""
     pace = Pace()
     for second in range(20_000):
         pace.note(second * 1_000_000_000, 0, 1000, 0)

@@ -1,4 +1,4 @@
-"""Tests of a daemon without free descriptors: it reports that in a few lines, and serves again once some are free."""
+"""Tests of a daemon without free descriptors: it logs a few lines, and serves again once descriptors are free."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.gpuwatch.exporter.test_served import LISTEN, url
 from tests.gpuwatch.live import Live, running
 from tests.waiting import let_pass, wait_until
 
-SILENT_S = 5.0  # duration of the shortage; a flooded log once grew by four megabytes a second
+SILENT_S = 5.0  # duration of the shortage
 MOST_BYTES = 20_000
 
 
 @contextlib.contextmanager
 def out_of_descriptors(pid: int) -> Iterator[None]:
-    """Use up every number below the limit."""
+    """Limit a process to the descriptors that it has open."""
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     taken = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(len(taken) + 1)) - taken), before[1]))
@@ -35,12 +35,13 @@ def out_of_descriptors(pid: int) -> Iterator[None]:
 
 
 def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize("clients_count", [1, 40])
-def test_descriptors_that_run_out_flood_no_log(tmp_path: Path, clients_count: int) -> None:
+def test_descriptor_shortage_does_not_flood_the_log(tmp_path: Path, clients_count: int) -> None:
     with running(tmp_path) as live, contextlib.ExitStack() as waiting:
         written = live.log.stat().st_size
         with out_of_descriptors(live.process.pid):
@@ -57,6 +58,7 @@ def test_descriptors_that_run_out_flood_no_log(tmp_path: Path, clients_count: in
 
 
 def scraped(live: Live, address: str) -> bool:
+    """Return True if the metrics page answers."""
     try:
         with urllib.request.urlopen(address, timeout=2) as answer:
             return bool(answer.read())
@@ -64,7 +66,7 @@ def scraped(live: Live, address: str) -> bool:
         return False
 
 
-def test_a_metrics_page_out_of_descriptors_waits_for_some(tmp_path: Path) -> None:
+def test_metrics_page_waits_for_free_descriptors(tmp_path: Path) -> None:
     with running(tmp_path, environment=LISTEN) as live, contextlib.ExitStack() as waiting:
         address = url(live)
         assert scraped(live, address)
@@ -72,10 +74,11 @@ def test_a_metrics_page_out_of_descriptors_waits_for_some(tmp_path: Path) -> Non
         written, begun_s = live.log.stat().st_size, cpu_s(live.process.pid)
         with out_of_descriptors(live.process.pid):
             waiting.enter_context(socket.create_connection((host, int(port))))
+            wait_until(lambda: "a scrape waits" in live.log.read_text()[written:], what="the log names the scrape")
             let_pass(SILENT_S, "a flood needs time to show")
             used_s = cpu_s(live.process.pid) - begun_s
             log = live.log.read_text()[written:]
         assert log.count("a scrape waits") == 1, log
         assert len(log) < MOST_BYTES, log[:3000]
-        assert used_s < SILENT_S / 2, "it did not turn in a circle"
+        assert used_s < SILENT_S / 2, "the daemon does not loop"
         wait_until(lambda: scraped(live, address))

@@ -1,4 +1,4 @@
-"""Tests of a temporarily full or read-only disk under a running daemon: it serves, reports it once, and loses no verdict."""
+"""Tests of a full or read-only disk under a running daemon: it serves windows, logs the state once, and loses no verdict."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from tests.faults import stores
 from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, sample_for, wait_until
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system takes root")
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system needs root")
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a file system of 3 MB in the state folder."""
     folder = tmp_path / "state"
     folder.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "gw-faults", str(folder)], capture_output=True, check=False)
@@ -36,23 +37,27 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def remount(folder: Path, how: str) -> None:
-    # A file system with open files becomes read-only like a failing disk: at once, and for new writes.
+    """Remount the file system, read-only or writable."""
+    # Like a failing disk, a file system with open files becomes read-only at once, for new writes.
     subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
 
 
 def window(live: Live, label: str) -> gpuwatch.Window:
+    """Measure a window of 0.4 s."""
     with gpuwatch.window(label, settings=live.settings, policy=BUSY_MACHINE) as w:
         sample_for(0.4)
     return w
 
 
 def store_of(live: Live) -> dict[str, object]:
+    """Return the daemon's statistics of the store."""
     with connect(live.settings) as client:
         found: dict[str, object] = client.status()["store"]
         return found
 
 
-def test_a_full_disk_is_said_once_served_over_and_left_behind(disk: Path, tmp_path: Path) -> None:
+def test_daemon_serves_windows_while_the_disk_is_full(disk: Path, tmp_path: Path) -> None:
+    """The log names the start and end of the shortage, and every window is stored."""
     with running(tmp_path) as live:
         assert window(live, "before").verdict.findings
         full = disk / "somebody's"
@@ -64,17 +69,17 @@ def test_a_full_disk_is_said_once_served_over_and_left_behind(disk: Path, tmp_pa
         assert w.run_id is not None, "windows are served"
         assert w.verdict.why or w.verdict.findings
         full.unlink()
-        wait_until(lambda: not store_of(live)["disk_full"], what="the disk takes more again")
+        wait_until(lambda: not store_of(live)["disk_full"], what="the disk has room again")
         assert window(live, "after").verdict.findings
         log = live.log.read_text()
-        assert log.count("the disk is full") == 2  # begin and end of the shortage
+        assert log.count("the disk is full") == 2  # start and end of the shortage
         assert "Traceback" not in log
     with Reader(disk) as reader:
         assert {run.label for run in reader.runs()} == {"before", "meanwhile", "after"}
     stores.check_files(disk)
 
 
-def test_without_room_at_its_start_a_daemon_says_so_in_one_line(disk: Path, tmp_path: Path) -> None:
+def test_daemon_start_on_a_full_disk_is_a_one_line_error(disk: Path, tmp_path: Path) -> None:
     with (disk / "somebody's").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
         while True:
             file.write(bytes(4096))
@@ -87,8 +92,8 @@ def test_without_room_at_its_start_a_daemon_says_so_in_one_line(disk: Path, tmp_
         assert window(live, "then").verdict.findings
 
 
-def test_read_only_disk_is_reported_in_one_line(disk: Path, tmp_path: Path) -> None:
-    """A read-only disk is reported in one line, at the start and for a window."""
+def test_read_only_disk_is_a_one_line_error(disk: Path, tmp_path: Path) -> None:
+    """A read-only disk is a one-line error of the daemon, and the reason of an unproven window."""
     remount(disk, "ro")
     done = start(tmp_path)
     assert done.returncode != 0
@@ -105,6 +110,7 @@ def test_read_only_disk_is_reported_in_one_line(disk: Path, tmp_path: Path) -> N
 
 
 def start(tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a daemon to its end."""
     places = [f"--state={tmp_path / 'state'}", f"--socket={tmp_path / 's'}", "--source=simulated:steady-copy"]
     return subprocess.run(
         [sys.executable, "-m", "gpuwatch", *places, "daemon"], capture_output=True, text=True, timeout=PATIENCE_S, check=False

@@ -1,4 +1,4 @@
-"""Tests of clients that are silent, send half a line, send too much, or never read: others are served, memory is bounded."""
+"""Tests of clients that are silent, send half lines or too much, or never read: others are served, memory is bounded."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, wait_until
 
 HELLO = messages.encode(messages.Hello(protocol=1, version="test"))
-SERVED_S = 1.0  # limit to open a window on an idle machine, whatever the other clients; alone it takes some 5 ms
+SERVED_S = 1.0  # limit to open a window on an idle machine, whatever other clients do
 MOST_GROWN_BYTES = 100 << 20
 Serves: TypeAlias = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Run a daemon that has judged a first window."""
     with running(tmp_path_factory.mktemp("hostile")) as live:
         with gpuwatch.window("first", settings=live.settings) as w:  # the first window loads further modules
             pass
@@ -39,6 +40,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def dial(settings: Settings, *lines: bytes) -> socket.socket:
+    """Connect to the daemon, and send these lines."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(PATIENCE_S)
     connection.connect(str(settings.socket))
@@ -49,7 +51,7 @@ def dial(settings: Settings, *lines: bytes) -> socket.socket:
 
 @pytest.fixture(params=[None, pytest.param(SERVED_S, marks=pytest.mark.slow)], ids=["served", "in time"])
 def serves(request: pytest.FixtureRequest) -> Serves:
-    """Open a window beside the others: it is served, and on an idle machine (``-m slow``) within this time."""
+    """Return a function that opens a window during an attack, and checks its time on an idle machine (``-m slow``)."""
 
     def window(settings: Settings, times: float = 1.0) -> None:
         begun_ns = clock.now_ns()
@@ -63,7 +65,7 @@ def serves(request: pytest.FixtureRequest) -> Serves:
 
 @contextlib.contextmanager
 def bounded(live: Live) -> Iterator[None]:
-    """Check that others are served meanwhile, that memory grows within its limit, and that no descriptor stays open."""
+    """Check that the daemon's memory grows within the limit, and that descriptors are closed afterwards."""
     before_bytes, before_count = stores.memory_bytes(live.process.pid), stores.descriptors(live.process.pid)
     yield
     assert stores.memory_bytes(live.process.pid) - before_bytes < MOST_GROWN_BYTES
@@ -74,7 +76,7 @@ def bounded(live: Live) -> Iterator[None]:
     )
 
 
-def test_five_hundred_that_say_nothing_hold_up_nobody(daemon: Live, serves: Serves) -> None:
+def test_silent_connections_do_not_delay_others(daemon: Live, serves: Serves) -> None:
     with bounded(daemon):
         silent = [dial(daemon.settings) for _ in range(500)]
         serves(daemon.settings)
@@ -83,17 +85,17 @@ def test_five_hundred_that_say_nothing_hold_up_nobody(daemon: Live, serves: Serv
 
 
 @pytest.mark.soak
-def test_who_says_nothing_is_closed_after_a_while(daemon: Live, serves: Serves) -> None:
+def test_silent_connection_is_closed_at_the_deadline(daemon: Live, serves: Serves) -> None:
     with bounded(daemon):
         silent = [dial(daemon.settings) for _ in range(500)]
         silent[0].settimeout(server.GREETING_S + PATIENCE_S)
-        assert silent[0].recv(1) == b""  # the daemon has closed it after its wait
+        assert silent[0].recv(1) == b""  # the daemon has closed the connection
         serves(daemon.settings)
         for connection in silent:
             connection.close()
 
 
-def test_half_lines_before_the_greeting_hold_little(daemon: Live, serves: Serves) -> None:
+def test_half_lines_before_the_greeting_use_little_memory(daemon: Live, serves: Serves) -> None:
     with bounded(daemon):
         half = [dial(daemon.settings, b'{"type":"hello","version":"' + b"x" * 30_000) for _ in range(500)]
         serves(daemon.settings)
@@ -101,15 +103,15 @@ def test_half_lines_before_the_greeting_hold_little(daemon: Live, serves: Serves
             connection.close()
 
 
-def test_half_lines_after_it_are_bounded_together(daemon: Live, serves: Serves) -> None:
-    """Two hundred half lines of a megabyte exceed the common limit: the last are refused, and windows continue."""
+def test_half_lines_after_the_greeting_are_limited_together(daemon: Live, serves: Serves) -> None:
+    """Two hundred half lines of a megabyte exceed the common limit: the last ones are refused, and windows are served."""
     with bounded(daemon):
         half = []
         for _ in range(200):
             connection = dial(daemon.settings, HELLO)
             connection.recv(4096)
             connection.settimeout(0.2)
-            with contextlib.suppress(OSError):  # refused while it sends
+            with contextlib.suppress(OSError):  # refused while sending
                 connection.sendall(b"x" * 1_000_000)
             half.append(connection)
         assert stores.memory_bytes(daemon.process.pid) < 1 << 30
@@ -118,7 +120,7 @@ def test_half_lines_after_it_are_bounded_together(daemon: Live, serves: Serves) 
         serves(daemon.settings)
 
 
-def test_ten_megabytes_without_an_end_are_refused(daemon: Live, serves: Serves) -> None:
+def test_endless_line_is_refused(daemon: Live, serves: Serves) -> None:
     with bounded(daemon), dial(daemon.settings, HELLO) as connection:
         connection.recv(4096)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -127,7 +129,7 @@ def test_ten_megabytes_without_an_end_are_refused(daemon: Live, serves: Serves) 
     serves(daemon.settings)
 
 
-def test_who_never_reads_its_answers_holds_up_nobody(daemon: Live, serves: Serves) -> None:
+def test_client_that_never_reads_does_not_delay_others(daemon: Live, serves: Serves) -> None:
     with bounded(daemon):
         deaf = []
         for _ in range(20):
@@ -142,8 +144,8 @@ def test_who_never_reads_its_answers_holds_up_nobody(daemon: Live, serves: Serve
             connection.close()
 
 
-def test_who_asked_much_and_went_is_answered_no_more(daemon: Live, serves: Serves) -> None:
-    """Twenty clients send thousands of requests to a stopped daemon and exit; the daemon drops their requests."""
+def test_requests_of_a_gone_client_are_dropped(daemon: Live, serves: Serves) -> None:
+    """Twenty clients send thousands of requests to a stopped daemon and exit; the daemon then serves a window."""
     with bounded(daemon):
         daemon.process.send_signal(signal.SIGSTOP)
         try:
@@ -174,7 +176,7 @@ while True:
 
 
 @pytest.mark.parametrize("question", ['{"type":"status"}', "no question"])
-def test_who_asks_without_waiting_for_answers_takes_turns(daemon: Live, serves: Serves, question: str) -> None:
+def test_flooding_client_takes_turns_with_others(daemon: Live, serves: Serves, question: str) -> None:
     command = [sys.executable, "-c", ASKS, str(daemon.settings.socket), HELLO.decode(), question + "\n"]
     with bounded(daemon), contextlib.ExitStack() as stack:
         for _ in range(2):
@@ -186,7 +188,7 @@ def test_who_asks_without_waiting_for_answers_takes_turns(daemon: Live, serves: 
             serves(daemon.settings)
 
 
-def test_after_all_of_them_nothing_is_left(daemon: Live) -> None:
+def test_hostile_clients_leave_no_connection_or_error(daemon: Live) -> None:
     with connect(daemon.settings) as client:
         assert client.status()["clients_count"] == 1
     assert "Traceback" not in daemon.log.read_text()

@@ -20,7 +20,7 @@ S = 1_000_000_000
 
 
 def written(folder: Path) -> Store:
-    """Write a store with one window, a device and two seconds of readings; most rows are only in the logs."""
+    """Return a store with one window, a device and two seconds of readings; most rows are only in the logs."""
     store = opened(folder, clock=VirtualClock(BEGIN_NS))
     store.put_device(DEVICE)
     store.put_run(a_run(id="aaaa0001"))
@@ -29,6 +29,7 @@ def written(folder: Path) -> Store:
 
 
 def damage(folder: Path, suffixes: tuple[str, ...], how: str) -> None:
+    """Remove, move or replace these files of both databases."""
     for database in ("gpuwatch.db", next(folder.glob("readings-*.db")).name):
         for suffix in suffixes:
             path = folder / f"{database}{suffix}"
@@ -45,7 +46,7 @@ def damage(folder: Path, suffixes: tuple[str, ...], how: str) -> None:
 
 @pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
 @pytest.mark.parametrize("suffixes", [("-wal",), ("-shm",), ("-wal", "-shm")], ids=["wal", "shm", "both"])
-def test_a_lost_log_costs_nothing_that_was_committed(tmp_path: Path, suffixes: tuple[str, ...], how: str) -> None:
+def test_lost_log_loses_no_committed_row(tmp_path: Path, suffixes: tuple[str, ...], how: str) -> None:
     store = written(tmp_path)
     damage(tmp_path, suffixes, how)
     store.put_run(a_run(id="aaaa0002"))
@@ -64,7 +65,7 @@ def test_a_lost_log_costs_nothing_that_was_committed(tmp_path: Path, suffixes: t
         assert len(reader.runs()) == 2
 
 
-def test_a_lost_log_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_log_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = written(tmp_path)
     (tmp_path / "gpuwatch.db-wal").unlink()
     for number in range(3):
@@ -77,8 +78,8 @@ def test_a_lost_log_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     store.close()
 
 
-def test_a_foreign_log_in_its_place_is_set_aside(tmp_path: Path) -> None:
-    """The store sets aside an older log in place of the current one, because the older log would overwrite saved rows."""
+def test_store_survives_an_older_log_in_place_of_its_own(tmp_path: Path) -> None:
+    """An older log in place of the current one would overwrite saved rows; all windows stay readable."""
     store = written(tmp_path)
     old = tmp_path / "old"
     shutil.copy(tmp_path / "gpuwatch.db-wal", old)
@@ -94,8 +95,8 @@ def test_a_foreign_log_in_its_place_is_set_aside(tmp_path: Path) -> None:
         assert len(reader.runs()) == 42
 
 
-def test_a_lost_log_held_by_a_reader_is_saved_when_it_leaves(tmp_path: Path) -> None:
-    """The store saves a log deleted under a reader when the reader leaves.  Until then it writes to that log, without loss."""
+def test_lost_log_held_by_a_reader_is_saved_afterwards(tmp_path: Path) -> None:
+    """A log deleted under a reader stays in use until the reader leaves; no window is lost."""
     store = written(tmp_path)
     holder = sqlite3.connect(f"file:{tmp_path}/gpuwatch.db?mode=ro", uri=True, isolation_level=None)
     holder.execute("BEGIN")
@@ -115,7 +116,7 @@ def test_a_lost_log_held_by_a_reader_is_saved_when_it_leaves(tmp_path: Path) -> 
     stores.check_files(tmp_path)
 
 
-def test_a_daemon_notices_lost_logs_by_itself(tmp_path: Path) -> None:
+def test_daemon_notices_lost_logs(tmp_path: Path) -> None:
     with daemon_of(tmp_path) as (settings, path):
         (segment,) = settings.state.glob("readings-*.db")
         logs = [Path(f"{each}-wal") for each in (settings.state / "gpuwatch.db", segment)]

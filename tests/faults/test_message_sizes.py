@@ -1,4 +1,4 @@
-"""Tests of messages at their limit and just beyond: each gets a one-line answer, memory is bounded, windows continue."""
+"""Tests of messages at their limits and beyond: each gets a short answer, memory is bounded, and windows continue."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ REFUSAL_BYTES = 8192  # length of a refusal: a sentence, and a truncated value
 
 
 def dial(settings: Settings) -> socket.socket:
+    """Connect to the daemon."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(PATIENCE_S)
     connection.connect(str(settings.socket))
@@ -47,12 +48,13 @@ def asked(connection: socket.socket, message: dict[str, Any]) -> tuple[dict[str,
 
 
 def plain(kind: str) -> dict[str, Any]:
-    """Return a message with its required fields alone."""
+    """Return a message with only the required fields."""
     return {"type": kind} | {field.encode_name: least(field.type) for field in REQUESTS[kind].fields if field.required}
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Run a daemon that has judged a first window."""
     with running(tmp_path_factory.mktemp("sizes")) as live:
         with gpuwatch.window("first", settings=live.settings) as w:  # the first window loads further modules
             pass
@@ -62,7 +64,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture
 def beside(daemon: Live) -> Iterator[Client]:
-    """Yield a client whose window stays open throughout, and check that the daemon has not grown."""
+    """Yield a client whose window stays open, and check that the daemon has not grown."""
     before_bytes = stores.memory_bytes(daemon.process.pid)
     with connect(daemon.settings) as client:
         opened = client.open(label="beside")
@@ -73,6 +75,7 @@ def beside(daemon: Live) -> Iterator[Client]:
 
 
 def refused(answer: dict[str, Any], size: int) -> str:
+    """Check a short one-line refusal, and return its message."""
     assert answer["type"] == "refused"
     assert "\n" not in answer["message"]
     assert size < REFUSAL_BYTES
@@ -80,6 +83,7 @@ def refused(answer: dict[str, Any], size: int) -> str:
 
 
 def check_answer(each: Sized, answer: dict[str, Any], size: int) -> None:
+    """Check that a value at its limit gets an answer, and a value beyond a refusal that names the field."""
     if each.refused:
         message = refused(answer, size)
         assert each.field in message, "the refusal names the field"
@@ -90,7 +94,7 @@ def check_answer(each: Sized, answer: dict[str, Any], size: int) -> None:
         assert answer["type"] in ("opened", "taken", "closed", "judged", "state", "now"), answer
 
 
-def test_every_field_a_client_sends_has_a_bound() -> None:
+def test_every_request_field_has_a_limit() -> None:
     assert len(REQUESTS) == len(get_args(messages.Request))
     for name, found in REQUESTS.items():
         check_bounded(found, name)
@@ -121,14 +125,14 @@ class _Raw(msgspec.Struct):
 
 
 @pytest.mark.parametrize("message", [_Text, _Name, _Items, _Number, _Anything, _Raw])
-def test_field_without_a_bound_is_found(message: type[msgspec.Struct]) -> None:
+def test_check_bounded_finds_a_field_without_a_limit(message: type[msgspec.Struct]) -> None:
     with pytest.raises(UnboundedError, match="added"):
         check_bounded(inspect.type_info(message), "message")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in REQUESTS if kind != "hello"])
-def test_largest_and_too_large_fields_of_a_request(kind: str, daemon: Live, beside: Client) -> None:
-    """Each field at its maximum is served or refused in one line; one beyond is refused by name, and the connection continues."""
+def test_request_fields_at_and_beyond_their_limits(kind: str, daemon: Live, beside: Client) -> None:
+    """A field at its limit is served or refused in one line; a value beyond is refused by name."""
     hello = {"type": "hello", "protocol": 1, "version": "test"}
     for field in REQUESTS[kind].fields:
         for each in sized(field.type, field.encode_name):
@@ -140,7 +144,7 @@ def test_largest_and_too_large_fields_of_a_request(kind: str, daemon: Live, besi
     assert beside.status()["pid"]
 
 
-def test_largest_and_too_large_fields_of_a_greeting(daemon: Live, beside: Client) -> None:
+def test_greeting_fields_at_and_beyond_their_limits(daemon: Live, beside: Client) -> None:
     for field in REQUESTS["hello"].fields:
         for each in sized(field.type, field.encode_name):
             with dial(daemon.settings) as connection:
@@ -161,7 +165,7 @@ def test_refusal_of_a_long_unknown_name_is_short(message: Any, daemon: Live, bes
     assert beside.status()["pid"]
 
 
-def test_hundred_windows_of_largest_names_leave_the_daemon_small(daemon: Live, beside: Client) -> None:
+def test_daemon_stays_small_with_longest_gpu_names(daemon: Live, beside: Client) -> None:
     """The daemon stays small although unknown GPUs' names appear in a warning, in the window's reason and in its findings."""
     too_many, largest = ["x" * 10**6], ["x" * messages.GPU_LENGTH] * messages.GPUS_COUNT
     with dial(daemon.settings) as connection:

@@ -1,4 +1,4 @@
-"""Tests of removed files under a running daemon: its socket, its store, the lock of another daemon."""
+"""Tests of files removed under a running daemon: socket, store, and another daemon's lock."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ S = 1_000_000_000
 
 
 def answers(settings: Settings) -> bool:
+    """Return True if a daemon answers."""
     try:
         connect(settings, start=False).close()
     except DaemonError:
@@ -39,7 +40,7 @@ def answers(settings: Settings) -> bool:
 
 @contextlib.contextmanager
 def daemon_of(folder: Path) -> Iterator[tuple[Settings, Path]]:
-    """Run a daemon whose socket has its own folder, as under XDG_RUNTIME_DIR; yield it with its log."""
+    """Run a daemon whose socket has its own folder, as under XDG_RUNTIME_DIR; yield its settings and log."""
     places = {"source": "simulated:steady-copy", "state": str(folder / "state"), "socket": str(folder / "run" / "s")}
     found, log = load(places, environment={"HOME": "/"}), folder / "log"
     with log.open("ab") as file:
@@ -52,18 +53,18 @@ def daemon_of(folder: Path) -> Iterator[tuple[Settings, Path]]:
         process.wait()
 
 
-def test_daemon_outlives_its_removed_socket_and_store(tmp_path: Path) -> None:
-    """A daemon whose socket and store were removed is found again, and stores later readings."""
+def test_daemon_restores_its_removed_socket_and_store(tmp_path: Path) -> None:
+    """A daemon whose socket and store were removed listens again, and stores later readings."""
     with daemon_of(tmp_path) as (settings, path):
-        # Dark time is the subject, and the policy of a busy machine would accept it.
+        # This test is about dark time, which the policy of a busy machine would accept.
         with gpuwatch.window("open meanwhile", settings=settings) as w:
             sample_for(1.0)
             shutil.rmtree(settings.socket.parent)
             shutil.rmtree(settings.state)
             wait_until(lambda: answers(settings), what="the daemon is found again")
-            wait_until((settings.state / "gpuwatch.db").exists, what="the store is begun anew")
+            wait_until((settings.state / "gpuwatch.db").exists, what="the store exists again")
             sample_for(0.6)
-        # Earlier readings are gone, and the verdict reports that instead of omitting them.
+        # Earlier readings are lost, and the verdict reports the loss.
         assert w.verdict.finding("dark-time").answered != "clear", w.verdict
         assert w.verdict.status is not Status.VALID, w.verdict
         with gpuwatch.window("afterwards", settings=settings, policy=BUSY_MACHINE) as w:
@@ -75,26 +76,28 @@ def test_daemon_outlives_its_removed_socket_and_store(tmp_path: Path) -> None:
             assert reader.devices()[0].name == "SIMULATED NVIDIA H200"
         log = path.read_text()
         assert "the socket was removed; listening there again" in log
-        assert "files of the store were removed while it was written: begun new ones" in log
+        assert "files of the store were removed while the daemon was running; created new ones" in log
         assert log.count("ERROR") == 1
     assert not settings.socket.exists()
     stores.check_files(settings.state)
 
 
-def test_another_socket_in_its_place_is_left_alone_and_said_once(tmp_path: Path) -> None:
+def test_daemon_keeps_another_socket_in_place_of_its_own(tmp_path: Path) -> None:
     with running(tmp_path) as live:
         live.settings.socket.unlink()
         other = socket.socket(socket.AF_UNIX)
         other.bind(str(live.settings.socket))
-        wait_until(lambda: "another socket took the place of ours" in live.log.read_text(), what="the other socket is named")
-        let_pass(1.2, "the daemon looks at its socket each second")
-        assert live.log.read_text().count("took the place") == 1
+        wait_until(
+            lambda: "expected this daemon's socket, found another one" in live.log.read_text(), what="the other socket is named"
+        )
+        let_pass(1.2, "the daemon checks its socket each second")
+        assert live.log.read_text().count("found another one") == 1
     assert live.settings.socket.exists()
     other.close()
 
 
 class TestTheStoreAlone:
-    def test_what_could_not_be_written_is_a_gap_however_short(self, tmp_path: Path) -> None:
+    def test_store_marks_a_lost_row_as_a_gap(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         feed(store, stream(2.0, loaded=True))
         lost = [*stream(0.5, loaded=True, begin_ns=BEGIN_NS + 2 * S), fast(BEGIN_NS + 25 * S // 10, sm_clock_mhz=1 << 70)]
@@ -108,7 +111,7 @@ class TestTheStoreAlone:
         assert store.statistics()["dropped_count"] == 1
         store.close()
 
-    def test_a_segment_that_was_removed_costs_its_own_readings_only(self, tmp_path: Path) -> None:
+    def test_removed_segment_loses_only_its_readings(self, tmp_path: Path) -> None:
         store = opened(tmp_path, clock=VirtualClock(BEGIN_NS))
         feed(store, stream(5.0, loaded=True))
         (live,) = tmp_path.glob("readings-*.db")
@@ -119,7 +122,7 @@ class TestTheStoreAlone:
             assert reader.trace(UUID, BOOT, BEGIN_NS + 10 * S, BEGIN_NS + 15 * S).observes("power_w")
         store.close()
 
-    def test_devices_and_refresh_periods_are_told_again(self, tmp_path: Path) -> None:
+    def test_devices_and_refresh_periods_are_stored_again(self, tmp_path: Path) -> None:
         store = opened(tmp_path / "state", clock=VirtualClock(BEGIN_NS))
         store.put_device(DEVICE)
         store.put_refresh(UUID, {"power_w": 100_000_000})
@@ -131,7 +134,7 @@ class TestTheStoreAlone:
             assert reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 2 * S).refresh_ns == {"power_w": 100_000_000}
         store.close()
 
-    def test_a_folder_that_became_another_daemons_is_left_to_it(self, tmp_path: Path) -> None:
+    def test_store_leaves_its_folder_to_another_writer(self, tmp_path: Path) -> None:
         store = opened(tmp_path / "state")
         shutil.rmtree(tmp_path / "state")
         other = opened(tmp_path / "state")
@@ -141,15 +144,15 @@ class TestTheStoreAlone:
         assert "expected a store without a writer" in store.statistics()["refused"]
         assert other.flush(PATIENCE_S)
         other.close()
-        assert store.flush(PATIENCE_S)  # it continues there once that writer has left
+        assert store.flush(PATIENCE_S)  # the store continues once the other writer has closed
         store.close()
         with Reader(tmp_path / "state") as reader:
             assert {run.id for run in reader.runs()} == {a_run().id, "ffffffffff"}
 
 
 class TestBrokenWhileWritten:
-    def test_broken_ledger_is_replaced_without_losing_rows(self, tmp_path: Path) -> None:
-        """The writer replaces a ledger that breaks, and stores the rows that it did not take."""
+    def test_broken_ledger_is_replaced(self, tmp_path: Path) -> None:
+        """The writer replaces a ledger that breaks, and stores the rows that the old ledger refused."""
         store = opened(tmp_path)
         store.put_device(DEVICE)
         for i in range(200):
@@ -174,9 +177,9 @@ class TestBrokenWhileWritten:
 
 
 class TestHeldByAnother:
-    """Cases of a store's file that another process holds open for writing: new rows wait."""
+    """Tests of a database that another process has locked for writing: new rows wait."""
 
-    def test_readings_wait_until_a_segment_is_let_go(self, tmp_path: Path) -> None:
+    def test_readings_wait_for_a_locked_segment(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         feed(store, stream(2.0, loaded=True))
         (live,) = tmp_path.glob("readings-*.db")
@@ -188,7 +191,7 @@ class TestHeldByAnother:
             assert len(reader.trace(UUID, BOOT, BEGIN_NS + 2 * S, BEGIN_NS + 4 * S).column("power_w")) > 10
         store.close()
 
-    def test_windows_wait_until_the_ledger_is_let_go(self, tmp_path: Path) -> None:
+    def test_windows_wait_for_a_locked_ledger(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         assert store.flush()
         self.held(store, tmp_path / "gpuwatch.db", lambda: store.put_run(a_run()))
@@ -197,6 +200,7 @@ class TestHeldByAnother:
         store.close()
 
     def held(self, store: Store, path: Path, meanwhile: Callable[[], object]) -> None:
+        """Write while a database is locked, check that nothing is stored, and unlock it."""
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         meanwhile()

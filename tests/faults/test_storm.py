@@ -1,4 +1,4 @@
-"""Tests of hundreds of short processes a second with reused PIDs: lists are bounded, and own processes stay own."""
+"""Tests of hundreds of short processes a second with reused PIDs: lists are bounded, and own processes are recognised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN = Process(pid=500, name="python", started_s=1.7e9, memory_bytes=1 << 30)
 
 
 def storm(seconds: int, *, born: int = 200, pids: int = 1000) -> Iterator[Sweep]:
-    """Return five lists a second; each short process appears once, under one of a few PIDs."""
+    """Yield a fast row and a process list five times a second; short processes reuse a few PIDs."""
     dice = random.Random(0)
     for fifth in range(seconds * 5):
         at_ns = BEGIN_NS + fifth * S // 5

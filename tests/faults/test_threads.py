@@ -1,4 +1,4 @@
-"""Tests of a daemon without further threads: it serves with its present ones, ends on request, and releases its store."""
+"""Tests of a daemon that cannot start threads: it serves with its present ones, ends on request, and releases its store."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ LISTEN = {"GPUWATCH_LISTEN": "127.0.0.1:0"}
 
 
 def page(live: Live) -> tuple[str, int]:
+    """Return host and port of the metrics page."""
     with connect(live.settings, start=False) as client:
         parts = urlsplit(str(client.status()["metrics"]))
     return parts.hostname or "", parts.port or 0
 
 
 def asked(host: str, port: int, path: str) -> int:
+    """Return the status code of a page."""
     with contextlib.closing(http.client.HTTPConnection(host, port, timeout=PATIENCE_S)) as connection:
         connection.request("GET", path)
         return connection.getresponse().status
 
 
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
-def test_without_further_threads_a_daemon_serves_and_ends(tmp_path: Path) -> None:
-    """A daemon serves and ends although no thread's stack can be mapped and a new thread fails or hangs."""
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
+def test_daemon_without_further_threads_serves_and_ends(tmp_path: Path) -> None:
+    """A daemon serves and ends although no thread's stack can be mapped and new threads fail or hang."""
     with running(tmp_path, environment=LISTEN) as live:
         host, port = page(live)
         assert asked(host, port, "/metrics") == 200
@@ -60,7 +62,7 @@ def test_without_further_threads_a_daemon_serves_and_ends(tmp_path: Path) -> Non
     Store(live.settings.state, source="simulated", boot_id="b").close()
 
 
-# Imported files are readable for the tests' user; threads are counted, and refused, for the user nobody.
+# The script imports as the tests' user, who can read the files, and then starts threads as nobody, who may start none.
 _WITHOUT_THREADS = """
 import os, resource, sys, threading
 from pathlib import Path
@@ -83,8 +85,8 @@ print(threading.active_count())
 """
 
 
-def test_threads_that_cannot_be_started_are_said_at_the_start() -> None:
-    """A refusal of every thread is an error at once, and the store's folder is released."""
+def test_daemon_parts_refuse_a_start_without_threads() -> None:
+    """If no thread can start, the parts of a daemon raise an error at once and release the store's folder."""
     with open_folder() as folder:
         state = folder / "state"
         state.mkdir(mode=0o777)
@@ -102,13 +104,14 @@ def test_threads_that_cannot_be_started_are_said_at_the_start() -> None:
             "(ulimit -u, TasksMax, pids.max) or of memory",
             *2
             * [
-                "StoreError STATE: expected a thread that writes, found: can't start new thread; raise the limit of tasks or memory"
+                "StoreError STATE: expected to start a writer thread, found: can't start new thread; raise the limit of tasks or "
+                "memory"
             ],
             "1",
         ]
 
 
-def test_a_pools_threads_run_before_it_is_used() -> None:
+def test_running_pool_starts_all_threads_at_once() -> None:
     before_count = threading.active_count()
     pool = running_pool(5, "test")
     assert threading.active_count() == before_count + 5

@@ -1,4 +1,4 @@
-"""Tests of a daemon that is replaced by another version while windows are open."""
+"""Tests of a daemon that another version replaces while windows are open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# A possible later version: it speaks newer protocols from PROTOCOL on, and no older ones.
+# A later version, which supports the given range of protocols.
 LATER = """
 import sys
 from gpuwatch.wire import messages as wire
@@ -33,6 +33,7 @@ sys.exit(main(sys.argv[3:]))
 
 @contextmanager
 def later_version(settings: Settings, oldest: int, newest: int) -> Iterator[None]:
+    """Run a daemon of a later version until the end of the block."""
     command = [sys.executable, "-c", LATER, str(oldest), str(newest), *settings.flags(), "daemon"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=ROOT)
     try:
@@ -53,14 +54,14 @@ def _answers(settings: Settings, process: subprocess.Popen[bytes]) -> bool:
 
 
 def test_windows_open_across_an_upgrade_end_unproven(tmp_path: Path) -> None:
-    """Windows open across an upgrade end unproven, and later clients are served or get a remedy."""
+    """Windows open during an upgrade end unproven, and later clients are served or get a remedy."""
     with live.running(tmp_path) as old:
         settings = old.settings
         with gpuwatch.window("judged before", settings=settings) as before:
             sample_for(0.3)
         assert before.verdict.findings
         closed = gpuwatch.window("closed before", settings=settings).__enter__()
-        closed.__exit__(None, None, None)  # its verdict is not requested yet
+        closed.__exit__(None, None, None)  # the verdict is not requested yet
         with gpuwatch.window("across", settings=settings) as across:
             old.process.terminate()
             assert old.process.wait(PATIENCE_S) == 0
@@ -68,7 +69,7 @@ def test_windows_open_across_an_upgrade_end_unproven(tmp_path: Path) -> None:
                 with gpuwatch.window("after", settings=settings) as after:
                     sample_for(0.3)
                 assert after.verdict.findings
-                assert closed.verdict.findings, "the verdict of one before is found by the one after"
+                assert closed.verdict.findings, "the later daemon finds an earlier daemon's verdict"
     assert across.verdict.status == "unproven"
     assert "went away" in across.verdict.why
     with later_version(settings, PROTOCOL + 1, PROTOCOL + 2):  # too new for this client
@@ -81,12 +82,12 @@ def test_windows_open_across_an_upgrade_end_unproven(tmp_path: Path) -> None:
     stores.check_rows(settings.state)
     with Reader(settings.state) as reader:
         said = {run.label: (run.status, run.declared.get("abandoned")) for run in reader.runs()}
-    assert said["across"][1] == "the daemon was stopped meanwhile"
+    assert said["across"][1] == "the daemon stopped while the window was open"
     assert set(said) == {"judged before", "closed before", "across", "after"}
 
 
-def test_store_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
-    """A store of a later version stays untouched, and the window gives the remedy."""
+def test_store_of_a_later_version_stays_unchanged(tmp_path: Path) -> None:
+    """A window on a store of a later version is unproven with a remedy, and the store stays unchanged."""
     with live.running(tmp_path) as old:
         settings = old.settings
     path = settings.state / "gpuwatch.db"

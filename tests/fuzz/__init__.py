@@ -1,1 +1,1 @@
-"""Fuzzing: one target per file, with the same functions under atheris, under hypothesis, and over the kept corpus."""
+"""Fuzzing: one target per file, which runs under atheris, under hypothesis, and on the kept corpus."""

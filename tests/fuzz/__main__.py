@@ -1,7 +1,7 @@
-"""Fuzz targets with atheris: python -m tests.fuzz TARGET … [--runs N] [--seconds S] [--keep]
+"""Run fuzz targets with atheris: python -m tests.fuzz TARGET … [--runs N] [--seconds S] [--keep]
 
 Each target starts with the kept corpus, works in build/fuzz/TARGET, and adds its counts to tests/fuzz/results.json.  A crash,
-a hang of ten seconds and three gigabytes of memory are findings: build/fuzz/TARGET-crash keeps the input, the exit code is 1.
+a hang of ten seconds or three gigabytes of memory is a finding: build/fuzz/TARGET-crash has the input, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _HANG_S, _MEMORY_MB, _LENGTH = 10, 3000, 1024
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(NAMES)}; by default all")
-    parser.add_argument("--runs", type=int, default=10_000, help="inputs for each target")
-    parser.add_argument("--seconds", type=int, default=0, help="stop a target after so long")
-    parser.add_argument("--keep", action="store_true", help="take what reached new lines into the kept corpus")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"run these of {', '.join(NAMES)} (default: all)")
+    parser.add_argument("--runs", type=int, default=10_000, help="run this number of inputs per target")
+    parser.add_argument("--seconds", type=int, default=0, help="stop a target after this time (0: no limit)")
+    parser.add_argument("--keep", action="store_true", help="add inputs that reach new lines to the kept corpus")
     options = parser.parse_args()
     unknown = sorted(set(options.targets) - set(NAMES))
     if unknown:
         parser.error(f"expected targets of {', '.join(NAMES)}, found {', '.join(unknown)}")
     failed = [name for name in options.targets or NAMES if not _fuzz(name, options.runs, options.seconds, keep=options.keep)]
     if failed:
-        sys.exit(f"found something in: {', '.join(failed)}; see {_BUILD}")
+        sys.exit(f"targets with findings: {', '.join(failed)}; the inputs are in {_BUILD}/TARGET-crash")
 
 
 def _fuzz(name: str, runs: int, seconds: int, *, keep: bool) -> bool:
@@ -68,7 +68,7 @@ def _fuzz(name: str, runs: int, seconds: int, *, keep: bool) -> bool:
 
 
 def _facts(said: str) -> dict[str, Any]:
-    """Return facts from libFuzzer's own lines: ``#123 DONE cov: 45 ft: 67 …`` and ``stat::number_of_executed_units: 123``."""
+    """Return the counts in libFuzzer's lines ``#123 DONE cov: 45 ft: 67 …`` and ``stat::number_of_executed_units: 123``."""
     executed = re.findall(r"stat::number_of_executed_units: *(\d+)", said)
     covered = re.findall(r"cov: (\d+) ft: (\d+)", said)
     edges, features = (int(each) for each in covered[-1]) if covered else (0, 0)
@@ -76,7 +76,7 @@ def _facts(said: str) -> dict[str, Any]:
 
 
 def _add(name: str, facts: dict[str, Any]) -> None:
-    """Add a run: counts are sums over all runs of the target; edges and features are those of the last one."""
+    """Add a run to the results file: inputs and seconds are summed over runs; edges and features are of the last run."""
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"targets": {}}
     before = results["targets"].get(name, {"inputs": 0, "seconds": 0.0})
     results["targets"][name] = facts | {

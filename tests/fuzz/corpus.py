@@ -1,4 +1,4 @@
-"""The kept inputs of each target: few, small, and each reaches a line that no smaller one reaches."""
+"""The kept inputs of each target.  Apart from seeds, each input reaches a line that no smaller input reaches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def keep(name: str, candidates: Iterable[Path]) -> int:
 
 
 def _lines(found: Callable[[bytes], None], blob: bytes) -> set[tuple[str, int]]:
-    """Return gpuwatch's lines that an input reaches in this thread."""
+    """Return the lines of gpuwatch and annotate that an input reaches in this thread."""
     reached: set[tuple[str, int]] = set()
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:  # a trace function, or None

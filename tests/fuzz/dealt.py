@@ -1,4 +1,4 @@
-"""Fuzzer input as a sequence of choices, so that a change of one byte usually leaves the later choices unchanged."""
+"""Fuzzer input as a sequence of choices; a change of one byte usually leaves the later choices unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-# Edge cases for parsers; most of them never come from a real client.
+# Edge cases for parsers; real clients never send most of these values.
 _EDGES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2**31, 2**53, 2**62, 2**63 - 1, 2**63, -(2**63), 2**64, 10**40, 0.5, -0.0, 1e308, -1e308,
     "", "x", "\0", "\x1b[2J", "\u2028", "é" * 300, "GPU-", [], {}, [[]], [None], {"": {}}, [0, 1], ["x"], {"schema": 1},
@@ -15,7 +15,7 @@ _EDGES: tuple[Any, ...] = (
 
 
 class Dealt:
-    """A sequence of choices; after the last byte every further byte reads as zero."""
+    """A sequence of choices; every byte after the last one is zero."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,4 +1,4 @@
-"""Requirements on every refusal."""
+"""Checks of errors, and the sampling of expensive checks."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def in_one_line(error: Exception) -> None:
 
 
 def sampled(data: bytes, one_in: int) -> bool:
-    """Return True for the fixed part of inputs on which a target runs its expensive checks."""
+    """Return True for about one in ``one_in`` inputs, always the same ones."""
     return sum(data) % one_in == 0

@@ -1,4 +1,4 @@
-"""Tests that run the fuzz targets in the normal suite: on every kept input, and on hypothesis's variations."""
+"""Tests that run the fuzz targets in the normal suite: on every kept input, and on mutations from hypothesis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.examples import share_of
 from tests.fuzz import corpus
 from tests.fuzz.targets import FAMILIES, NAMES, target
 
-# The suite's share for each; `make fuzz` runs more.
+# Examples per target in the suite, if not 120; `make fuzz` runs more.
 EXAMPLES_COUNT = {"escaping": 8, "told": 25, "headers": 40, "archives": 60, "conversations": 60, "reports": 60}
 RESULTS = json.loads((Path(corpus.__file__).parent / "results.json").read_text())
 
@@ -26,7 +26,8 @@ def run(name: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_kept_input_is_taken_or_refused(name: str) -> None:
+def test_kept_fuzz_inputs_pass(name: str) -> None:
+    """Each target accepts or rejects every input of the corpus, and the corpus is small."""
     kept = corpus.inputs(name)
     assert 0 < len(kept) <= corpus.MOST_COUNT + 20
     for path in kept:
@@ -36,7 +37,7 @@ def test_every_kept_input_is_taken_or_refused(name: str) -> None:
 
 @st.composite
 def mutated(draw: st.DrawFn, kept: list[bytes]) -> bytes:
-    """Return a kept input that is cut, altered and joined with another's end, or random bytes."""
+    """Return a kept input with random changes, the end of another kept input, and random bytes."""
     data = bytearray(draw(st.sampled_from([*kept, b""])))
     for _ in range(draw(st.integers(0, 6))):
         if data:
@@ -46,7 +47,8 @@ def mutated(draw: st.DrawFn, kept: list[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_hypothesis_makes_of_them_is_taken_or_refused(name: str) -> None:
+def test_mutated_fuzz_inputs_pass(name: str) -> None:
+    """Each target accepts or rejects mutations of the corpus."""
     kept = [path.read_bytes() for path in corpus.inputs(name)]
 
     @settings(max_examples=share_of(EXAMPLES_COUNT.get(name, 120)), suppress_health_check=list(HealthCheck), database=None)
@@ -58,7 +60,7 @@ def test_what_hypothesis_makes_of_them_is_taken_or_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "exporter"])
-def test_committed_counts_are_a_million_per_family(family: str) -> None:
-    """A million inputs of each family found no remaining defect."""
+def test_fuzz_counts_are_a_million_per_family(family: str) -> None:
+    """The committed results have a million inputs per family without a finding."""
     again = f"python -m tests.fuzz {' '.join(FAMILIES[family])} --runs N"
     assert RESULTS["families"][family] >= 1_000_000, again

@@ -1,4 +1,4 @@
-"""Debian's Chromium, headless and driven through the pipe of its DevTools protocol: no port, no driver, no package."""
+"""Debian's Chromium, headless and driven through the pipe of its DevTools protocol, without a port or a package."""
 
 from __future__ import annotations
 
@@ -94,6 +94,8 @@ class Browser:
 
 @dataclass
 class Page:
+    """One page of the browser."""
+
     browser: Browser
     session: str
     target: str
@@ -130,7 +132,7 @@ class Page:
         self.ask("Input.dispatchMouseEvent", type="mouseReleased", x=end[0], y=end[1], button="left", clickCount=1)
 
     def complaints(self) -> list[str]:
-        """Return a developer's red lines: errors, warnings, violations of the page's policy."""
+        """Return the console's errors and warnings, and violations of the page's policy."""
         found = []
         for event in self._events():
             params = event["params"]

@@ -1,7 +1,4 @@
-"""Daemons shared by the tests of a module.
-
-Starting one takes 0.35 s of CPU, and one that runs beside all later tests 1 %: the workers spent a minute on that.
-"""
+"""Daemons shared by the tests of a module, because starting a daemon for each test takes CPU time."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import pytest
 from gpuwatch.config.settings import Settings
 from tests.gpuwatch.live import running
 
-# A shell's background job ignores SIGINT, one of nohup SIGHUP, and its children inherit that; tests need both signals.
+# Tests need SIGINT and SIGHUP.  A shell's background job ignores SIGINT, a job of nohup SIGHUP, and children inherit this.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

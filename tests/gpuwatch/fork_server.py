@@ -1,4 +1,4 @@
-"""The process that ``forked.py`` asks for others: ``python -m tests.gpuwatch.fork_server DESCRIPTOR``."""
+"""The server that forks processes for ``forked.py``: ``python -m tests.gpuwatch.fork_server DESCRIPTOR``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any, TextIO
 
-# What a daemon and the commands have imported once they work; nothing here reads a setting or starts a thread.
+# Modules that a daemon and the commands import; none of these reads a setting or starts a thread.
 IMPORTED = (
     "annotate.judge",
     "gpuwatch.auto",
@@ -33,7 +33,7 @@ IMPORTED = (
 
 
 def serve(descriptor: int) -> None:
-    """Fork a process for each message, until the one that asks is gone; in such a process, return."""
+    """Fork a process for each message until the client is gone; return in the forked process."""
     with socket.socket(fileno=descriptor) as asked:
         while True:
             head, streams, _, _ = socket.recv_fds(asked, 4, 3)
@@ -50,7 +50,7 @@ def serve(descriptor: int) -> None:
 
 
 def fork_orphan() -> int | None:
-    """Fork a process whose parent, a process between, has ended: return its identifier, or None in it."""
+    """Fork a process whose direct parent has ended; return its PID, or None in the new process."""
     readable, writable = os.pipe()
     between = os.fork()
     if between == 0:
@@ -71,10 +71,10 @@ def fork_orphan() -> int | None:
 
 
 def begin(message: dict[str, Any], streams: list[int]) -> None:
-    """Become the process that was asked for: its streams, folder and environment, and no other descriptor."""
+    """Take over the requested streams, folder and environment, and close all other descriptors."""
     if message["session"]:
         os.setsid()
-    above = [os.dup(each) for each in streams]  # none of them is one of the three that are replaced
+    above = [os.dup(each) for each in streams]  # above the three descriptors that are replaced
     for number, each in enumerate(above):
         os.dup2(each, number)
     os.closerange(len(above), os.sysconf("SC_OPEN_MAX"))
@@ -90,7 +90,7 @@ def begin(message: dict[str, Any], streams: list[int]) -> None:
 
 
 def stream_of(number: int) -> TextIO:
-    """A standard stream as Python opens it."""
+    """Return a standard stream, opened as Python does."""
     if number == 0:
         return open(0, encoding="utf-8", closefd=False)
     made = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - a descriptor

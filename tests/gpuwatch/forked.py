@@ -1,8 +1,7 @@
-"""Processes of ``python -m MODULE`` that begin without importing it: a server has imported it once, and forks them.
+"""Processes of ``python -m MODULE`` forked from a server that has imported the module: importing for each test is slow.
 
-An import of gpuwatch costs a third of a second of a processor, and hundreds of tests need a daemon or a command.  What
-begins here is a process of its own with the arguments, environment, folder and streams given, and a child of the test's
-process.  Its memory, its name in ``ps`` and its imports are the server's: tests whose subject these are start a real one.
+A forked process has the given arguments, environment, folder and streams, and is a child of the test's process.  Memory,
+name in ``ps`` and imports are the server's: tests of these start a real process.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-# What Python, the allocator and the loader read once, as a process begins; a server has the paths of libraries for its own.
+# Prefixes of variables that Python, the allocator and the loader read only at start; each LD_LIBRARY_PATH has a server.
 BEGINNING = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "ASAN_", "UBSAN_")
 LIBRARIES = "LD_LIBRARY_PATH"
 STREAMS_COUNT = 3
@@ -38,7 +37,7 @@ _one_request = threading.Lock()
 
 
 class ForkedPopen(subprocess.Popen[Any]):
-    """``subprocess.Popen`` that forks processes of ``python -m``; all others begin as ever."""
+    """A ``subprocess.Popen`` that forks processes of ``python -m`` from a server, and starts all others as usual."""
 
     def _execute_child(self, *given: Any) -> None:
         asked = dict(zip(_NAMES, given, strict=True))
@@ -63,7 +62,7 @@ class ForkedPopen(subprocess.Popen[Any]):
 def run(
     command: Sequence[str | Path], *, timeout_s: float, environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, with nothing on its standard input; its output as text."""
+    """Run a command to its end without standard input, and return its output as text."""
     pipe = subprocess.PIPE
     with ForkedPopen(
         command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=folder
@@ -81,7 +80,7 @@ def is_module(words: Any) -> bool:
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
-    """Tell whether a server of this process's beginning has the one that is asked for."""
+    """Return True if a server with this process's start-up variables can run a process with this environment."""
     ours, asked = (
         {name: value for name, value in each.items() if name.startswith(BEGINNING) and name != LIBRARIES}
         for each in (os.environ, environment)
@@ -95,7 +94,7 @@ def server(libraries: str | None) -> ForkServer:
 
 
 class ForkServer:
-    """The process that has everything imported; it ends with this one."""
+    """A process that has everything imported; it ends with this process."""
 
     def __init__(self, libraries: str | None) -> None:
         self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -107,7 +106,7 @@ class ForkServer:
     def start(self, message: Mapping[str, Any], streams: Sequence[int]) -> int:
         """Return the identifier of a new child of this process with these standard streams.
 
-        The server's child has a child and ends: the kernel hands that one to the nearest ancestor that takes orphans.
+        The server's child forks and ends: the kernel makes the orphan a child of the nearest subreaper, this process.
         """
         blob = json.dumps(message).encode()
         with _one_request:

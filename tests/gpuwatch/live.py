@@ -19,7 +19,7 @@ from gpuwatch.store.run import UNFINISHED
 from tests.gpuwatch.forked import ForkedPopen
 from tests.waiting import PATIENCE_S, wait_until
 
-# As units and windows start daemons: numpy then starts no unrequested threads.
+# The environment in which units and windows start daemons: numpy then starts no threads.
 AS_STARTED = {"OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -33,6 +33,7 @@ class Live:
 
 
 def settings(folder: Path, source: str = "simulated:steady-copy") -> Settings:
+    """Return settings with store and socket in this folder."""
     return load({"source": source, "state": str(folder / "state"), "socket": str(folder / "s")}, environment={"HOME": "/"})
 
 
@@ -40,7 +41,7 @@ def settings(folder: Path, source: str = "simulated:steady-copy") -> Settings:
 def running(
     folder: Path, source: str = "simulated:steady-copy", *, environment: Mapping[str, str] | None = None
 ) -> Iterator[Live]:
-    """Run a daemon that answers; stop it cleanly unless the test ended it."""
+    """Run a daemon until the end of the block, and yield it once it answers."""
     found = settings(folder, source)
     log = folder / "log"
     with log.open("ab") as file:
@@ -59,7 +60,7 @@ def running(
 
 
 def wait_for(found: Settings, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until this daemon answers.  Raises AssertionError: with its log, when it ends or stays silent."""
+    """Wait until this daemon answers.  Raises AssertionError: with the log, when the daemon ends or stays silent."""
 
     def answers() -> bool:
         assert process.poll() is None, log.read_text()
@@ -73,7 +74,7 @@ def wait_for(found: Settings, process: subprocess.Popen[bytes], log: Path) -> No
 
 
 def judged_run(state: Path, run_id: str) -> Run:
-    """Return the stored run once it is judged: a client gets a verdict one commit earlier than the store."""
+    """Return the stored run once it is judged: the store has a verdict one commit later than a client."""
 
     def found() -> Run | None:
         with Reader(state) as reader:

@@ -11,11 +11,11 @@ PACKAGES = "tests/system-packages.txt"
 
 
 def program(name: str) -> str:
-    """Return a program's path.  Without it the test fails on CI, where `make system` installs it, and is skipped elsewhere."""
+    """Return a program's path.  Without the program the test fails on CI, after `make system`, and is skipped elsewhere."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
     if found:
         return found
-    why = f"needs the program {name}; its Debian package stands in {PACKAGES}: sudo make system"
+    why = f"needs the program {name}; install the packages of {PACKAGES}: sudo make system"
     if os.environ.get("CI", "").lower() in ("1", "true"):
         pytest.fail(why, pytrace=False)
     pytest.skip(why)

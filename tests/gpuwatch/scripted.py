@@ -1,4 +1,4 @@
-"""A scripted source: costs, refresh periods, hangs and losses."""
+"""A scripted source with given costs, refresh periods, hangs and losses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICE = Device(uuid=UUID, name="scripted")
 
 @dataclass
 class Scripted:
-    """A source whose signals answer 1, or ``values`` of the time; ``costs_ns`` are reported, and elapse if ``takes_time``."""
+    """A source whose signals answer 1, or ``values`` of the time; ``costs_ns`` elapse only with ``takes_time``."""
 
     clock: Clock
     values: Mapping[str, Callable[[int], Any]] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Scripted:
 
 
 class Kept:
-    """A sink that keeps its sweeps."""
+    """A sink that stores its sweeps."""
 
     def __init__(self) -> None:
         self.sweeps: list[Sweep] = []

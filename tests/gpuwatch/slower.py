@@ -1,4 +1,4 @@
-"""Recorded evidence as the present lanes would take it: clock and reasons as recorded, the rest of the fast row at 20 Hz."""
+"""Recorded evidence thinned to the present lanes: clock and reasons as recorded, the rest of the fast row at 20 Hz."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpuwatch.sampling.plan import PULSE, ROW_NS
 def slower(evidence: Evidence, *, phase_ns: int = 0, period_ns: int = ROW_NS, changes_only: bool = True) -> Evidence:
     """Return evidence with the fast row every ``period_ns`` from ``phase_ns`` on, and at the window's edges.
 
-    ``changes_only``: the recording lacks repeated rows, so that a value lasts until the next row; else rows are actual reads,
-    and only the first of each period is kept.
+    ``changes_only``: the recording has no repeated rows, so a value lasts until the next row.  Otherwise rows are actual reads,
+    and the first read of each period is kept.
     """
     thin = _standing if changes_only else _first_of_each
     columns = {
@@ -26,7 +26,7 @@ def slower(evidence: Evidence, *, phase_ns: int = 0, period_ns: int = ROW_NS, ch
 
 
 def _standing(column: Column, window: WindowRecord, phase_ns: int, period_ns: int) -> Column:
-    """Return each row as seen at the next deadline: changes between two deadlines are lost."""
+    """Return the last value before each deadline: changes between two deadlines are lost."""
     first_ns = int(column.at_ns[0])
     deadlines = -(-(column.at_ns - first_ns - phase_ns) // period_ns) * period_ns + first_ns + phase_ns
     last = np.append(np.diff(deadlines) > 0, True)
@@ -40,7 +40,7 @@ def _first_of_each(column: Column, window: WindowRecord, phase_ns: int, period_n
 
 
 def _with_edges(column: Column, window: WindowRecord, at_ns: Times, index: Times) -> Column:
-    """Add the rows at the window's edges, which are read at any period."""
+    """Add the rows at the window's edges, which every lane reads."""
     last = len(column) - 1
     before = max(0, int(np.searchsorted(column.at_ns, window.begin_ns, side="right")) - 1)
     after = min(last, int(np.searchsorted(column.at_ns, window.end_ns)))

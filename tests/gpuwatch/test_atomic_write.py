@@ -1,4 +1,4 @@
-"""Tests of files written completely or not at all."""
+"""Tests of atomic writing of files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_replace_leaves_only_the_new_file(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
 
 
-def test_replace_follows_no_link(tmp_path: Path) -> None:
+def test_replace_does_not_follow_a_link(tmp_path: Path) -> None:
     (tmp_path / "precious").write_bytes(b"mine")
     (tmp_path / "a").symlink_to(tmp_path / "precious")
     atomic_write.replace(tmp_path / "a", b"new")
@@ -30,7 +30,7 @@ def test_replace_follows_no_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(None, 0o640), (0o600, 0o600), (0o644, 0o644)])
-def test_mode_is_set_or_left_to_the_umask(tmp_path: Path, mode: int | None, expected: int) -> None:
+def test_replace_sets_the_mode_or_applies_the_umask(tmp_path: Path, mode: int | None, expected: int) -> None:
     before = os.umask(0o027)
     try:
         atomic_write.replace(tmp_path / "a", b"new", mode=mode)
@@ -48,7 +48,7 @@ def test_create_keeps_an_existing_file(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
 
 
-def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_replace_leaves_no_temporary_file(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(OSError, match="directory"):
         atomic_write.replace(tmp_path / "a", b"new")

@@ -15,7 +15,7 @@ from gpuwatch.comparing import floor_record
 from gpuwatch.measuring import canary_record
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_read_returns_the_written_data(tmp_path: Path) -> None:
     json_file.write(tmp_path / "new" / "a.json", {"a": [1, 2.5, -3, 1e300, None, "x"]})
     assert json_file.read(tmp_path / "new" / "a.json") == {"schema": 1, "a": [1, 2.5, -3, 1e300, None, "x"]}
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.json"]
@@ -28,13 +28,13 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         '{"schema":1,"a":-Infinity}', '{"schema":1,"a":' + "9" * 400 + "}", "\udcff", " " * (json_file.MOST_BYTES + 1),
     ],
 )  # fmt: skip
-def test_a_damaged_file_holds_nothing(tmp_path: Path, text: str) -> None:
+def test_read_of_a_damaged_file_is_empty(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     assert json_file.read(tmp_path / "a.json") == {}
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_are_read_without_harm(data: bytes) -> None:
+def test_read_of_any_bytes_returns_a_dict(data: bytes) -> None:
     path = Path(tempfile.gettempdir()) / f"gpuwatch-kept-{os.getpid()}"
     path.write_bytes(b'{"schema":1,"a":' + data)
     try:
@@ -43,13 +43,13 @@ def test_any_bytes_are_read_without_harm(data: bytes) -> None:
         path.unlink()
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_read_of_a_pipe_device_or_folder_is_empty(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     assert json_file.read(tmp_path / "pipe") == json_file.read(tmp_path / "zero") == json_file.read(tmp_path) == {}
 
 
-def test_writing_follows_no_link(tmp_path: Path) -> None:
+def test_write_does_not_follow_a_link(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
     for name in ("a.json", f"a.json.{os.getpid()}"):
@@ -59,7 +59,8 @@ def test_writing_follows_no_link(tmp_path: Path) -> None:
     assert json_file.read(tmp_path / "a.json")["a"] == 1
 
 
-def test_nonsense_on_record_is_no_reason_to_lose_a_benchmark(tmp_path: Path) -> None:
+def test_damaged_canaries_and_floors_are_ignored(tmp_path: Path) -> None:
+    """Impossible values in the records of canaries and floors are ignored without an error."""
     records = '[{"clock_mhz":1e999},{"clock_mhz":' + "9" * 400 + '},{"clock_mhz":"x"},{"clock_mhz":true},7]'
     for text in (records, records.replace("1e999", "-5").replace("9" * 400, "null")):
         (tmp_path / canary_record.FILE).write_text('{"schema":1,"canaries":{"GPU-1":' + text + "}}")

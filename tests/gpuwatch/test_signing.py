@@ -27,6 +27,7 @@ VERDICT: dict[str, Any] = {
 
 
 def made(state: Path) -> Signer:
+    """Return the signer of a state folder."""
     signer = signer_of(state)
     assert signer is not None
     return signer
@@ -34,16 +35,18 @@ def made(state: Path) -> Signer:
 
 @pytest.fixture(scope="module")
 def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    """Return a signer with a new key."""
     return made(tmp_path_factory.mktemp("state"))
 
 
 def said(evidence: bytes | None = b"evidence", **changed: object) -> bytes:
+    """Return the statement for a verdict with these changes."""
     about: dict[str, Any] = {"run": "0a", "user": "ann", "process": "python"}
     of_run = {name: changed.pop(name) for name in list(changed) if name in about}
     return statement({**VERDICT, **changed}, evidence, **{**about, **of_run})
 
 
-def test_the_key_is_made_once_and_only_its_daemon_may_read_it(tmp_path: Path) -> None:
+def test_signer_of_creates_a_private_key_once(tmp_path: Path) -> None:
     first = made(tmp_path)
     assert made(tmp_path).public_key == first.public_key
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
@@ -51,7 +54,7 @@ def test_the_key_is_made_once_and_only_its_daemon_may_read_it(tmp_path: Path) ->
     assert read_public(tmp_path / "signing.pub") == first.public_key
 
 
-def test_a_strict_or_lax_umask_changes_no_mode(tmp_path: Path) -> None:
+def test_key_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
     for umask in (0o077, 0o000):
         state = tmp_path / f"{umask:o}"
         state.mkdir()
@@ -60,14 +63,14 @@ def test_a_strict_or_lax_umask_changes_no_mode(tmp_path: Path) -> None:
         assert {stat.S_IMODE(path.stat().st_mode) for path in state.iterdir()} == {0o600, 0o644}
 
 
-def test_workers_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
+def test_concurrent_workers_create_only_one_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         keys = {each.public_key for each in threads.map(lambda _: made(tmp_path), range(8))}
     assert len(keys) == 1
 
 
-def test_exposed_or_damaged_key_signs_nothing_and_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A readable or damaged key signs nothing and stays unchanged."""
+def test_exposed_or_damaged_key_is_unused_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A key that is readable by others, damaged or a link gives no signer, and a damaged key stays unchanged."""
     made(tmp_path)
     key = tmp_path / "signing.key"
     key.chmod(0o640)
@@ -83,7 +86,7 @@ def test_exposed_or_damaged_key_signs_nothing_and_stays(tmp_path: Path, caplog: 
     assert signer_of(tmp_path / "no such folder") is None
 
 
-def test_a_key_of_a_kind_nobody_knows_signs_nothing(tmp_path: Path) -> None:
+def test_key_of_an_unknown_algorithm_gives_no_signer(tmp_path: Path) -> None:
     der = bytes.fromhex("3012020100300506032a03040406040400000000")  # PKCS 8 of an algorithm 1.2.3.4
     kept = tmp_path / "signing.key"
     kept.write_text(f"-----BEGIN PRIVATE KEY-----\n{base64.b64encode(der).decode()}\n-----END PRIVATE KEY-----\n")
@@ -91,10 +94,11 @@ def test_a_key_of_a_kind_nobody_knows_signs_nothing(tmp_path: Path) -> None:
     assert signer_of(tmp_path) is None
 
 
-def test_a_library_that_panics_signs_nothing_and_ends_nobody(tmp_path: Path) -> None:
+def test_panic_of_the_library_gives_no_signer(tmp_path: Path) -> None:
+    """A panic in the library's import is logged and gives no signer."""
     broken = tmp_path / "cryptography"
     broken.mkdir()
-    # As pyo3 does: a panic of a Rust thread is no Exception.
+    # As in pyo3, a panic of Rust code is not an Exception.
     (broken / "__init__.py").write_text(
         "PanicException = type('PanicException', (BaseException,), {'__module__': 'pyo3_runtime'})\n"
         "raise PanicException('Python API call failed')\n"
@@ -109,7 +113,7 @@ def test_a_library_that_panics_signs_nothing_and_ends_nobody(tmp_path: Path) -> 
     assert "Python API call failed" in said.stderr
 
 
-def test_a_public_key_that_was_changed_is_written_again(tmp_path: Path) -> None:
+def test_changed_public_key_file_is_written_again(tmp_path: Path) -> None:
     first = made(tmp_path)
     (tmp_path / "signing.pub").write_text("another")
     assert made(tmp_path).public_key == first.public_key
@@ -125,22 +129,22 @@ def test_a_public_key_that_was_changed_is_written_again(tmp_path: Path) -> None:
     ],
     ids=lambda each: next(iter(each)),
 )  # fmt: skip
-def test_signature_holds_only_for_what_was_signed(signer: Signer, changed: dict[str, Any]) -> None:
-    """A signature holds for the signed bytes and for no others."""
+def test_signature_holds_only_for_the_signed_statement(signer: Signer, changed: dict[str, Any]) -> None:
+    """A signature holds for the signed bytes and fails after a change of any signed value."""
     signature = signer.sign(said())
     assert holds(signature, said())
     assert not holds(signature, said(**changed))
 
 
 @given(st.binary(min_size=96, max_size=96))
-def test_no_other_bytes_are_a_signature(data: bytes) -> None:
+def test_random_bytes_are_not_a_signature(data: bytes) -> None:
     signature = Signature.unpacked(data)
     assert signature is not None
     assert signature.packed == data
     assert not holds(signature, said())
 
 
-def test_another_key_s_signature_is_told_apart(signer: Signer, tmp_path: Path) -> None:
+def test_signature_of_another_key_does_not_hold(signer: Signer, tmp_path: Path) -> None:
     other = made(tmp_path)
     forged = Signature(signer.public_key, other.sign(said()).value)
     assert not holds(forged, said())
@@ -149,8 +153,8 @@ def test_another_key_s_signature_is_told_apart(signer: Signer, tmp_path: Path) -
     assert Signature.unpacked(b"short") is None
 
 
-def test_openssl_checks_what_was_signed(signer: Signer, tmp_path: Path) -> None:
-    """OpenSSL checks a signature, because the signed content and the method are public."""
+def test_openssl_verifies_a_signature(signer: Signer, tmp_path: Path) -> None:
+    """OpenSSL can verify a signature, because the signed content and the method are public."""
     openssl = program("openssl")
     own = made(tmp_path)
     (tmp_path / "said").write_bytes(said())
@@ -162,7 +166,7 @@ def test_openssl_checks_what_was_signed(signer: Signer, tmp_path: Path) -> None:
     assert "Verified Successfully" in checked.stdout, checked
 
 
-def test_what_is_no_public_key_is_one_clear_line(tmp_path: Path) -> None:
+def test_read_public_refuses_other_files(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / "text").write_text("hello")
     for name in ("signing.key", "text", "missing", "."):
@@ -170,7 +174,7 @@ def test_what_is_no_public_key_is_one_clear_line(tmp_path: Path) -> None:
             read_public(tmp_path / name)
 
 
-def test_neither_the_package_nor_a_window_imports_cryptography() -> None:
+def test_import_gpuwatch_does_not_load_cryptography() -> None:
     script = "import sys, gpuwatch, gpuwatch.client.window, gpuwatch.cli.run, gpuwatch.daemon.windows; print('cryptography' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     assert out.strip() == "False"

@@ -1,4 +1,4 @@
-"""Tests of text outside UTF-8, converted to text that every file and message can hold."""
+"""Tests of text that is not valid UTF-8, converted to text that every file and message can hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=30)
         (b"580\xff.1", "580�.1"),
     ],
 )
-def test_clean_text_replaces_what_is_not_utf8(raw: bytes | str, clean: str) -> None:
+def test_clean_text_replaces_invalid_utf8(raw: bytes | str, clean: str) -> None:
     assert clean_text(raw) == clean
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.hardware.campaign OUT_FOLDER
 
-writes ``h200.json`` (tables) and ``h200.capsule`` (every window's evidence).  It changes no setting of the card.
+writes ``h200.json`` (tables) and ``h200.capsule`` (every window's evidence).  The campaign changes no setting of the card.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SMI_COLUMNS = (
 
 @dataclass(frozen=True)
 class Scenario:
-    """One window: the work before it and in it, and its expected verdict and rules."""
+    """One window: the work before and in the window, and the expected verdict and rules."""
 
     name: str
     body: Callable[[], object]
@@ -84,7 +84,7 @@ def neighbours() -> list[tuple[Scenario, tuple[str, ...], int]]:
 
 
 def readings_bytes(state: Path) -> int:
-    """Return the size of the readings, counted in a copy with its log written back."""
+    """Return the size of the stored readings without free pages, counted in a copy with the write-ahead log."""
     import shutil
     import sqlite3
     import tempfile
@@ -109,7 +109,7 @@ def thread_cpu_ns(pid: int) -> dict[str, int]:
 
 
 def shares(before: dict[str, int], after: dict[str, int], span_s: float) -> list[float]:
-    """Return each thread's share of one processor, largest first."""
+    """Return each thread's share of one CPU, largest first."""
     return sorted(((after[name] - ns) / 1e9 / span_s for name, ns in before.items() if name in after), reverse=True)
 
 
@@ -181,7 +181,7 @@ class Campaign:
         print(f"{'ok   ' if right else 'WRONG'} {report.text(verdicts[0])}\n", flush=True)
 
     def save(self, figures: dict[str, Any]) -> None:
-        """Save all results so far, so that a later failure loses none."""
+        """Save all results so far, so that a later failure loses nothing."""
         with connect(self.settings) as client:
             status = client.status()
         data = {
@@ -206,7 +206,7 @@ class Campaign:
         self.keep(Scenario("plain-run", lambda: None, "rejected", ("idle-stretch", "regime-change")), data["run"], verdicts, {})
 
     def enter_exit(self, count: int = 200) -> dict[str, float]:
-        """Measure the cost of opening and closing to a benchmark with torch's context, beside a running daemon."""
+        """Measure the cost of opening and closing a window in a process with torch's context and with a running daemon."""
         enter, leave = enter_and_exit(self.settings, count)
         return {
             f"{name}_{rank}_ms": took[at] * 1e3
@@ -215,7 +215,7 @@ class Campaign:
         }
 
     def cost(self, seconds: float = 62.0) -> dict[str, Any]:
-        """Measure the daemon's own cost under load: idle rate, then with a window open; bytes per minute; lateness."""
+        """Measure the daemon's CPU time, memory and stored bytes on a busy GPU, without and with an open window."""
         out: dict[str, Any] = {}
         call = gemm(4096)
         with gpuwatch.window("starts the daemon", settings=self.settings):
@@ -247,7 +247,7 @@ class Campaign:
 def main(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     campaign = Campaign(out)
-    # Before this process has its own context: an idle 6 GB neighbour would be flagged correctly.
+    # First, because a context of this process would be a neighbour, which the judge flags correctly.
     campaign.run_command()
     figures = {"daemon": campaign.cost(), "window": campaign.enter_exit(), "fast_row": fast_row()}
     log = (out / "smi.csv").open("w")

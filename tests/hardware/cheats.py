@@ -1,8 +1,8 @@
 """Published ways to cheat a GPU benchmark, as programs: ``python -m tests.hardware.cheats NAME CLAIM.json``.
 
 ``python -m tests.hardware.cheats all FOLDER`` runs each in a forked child, with the parent's untrusted window around it.
-Each runs a leaderboard's harness (events around every call, one synchronisation per batch) on one submission, and
-claims a number in its file.  The published source of each stands beside it; none was written to match a rule.
+Most programs run a leaderboard's harness (events around every call, one synchronisation per batch) on one submission.  Each
+program writes a claimed number to a file.  The docstrings name the published sources; no cheat was written to match a rule.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def patched_events(work: Work) -> Claimed:
 
 
 def patched_statistics(work: Work) -> Claimed:
-    """Replace the harness's statistics by ones that divide by a hundred: reference-kernels#162."""
+    """Replace the harness's statistics by functions that divide by a hundred: reference-kernels#162."""
     return Claimed.of([each / 100 for each in evaluate(work)])
 
 
@@ -114,7 +114,7 @@ def patched_counter(work: Work) -> Claimed:
 
 
 def other_stream(work: Work) -> Claimed:
-    """Run the work on another stream, between events that do not wait for it: KernelBench#82."""
+    """Run the work on another stream, between events that do not wait for that stream: KernelBench#82."""
     side = torch.cuda.Stream()
 
     def kernel() -> None:
@@ -151,19 +151,19 @@ def batch_and_skip(work: Work) -> Claimed:
 
 
 def fewer_calls(work: Work) -> Claimed:
-    """Find the harness's count and lower it, and claim the requested count: pygpubench#7."""
+    """Hand over the times of one batch, and claim the requested count of calls: pygpubench#7."""
     times = evaluate(work)[:BATCH]
     return Claimed(40 * len(times) * round(SECONDS), mean(times), times)
 
 
 def scaled_calls(work: Work) -> Claimed:
-    """Lower the count, and scale the time so that count times time is the GPU's working time."""
+    """Claim 30 times the calls at a thirtieth of the time: their product is the GPU's working time."""
     times = evaluate(work)
     return Claimed(30 * len(times), mean(times) / 30, [each / 30 for each in times for _ in range(30)])
 
 
 def no_work(work: Work) -> Claimed:
-    """Pass the check with a kernel that does nothing, and claim 3.3 µs per call: pygpubench#7."""
+    """Do no work, as a kernel that passes the check, and claim 3.3 µs per call: pygpubench#7."""
     time.sleep(SECONDS)
     return Claimed(10_000, 3.3e-6, [3.3e-6] * 10_000)
 
@@ -212,7 +212,7 @@ def spinning(work: Work) -> Claimed:
 
 
 def window_closed(work: Work) -> Claimed:
-    """End the surrounding window after honest work by its socket and run, then cheat."""
+    """Try to end the surrounding window through the daemon's socket after honest work, then cheat."""
     run = os.environ.get("GPUWATCH_PARENT", "")
     evaluate(work)
     try:
@@ -234,7 +234,7 @@ _inner: list[gpuwatch.Window] = []
 
 
 def end_trusted(times: list[float]) -> None:
-    """End the windows around the timed part with these times, once, because a cheat may continue to work."""
+    """End the windows around the timed part with these times, once: a cheat may end the windows itself."""
     while _inner:
         ending = _inner.pop()
         ending.record(times)
@@ -242,7 +242,7 @@ def end_trusted(times: list[float]) -> None:
 
 
 def run(name: str, claim: Path) -> None:
-    """Run one way to cheat, in its own trusted and untrusted windows, and write its claim."""
+    """Run one cheat in a trusted and an untrusted window, and write the claim."""
     work = Work()
     windows = {
         "untrusted": gpuwatch.window(f"inside-{name}", untrusted=True),
@@ -269,7 +269,7 @@ def said(window: gpuwatch.Window) -> dict[str, Any]:
 
 
 def run_all(folder: Path) -> None:
-    """Run every way in a child, as ``gpuwatch run --untrusted`` does, and write one table."""
+    """Run every cheat in a child, as ``gpuwatch run --untrusted`` does, and write one table."""
     rows = []
     for name in CHEATS:
         claim = folder / f"{name}.json"

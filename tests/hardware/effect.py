@@ -2,10 +2,10 @@
 
     python -m tests.hardware.effect OUT_FOLDER [SECONDS]
 
-Every watcher is stopped (SIGSTOP) outside its own turns, so that one run, one card and one temperature serve all.  First,
-each has ten seconds alone beside GEMMs, for its CPU time.  Then short turns follow in random orders: half a second of an
-fp32 GEMM below the power limit, and 20 000 launches timed one by one.  It writes ``effect.json``: a row per watcher, with
-differences to the turns without one as medians over rounds with 95 % intervals.
+Every watcher is stopped (SIGSTOP) outside its turns, so that all share one run, one card and one temperature.  First, each
+watcher runs alone for ten seconds on a GPU busy with GEMMs, which gives the CPU time.  Then short turns follow in random
+order.  A turn is half a second of an fp32 GEMM below the power limit, and 20 000 launches timed one by one.  The program writes
+``effect.json``: per watcher, differences from turns without a watcher, as medians over rounds with 95 % intervals.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ while True:
 
 @dataclass
 class Watcher:
-    """A watching process; ``beside`` keeps it busy (an open window, a scraper) and does not count in its cost."""
+    """A watching process; ``beside``: processes that keep the watcher busy (an open window, a scraper), outside the cost."""
 
     name: str
     process: subprocess.Popen[bytes] | None = None
@@ -133,7 +133,7 @@ def _daemon(name: str, folder: Path, *more: str) -> Watcher:
 
 @contextlib.contextmanager
 def watchers() -> Iterator[list[Watcher]]:
-    """Yield every available watcher, stopped, with its own cost from a time when it ran alone."""
+    """Measure the cost of every available watcher alone, and yield the watchers, stopped."""
     folder = Path(tempfile.mkdtemp(prefix="gpuwatch-effect-"))
     found = [Watcher("none")]
     try:
@@ -150,7 +150,7 @@ def watchers() -> Iterator[list[Watcher]]:
 
 
 def _started(folder: Path) -> Iterator[Watcher]:
-    """Start the watchers one after the other, each when needed."""
+    """Yield the watchers, each started on demand."""
     yield _daemon("gpuwatch, 20 Hz", folder / "idle")
     yield _scraped(_daemon("gpuwatch, 20 Hz, scraped each second", folder / "idle-scraped", "--listen", "127.0.0.1:9478"), 9478)
     yield _busy("gpuwatch, 100 Hz: a window is open", folder / "open")
@@ -209,7 +209,7 @@ def gemms(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> float:
 
 
 def steady(watcher: Watcher, seconds: float = STEADY_S) -> None:
-    """Return a watcher's cost while it only watches a busy GPU."""
+    """Measure a watcher's CPU time and memory on a busy GPU, and store them in the watcher."""
     a, b, out = (torch.randn(4096, 4096, device="cuda") for _ in range(3))
     assert watcher.process is not None
     with spending(watcher.process.pid) as spent:
@@ -222,7 +222,7 @@ def steady(watcher: Watcher, seconds: float = STEADY_S) -> None:
 
 
 def _ask(watcher: Watcher, settings: Settings) -> None:
-    """Return the cost of the daemon's queries, by its own status."""
+    """Add up the cost of each query over all GPUs, from the daemon's status."""
     with connect(settings) as client:
         gpus = client.status()["gpus"]
     watcher.gpus_count = len(gpus)
@@ -241,7 +241,7 @@ def going(watcher: Watcher) -> Iterator[None]:
 
 
 def rounds(found: Sequence[Watcher], seconds: float) -> int:
-    """Run rounds with one turn per watcher, in random order, for this time."""
+    """Run rounds with one turn per watcher, in random order, for this time; return the number of rounds."""
     a, b, out = (torch.randn(4096, 4096, device="cuda") for _ in range(3))
     rng, until, count = random.Random(0), time.monotonic() + seconds, 0
     gemms(a, b, out)

@@ -1,10 +1,10 @@
-"""The essays' own experiments on a real GPU, one window each.
+"""The essays' experiments on a real GPU, one window each.
 
     python -m tests.hardware.essays OUT [EXPERIMENT …]
 
 ``OUT/essays.json`` holds a row per window, in the order of the evidence in ``OUT/essays.capsule``.  The judge runs when the
-page is made, so the table always shows the present judge.  ``cards`` is for other cards: the same kernels on each.  It
-changes no setting of the card.
+page is made, so the table always shows the present judge.  ``cards`` runs the same kernels on several cards.  No
+experiment changes a setting of the card.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ extern "C" __global__ void waves(const float* in, float* out, int n) {
 
 
 class Essays:
-    """The experiments; each yields rows with its window's run."""
+    """The experiments; each yields rows with the run of the window."""
 
     def __init__(self, settings: Settings) -> None:
         import torch
@@ -81,7 +81,7 @@ class Essays:
             self.torch.cuda.empty_cache()
 
     def contention(self) -> Iterator[Row]:
-        """Measure the same GEMM with the GPU and the processors idle or busy."""
+        """Measure the same GEMM with the GPU and the CPUs idle or busy."""
         from tests.hardware.workloads import beside, gemm, hogging, loop
 
         call = gemm(4096)
@@ -96,7 +96,7 @@ class Essays:
                 yield self._timed(condition, call, WINDOW_S)
 
     def trial_counts(self) -> Iterator[Row]:
-        """Measure the first calls after a pause of three seconds: the power cap engages while they run."""
+        """Measure the first calls after a pause of three seconds; the power cap engages during these calls."""
         from tests.hardware.workloads import gemm, loop
 
         call = gemm(4096)
@@ -119,7 +119,7 @@ class Essays:
         yield self._timed("GEMM 2048 back to back", call, WINDOW_S)
 
     def aggregations(self) -> Iterator[Row]:
-        """Compute statistics of the same call, quiet and with busy processors, synchronised after each call."""
+        """Compute statistics of the same call with idle and with busy CPUs, synchronised after each call."""
         from tests.hardware.workloads import gemm, hogging, loop
 
         call = gemm(1024)
@@ -137,7 +137,7 @@ class Essays:
             yield self._row(window, "processors busy" if hogs_count else "processors free", times_s)
 
     def caches(self) -> Iterator[Row]:
-        """Run ``gpuwatch.bench`` with either cache."""
+        """Run ``gpuwatch.bench`` with warm and with cold caches."""
         matrix, vector = (
             self.torch.randn(*shape, device="cuda", dtype=self.torch.bfloat16) for shape in ((4096, 4096), (4096,))
         )
@@ -162,7 +162,7 @@ class Essays:
                 }  # fmt: skip
 
     def methods(self) -> Iterator[Row]:
-        """Measure the same call by each timing method after a pause of 0.2 s, as a script would, with a window around each."""
+        """Measure the same call by each timing method in a window, after a pause of 0.2 s, as a script would."""
         from tests.hardware.workloads import gemm
 
         for name, call in (("GEMM 4096", gemm(4096)), ("add of 1024", self._add)):

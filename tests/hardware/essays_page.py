@@ -2,7 +2,7 @@
 
     python -m tests.hardware.essays_page add FOLDER      replaces the committed data by the output of ``essays.py``
 
-The kernels of ``cards`` stay for each card.  ``make pages`` judges the evidence again.
+The rows of ``cards`` are kept for each card.  ``make pages`` judges the evidence again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Row: TypeAlias = dict[str, Any]
 TRACES = Path(__file__).parents[1] / "traces"
 ESSAYS, CARDS, PROGRAMS = "h200-essays", "h200-cards", "h200-programs"
 _NAMED = (Number.MEDIAN_AT_CLOCK, Number.MEDIAN, Number.MEAN)
-# The essays' own results of the same experiment, on their cards (000: H100 and H200; 004: B200).
+# The essays' results of the same experiment, on other cards (000: H100 and H200; 004: B200).
 _PRINTED = {
-    "contention": "000: processors busy +0.3 % of the mean, GPU busy +21 %, both +36 %",
-    "trial counts": "000: the time depends on the number of trials, because power's cap sets in",
+    "contention": "000: CPUs busy +0.3 % of the mean, GPU busy +21 %, both +36 %",
+    "trial counts": "000: the time depends on the number of trials, because the power cap engages",
     "power cap": "000: 12.36 ms back to back; 11.11 ms with sleeps of 20 ms, 11.07 with 100 ms, 11.04 with 500 ms",
     "aggregations": "000: the mean grows most under noise; trimmed mean and median stay close",
     "caches": "000: a warm cache helps a matrix times a vector, and vectors that fit",
@@ -44,7 +44,7 @@ _PRINTED = {
 
 
 def add(folder: Path) -> None:
-    """Commit a run's windows, identities masked, times rounded."""
+    """Replace the committed windows by a run's, with identities masked and times rounded."""
     from tests.hardware.render import masked  # imported late, because it renders the page of this module's data
 
     rows, evidences = json.loads((folder / "essays.json").read_text()), unpack((folder / "essays.capsule").read_bytes())
@@ -81,7 +81,7 @@ def _write(stem: str, windows: Sequence[tuple[Row, Evidence]]) -> None:
 
 
 def _is_batched(evidence: Evidence) -> bool:
-    """Return True if entries stand for batches: the file of rounded times holds single calls only."""
+    """Return True if entries are batches: the file of rounded times holds single calls only."""
     return evidence.timings is not None and evidence.timings.calls_count > 1
 
 
@@ -113,7 +113,7 @@ def of_cards() -> Iterator[str]:
         "",
         "| kernel | "
         + " | ".join(f"card {i}, raw | card {i}, one clock" for i in numbers.values())
-        + " | apart, raw | apart, one clock |",
+        + " | difference, raw | difference, one clock |",
         "|---|" + "---|---|" * (len(numbers) + 1),
     )
     for kernel in dict.fromkeys(row["condition"] for row, _ in rows):
@@ -136,10 +136,10 @@ def of_programs() -> Iterator[str]:
     yield from (
         "## Plain windows around honest programs",
         "",
-        f"`python -m tests.hardware.programs OUT` on an {judged(PROGRAMS)[0][1].device_name}: each works alike before and in its window of 4 s.",
-        "The simulated ones in containers, virtual machines and of other libraries are the tests of `tests/proof/test_plain_windows.py`.",
+        f"`python -m tests.hardware.programs OUT` on an {judged(PROGRAMS)[0][1].device_name}: each does the same work before and in a window of 4 s.",
+        "`tests/proof/test_plain_windows.py` covers simulated programs in containers, in virtual machines and of other libraries.",
         "",
-        "| program | verdict | disturbances at most | what is not proven, or causes |",
+        "| program | verdict | disturbances at most | missing proofs, or causes |",
         "|---|---|---|---|",
     )
     for row, verdict in judged(PROGRAMS):
@@ -161,15 +161,15 @@ def _apart(values: Sequence[float]) -> str:
 
 
 def section() -> Iterator[str]:
-    """Yield the lines of the table."""
+    """Yield the lines of the table of the essays' experiments."""
     rows = judged()
     device, date = rows[0][1].device_name, rows[0][0]["date"]
     yield from (
-        "## The essays' own experiments",
+        "## Experiments of the essays",
         "",
         f"`python -m tests.hardware.essays OUT` on an {device} ({date}); the evidence is committed, and judged anew for this page.  Most",
-        "calls are of a GEMM of 4096³ in bf16.  Times are what the experiment's own method reads; beside them what gpuwatch says of the",
-        "window.  The essays had other cards, so their figures stand for the direction, not for the size.",
+        "calls are of a GEMM of 4096³ in bf16.  The column `read` has the times of the experiment's method, the next columns gpuwatch's",
+        "results for the window.  The essays used other cards, so their figures show the direction of an effect, not the size.",
         "",
         "| experiment | condition | read | gpuwatch's numbers | verdict | disturbances at most | causes |",
         "|---|---|---|---|---|---|---|",
@@ -182,23 +182,23 @@ def section() -> Iterator[str]:
         yield f"| | {row['condition']} | {_read(row)} | {_numbers(verdict)} | {verdict.status.value} | {_bound(verdict)} | {_causes(verdict)} |"
     yield from (
         "",
-        "- **Contention**: the median beside a neighbour is *faster*, at half the calls a second: single calls run between the neighbour's,",
-        "  at the clock their power allows.  The number at 1500 MHz moves by half a per cent.",
-        "- **Trial counts**: ten calls from idle read 15 % faster than the thirty thousand; the three that have one agree at 1500 MHz to 0.2 %.",
-        "- **Sleeps** hide the cap: 15 % less time for a call, at two fifths or an eighth of the calls a second.",
-        "- **Methods** of 200 calls a reading last 20 to 500 ms: most are too short for the books of utilisation, hence unproven at best.",
-        "- **CUPTI** was collecting in the last row of launches, and stays attached to the process after it: the comparison of flags names it.",
+        "- **Contention**: with a neighbour the median is *lower*, at half the calls per second: single calls run between the neighbour's,",
+        "  at the clock that their power allows.  The number at 1500 MHz changes by 0.5 %.",
+        "- **Trial counts**: ten calls from idle read 15 % less time than 30 000 calls; the three numbers at 1500 MHz agree to 0.2 %.",
+        "- **Sleeps** hide the cap: 15 % less time per call, at 40 % or 12 % of the calls per second.",
+        "- **Methods** of 200 calls per reading take 20 to 500 ms: most windows are too short for the books of utilisation, so unproven at best.",
+        "- **CUPTI** collected in the last row of launches, and stayed attached to the process: the verdict on flags names CUPTI.",
         "",
     )
 
 
 def _read(row: Row) -> str:
-    """Format the reading of the experiment's own method."""
+    """Format the reading of the experiment's method."""
     if "said" in row:
         return str(row["said"])
     parts = [f"{name} {row[f'{name}_s'] * 1e6:.2f} µs" for name in ("least", "median", "mean", "trimmed") if f"{name}_s" in row]
     if "calls_a_second" in row:
-        parts.append(f"{row['calls_a_second']:.0f} calls a second")
+        parts.append(f"{row['calls_a_second']:.0f} calls/s")
     return f"{row['count']}: " + ", ".join(parts)
 
 

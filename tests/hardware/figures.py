@@ -1,8 +1,9 @@
-"""Figures from real GPUs: the benefit of the clock's correction, the results of comparisons, and of timing methods.
+"""Figures from real GPUs: the benefit of the clock's correction, comparisons, and timing methods.
 
     python -m tests.hardware.figures OUT_FOLDER [corrections|comparisons|methods|experiments …]
 
-One worker process per GPU takes its share; each writes ``figures-N.json``, a list of rows.  It changes no setting of the card.
+One worker process per GPU runs a share of the tables, and writes a list of rows to ``figures-N.json``.  No setting of the card
+changes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TOP_MHZ, NVBENCH_RATIO = 1980.0, 0.75  # NVBench's rule drops samples below this
 
 
 def corrections(number: int, of: int) -> Iterator[Row]:
-    """Measure each kernel in two windows of some seconds with stamps: β of the first, applied to the second."""
+    """Measure each kernel in two windows with stamps, and yield the effect of a clock correction fitted on the first window."""
     import torch
 
     from annotate.evidence import Timings
@@ -93,7 +94,7 @@ def _once_s(call: Callable[[], object]) -> float:
 
 
 def _arms(kind: str, *, differ: bool) -> tuple[Callable[..., Any], Callable[..., Any], Callable[[], tuple[Any, ...]]]:
-    """Return two functions and their inputs' maker; equal, or 0.5 % apart by construction: a tile in 200, or as many bytes."""
+    """Return two functions and a maker of inputs; the second does equal work, or 0.5 % more (tiles or bytes)."""
     import torch
 
     if kind == "gemm":
@@ -109,7 +110,7 @@ def _arms(kind: str, *, differ: bool) -> tuple[Callable[..., Any], Callable[...,
             lambda a, b, out: torch.mm(a[:, :deep], b[:deep], out=out),
             matrices,
         )
-    # No power of two: memory banks would collide, and a copy of 0.5 % more would take 0.5 % less.
+    # Not a power of two: with bank conflicts, a copy of 0.5 % more bytes can take less time.
     whole = 132 * 1024 * 1000
     more = 132 * 1024 * 1005 if differ else whole
 
@@ -125,7 +126,7 @@ def _arms(kind: str, *, differ: bool) -> tuple[Callable[..., Any], Callable[...,
 
 
 def _peers(call: Callable[[], object]) -> dict[str, Callable[[], float]]:
-    """Return the call's time by other tools, in seconds."""
+    """Return functions that time the call with other tools, in seconds."""
     from torch.utils.benchmark import Timer
     from triton.testing import do_bench
 
@@ -137,7 +138,7 @@ def _peers(call: Callable[[], object]) -> dict[str, Callable[[], float]]:
 
 
 def comparisons(number: int, of: int) -> Iterator[Row]:
-    """Run trials of two equal arms and of two that differ by 0.5 %, with each method of comparison."""
+    """Run trials of two equal arms and of two arms that differ by 0.5 %, with each method of comparison."""
     import torch
 
     rng = random.Random(number)
@@ -168,7 +169,7 @@ def comparisons(number: int, of: int) -> Iterator[Row]:
 
 
 def methods(number: int, of: int) -> Iterator[Row]:
-    """Time the same call repeatedly by each method from a user's position, for the scatter of the estimates."""
+    """Time the same call repeatedly by each method, as a user would, and yield the scatter of the estimates."""
     import torch
 
     from tests.hardware.kernels import KERNELS
@@ -229,7 +230,7 @@ def experiments(number: int, of: int) -> Iterator[Row]:
         "add of 1024": (torch.add, (tiny, tiny)),
         "GEMM 4096": (torch.mm, (matrix, matrix.t().contiguous())),
     }
-    # Any, because bench() checks these arguments itself.
+    # Any, because bench() checks these arguments.
     work: list[tuple[str, Any, Any]] = [
         (name, timer, cache)
         for name in calls
@@ -264,7 +265,7 @@ TABLES = {each.__name__: each for each in (corrections, comparisons, methods, ex
 
 
 def take(folder: Path, names: list[str], number: int, of: int) -> None:
-    """Run a worker's share of these tables, and save row by row beside earlier results."""
+    """Run a worker's share of these tables, and append row by row to earlier results."""
     path = folder / f"figures-{number}.json"
     rows: list[Row] = json.loads(path.read_text()) if path.exists() else []
     for name in names:
@@ -291,7 +292,7 @@ def main(arguments: list[str]) -> int:
             [sys.executable, "-m", "tests.hardware.figures", out, *(what or TABLES), "--worker", str(number), str(count)],
             env={
                 **os.environ, "CUDA_VISIBLE_DEVICES": str(number), "GPUWATCH_STATE": str(folder / "state"),
-                "GPUWATCH_SOCKET": f"/tmp/gpuwatch-figures-{folder.resolve().name}/s.sock",  # a new folder, because its daemon stays for a minute
+                "GPUWATCH_SOCKET": f"/tmp/gpuwatch-figures-{folder.resolve().name}/s.sock",  # a separate socket: the daemon of an earlier run may still be alive
             },
         )
         for number in range(count)

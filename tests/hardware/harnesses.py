@@ -1,4 +1,4 @@
-"""Five harnesses on one GEMM, ten runs each after a second of idle: numbers, verdicts, and numbers at one clock.
+"""Seven harnesses on one GEMM, five or ten runs each after a second of idle: numbers, verdicts, and numbers at one clock.
 
 python -m tests.hardware.harnesses OUT [SECONDS [NAME…]]    on a GPU with torch, triton, CuPy and pytest-benchmark; writes OUT/harnesses.json
 """
@@ -23,7 +23,7 @@ from gpuwatch.harness import session
 
 RUNS_COUNT = 10
 FEWER_RUNS = {"gpuwatch.do_bench": 5, "triton.testing.do_bench_cudagraph": 5}
-IDLE_S = 1.0  # pause before each run: an H200's clock returns to its maximum, and its power controller to rest
+IDLE_S = 1.0  # pause before each run, in which an H200's clock returns to the maximum and the power controller settles
 SIDE = 4096  # side of the square float16 matrices: a product takes 0.2 ms, at the power cap in the long run
 _TEST = """
 import time
@@ -46,7 +46,7 @@ Row = dict[str, object]
 def main(folder: Path, seconds: float, names: Sequence[str] = ()) -> None:
     """Run each harness, or the named ones, until the time is up, and write the results."""
     deadline_s = time.monotonic() + seconds
-    # Before this process has a context: pytest runs in a child, which would see it as another process on the GPU.
+    # First, because a context of this process would be another process on the GPU for pytest's child process.
     rows: list[Row] = _run_pytest(folder) if not names or "pytest-benchmark" in names else []
     torch = importlib.import_module("torch")
     a, b = (torch.randn(SIDE, SIDE, device="cuda", dtype=torch.float16) for _ in "ab")
@@ -72,7 +72,7 @@ def main(folder: Path, seconds: float, names: Sequence[str] = ()) -> None:
                 break
     session.current_session().judge()
     for row in rows:
-        row.update(row.pop("attached", {}) or {})  # type: ignore[call-overload]  # plain data of ours
+        row.update(row.pop("attached", {}) or {})  # type: ignore[call-overload]  # plain data
     versions = {each: importlib.metadata.version(each) for each in ("torch", "triton", "pytest-benchmark") if _is_there(each)}
     cupy = [each.metadata["Name"] for each in importlib.metadata.distributions() if each.metadata["Name"].startswith("cupy")]
     versions |= {"cupy": importlib.metadata.version(cupy[0])} if cupy else {}
@@ -144,7 +144,7 @@ def _run_pytest(folder: Path) -> list[Row]:
     timer = "--benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized"
     plugins = ["-p", "no:cacheprovider", "-p", "pytest_benchmark.plugin", "-p", "pytest_gpuwatch"]
     command = [sys.executable, "-m", "pytest", "-q", *plugins, "--gpuwatch", timer, f"--benchmark-json={report}", str(test)]
-    # Plug-ins by name: on a lent machine neither package need be installed, both may lie on PYTHONPATH.
+    # Plug-ins by name: on a lent machine the packages may be on PYTHONPATH without being installed.
     environment = dict(os.environ) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
     print(ended.stdout[-3000:], ended.stderr[-1000:], flush=True)

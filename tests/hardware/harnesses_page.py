@@ -21,7 +21,7 @@ _KEPT = ("harness", "number_s", "status", "causes", "why", "median_at_clock_s", 
 
 
 def take(paths: Sequence[Path]) -> None:
-    """Convert runs' output to committed data without ids; each harness keeps the rows of its last complete run."""
+    """Convert runs' output to committed data without ids; each harness keeps the run with most rows, on a tie the later."""
     found: dict[str, Any] = {}
     by_harness: dict[str, list[dict[str, Any]]] = {}
     for path in paths:
@@ -29,7 +29,7 @@ def take(paths: Sequence[Path]) -> None:
         rows = [{name: row[name] for name in _KEPT if name in row} for row in found["rows"]]
         for name in dict.fromkeys(row["harness"] for row in rows):
             mine = [row for row in rows if row["harness"] == name]
-            by_harness[name] = max((mine, by_harness.get(name, [])), key=len)  # the later of two as long
+            by_harness[name] = max((mine, by_harness.get(name, [])), key=len)  # on a tie the later run
     rows = [row for mine in by_harness.values() for row in mine]
     DATA.write_text(json.dumps(found | {"runs_count": len(paths), "rows": rows}, indent=1) + "\n")
 
@@ -40,10 +40,10 @@ def render(found: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return "\n".join([
         BEGIN,
-        f"{found['gpu']}, {found['runs_count']} machines, a product of two {found['side']} × {found['side']} matrices of float16, each run behind "
+        f"{found['gpu']}, {found['runs_count']} machines, a product of two {found['side']} × {found['side']} matrices of float16, each run after "
         f"{found['idle_s']:g} s of idle; {versions}. Scatter is (largest − smallest) / median of the runs.",
         "",
-        f"| Harness | runs | its number, median (scatter) | verdicts | most frequent causes | at {REFERENCE_MHZ:.0f} MHz, median (scatter) |",
+        f"| Harness | runs | number of the harness, median (scatter) | verdicts | most frequent causes | at {REFERENCE_MHZ:.0f} MHz, median (scatter) |",
         "|---|---|---|---|---|---|",
         *(_row(name, [row for row in found["rows"] if row["harness"] == name]) for name in harnesses),
         END,
@@ -62,7 +62,7 @@ def _row(name: str, rows: Sequence[dict[str, Any]]) -> str:
 
 
 def at_reference(rows: Sequence[dict[str, Any]]) -> list[float]:
-    """Return each run's median at the reference clock; with a constant clock it is converted as time in cycles."""
+    """Return each run's median at one clock, converted to the reference clock at an equal number of cycles."""
     known = [row for row in rows if row.get("median_at_clock_s")]
     return [row["median_at_clock_s"] * row["clock_mhz"] / REFERENCE_MHZ for row in known]
 
@@ -76,7 +76,7 @@ def _scatter(values_s: Sequence[float]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the table; with ``--check`` compare it; with a file convert its data first."""
+    """Write the table, or compare the table with ``--check``; convert given data files first."""
     if paths := [Path(given) for given in arguments if given != "--check"]:
         take(paths)
     page = PAGE.read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     if "--check" not in arguments:
         PAGE.write_text(text, encoding="utf-8")
     elif text != page:
-        sys.stderr.write(f"{PAGE.name} is not what {DATA.name} holds: make pages\n")
+        sys.stderr.write(f"{PAGE.name} differs from {DATA.name}; run make pages\n")
         return 1
     return 0
 

@@ -25,7 +25,7 @@ Body = Callable[[gpuwatch.Window], object]
 
 @dataclass(frozen=True)
 class Injection:
-    """A hazard: the body of its window, the actions before and beside it, and the rules of which one must find it."""
+    """A hazard: the window's body, the actions before and during the window, and rules, one of which must find the hazard."""
 
     name: str
     rules: tuple[str, ...]
@@ -152,7 +152,7 @@ def _churning(call: Callable[[], object]) -> Body:
 
 
 def _compiled_in_between(call: Callable[[], object]) -> Body:
-    """Compile a kernel at its first call, after a hundred iterations."""
+    """Compile a new kernel at iterations 700 and 1500."""
 
     def body(window: gpuwatch.Window) -> None:
         x = torch.randn(1 << 20, device="cuda")
@@ -169,7 +169,7 @@ def _compiled_in_between(call: Callable[[], object]) -> Body:
 
 
 def _cold(window: gpuwatch.Window) -> None:
-    """Measure a product of a new shape and type in this process, from its first call on."""
+    """Measure calls of a new shape and type in this process, from the first call on."""
     a, b = (torch.randn(3000, 3000, device="cuda", dtype=torch.float64) for _ in range(2))
     torch.cuda.synchronize()
     for _ in range(60):
@@ -232,7 +232,7 @@ def _background(call: Callable[[], object]) -> Body:
 
 
 def _in_a_process(*what: str, **environment: str) -> Body:
-    """Open the window around another process, which does the work."""
+    """Run the work in another process, which the window waits for."""
 
     def body(_: gpuwatch.Window) -> None:
         subprocess.run(
@@ -252,10 +252,10 @@ def _crashing(call: Callable[[], object]) -> Body:
 
 
 def injections() -> Iterator[Injection]:
-    """Yield every available hazard; each is made when needed, so that memory is free again."""
+    """Yield every available hazard, each made on demand, so that memory is free again."""
     gemm4k = gemm(4096)
-    warm = lambda: loop(gemm4k, 3.0)  # noqa: E731 - said often below
-    woken = lambda: loop(gemm4k, 0.3)  # noqa: E731 - where the hazard has nothing to do with the clock
+    warm = lambda: loop(gemm4k, 3.0)  # noqa: E731 - used often below
+    woken = lambda: loop(gemm4k, 0.3)  # noqa: E731 - for hazards independent of the clock
     yield Injection("from-idle-1s", ("regime-change",), steady(gemm4k, 1.0), lambda: time.sleep(3.5))
     yield Injection("from-idle-3s", ("regime-change",), steady(gemm4k, 3.2), lambda: time.sleep(3.5))
     yield Injection("short-50ms", ("power-limited",), steady(gemm4k, 0.05), warm, status="unproven")
@@ -312,5 +312,5 @@ def injections() -> Iterator[Injection]:
             f"sleeps-{pause_ms}ms", ("bursty-duty-cycle",), steady(gemm16k, 4.0, pause_s=pause_ms / 1e3),
             lambda pause_ms=pause_ms: loop(gemm16k, 1.5, pause_s=pause_ms / 1e3),  # type: ignore[misc]  # a default binds it
         )  # fmt: skip
-    # Last, because CUPTI stays attached to the process after it.
+    # Last, because CUPTI stays attached to the process afterwards.
     yield Injection("torch-profiler", ("profiler-attached",), _profiled(gemm(4096)))

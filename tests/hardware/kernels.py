@@ -1,4 +1,4 @@
-"""Kinds of kernel for windows on a real GPU.  Rules' limits were set on recordings of the ``recorded`` ones only."""
+"""Kinds of kernel for windows on a real GPU.  Limits of rules were set on recordings of the ``recorded`` kernels only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kind of work: its name, its factory, and whether the rules' limits were set with it."""
+    """One kind of work: the name, the factory, and the flag of kernels on which limits of rules were set."""
 
     name: str
     make: Callable[[], Call]
@@ -98,7 +98,7 @@ def _graph_gemm() -> Call:
 
 
 def _decode() -> Call:
-    """Return a token's way through eight layers: products of few rows, which read weights from memory, with activations."""
+    """Make eight layers for a few tokens: products that read the weights from memory, with activations."""
     x = _random(8, 8192)
     weights = [_random(8192, 8192) / 90.0 for _ in range(8)]  # keeps the numbers' magnitude
 
@@ -111,7 +111,7 @@ def _decode() -> Call:
 
 
 def _decode_graph() -> Call:
-    """Return one token's way through 48 small layers, replayed as a graph, so that the host launches once."""
+    """Make 48 small layers for a few tokens, replayed as one graph, so that the host launches once."""
     x = _random(8, 4096)
     weights = [_random(4096, 4096) / 64.0 for _ in range(48)]  # keeps the numbers' magnitude
 
@@ -152,7 +152,7 @@ KERNELS = (
     Kernel("graph-of-gemm-2048", _graph_gemm, recorded=False),
     Kernel("gemm-and-copy", _mixed, recorded=False),
     Kernel("layer-norm", _layer_norm, recorded=False),
-    Kernel("fft", _fft, recorded=True),  # a limit of the first judge was changed after its first windows
+    Kernel("fft", _fft, recorded=True),  # a limit of the first judge was changed after windows of this kernel
     Kernel("sort", _sort, recorded=False, capped=False),
     Kernel("gather", _gather, recorded=False, capped=False),
     Kernel("cumsum", _cumsum, recorded=False, capped=False),

@@ -1,4 +1,4 @@
-"""Rows of the campaigns on real GPUs, merged over runs, and the tables of them in docs/VALIDATION.md.
+"""Rows of the campaigns on real GPUs, merged over runs, and their tables in docs/VALIDATION.md.
 
 python -m tests.hardware.merged FOLDER …     appends a run's rows to the committed data
 """
@@ -20,7 +20,7 @@ Row: TypeAlias = dict[str, Any]
 TRACES = Path(__file__).parents[1] / "traces"
 VERDICTS = "h200-verdicts.jsonl"
 FIGURES = "h200-figures.jsonl"
-# Hazards that helped to set or mend a limit, from the recordings or from rows of these tables.
+# Hazards on which a limit was set or corrected, from the recordings or from rows of these tables.
 RECORDED_HAZARDS = frozenset({
     "from-idle-1s", "from-idle-3s", "neighbour", "cpu-hogs", "sleeps-20ms", "sleeps-500ms", "zeros", "own-streams",
     "side-stream-iterations", "background-threads", "tiny-eager", "gemv-eager",
@@ -32,7 +32,7 @@ def rows(path: Path) -> list[Row]:
 
 
 def append(folder: Path, data: Path = TRACES) -> None:
-    """Append a run's rows, each once."""
+    """Append the rows of a run that the data does not contain yet."""
     verdicts = [
         row for path in sorted(folder.glob("verdicts-*.jsonl")) for row in map(json.loads, path.read_text().splitlines())
     ]
@@ -49,7 +49,7 @@ def append(folder: Path, data: Path = TRACES) -> None:
 
 
 def due(row: Row) -> bool:
-    """Return True if the verdict was right: an allowed status, and for a hazard one of its rules."""
+    """Return True if the verdict was right: an allowed status, and for a hazard one of its rules or status unproven."""
     if row["status"] not in row["status_due"].split("|"):
         return False
     found = {rule for rule, _ in row["hazards"]}
@@ -62,7 +62,7 @@ def caught(row: Row) -> bool:
 
 
 def page(data: Path = TRACES) -> Iterator[str]:
-    """Return the lines of sections of docs/VALIDATION.md."""
+    """Yield the lines of sections of docs/VALIDATION.md."""
     verdicts, figures = rows(data / VERDICTS), rows(data / FIGURES)
     if verdicts:
         yield from _verdicts(verdicts)
@@ -94,14 +94,14 @@ def _verdicts(verdicts: list[Row]) -> Iterator[str]:
     injected = [row for row in verdicts if row["kind"] == "injected"]
     dates = sorted({row["date"] for row in verdicts})
     yield from (
-        "## How often the verdict is right on real GPUs",
+        "## Correct verdicts on real GPUs",
         "",
         f"{len(clean)} clean and {len(injected)} injected windows on NVIDIA H200 ({', '.join(dates)}; `tests/hardware/verdicts.py`,",
         "rows in `tests/traces/h200-verdicts.jsonl`).  Bounds are 95 % Clopper-Pearson.",
-        "Limits were set with the recorded kernels at hand; the others were in no recording.  The verdicts are those of the rules as",
-        "they stood when the rows were merged, on the evidence the daemon kept: those of the latest date are of the rules as they are,",
-        "and of a daemon that asks in the compiled loop.  Rows of before stand as they were found, with what was mended since:",
-        "`background-thread` missed threads that began with the window and named some of `zeros`, `host-bound` took late launches for few.",
+        "Limits were set on the recorded kernels; the others were in no recording.  The verdicts are by the rules at the time of the",
+        "merge, on the stored evidence.  Rows of the latest date are by the present rules, on evidence of a daemon with the compiled loop.",
+        "Earlier rows are unchanged, although two faults were corrected since.  `background-thread` missed threads that started with the",
+        "window, and had findings in some windows of `zeros`; `host-bound` mistook late launches for few launches.",
         "",
         "| windows | wrong |",
         "|---|---|",
@@ -114,7 +114,7 @@ def _verdicts(verdicts: list[Row]) -> Iterator[str]:
     yield f"| injected, the hazard not named | {_bounds(sum(not due(row) for row in injected), len(injected))} |"
     for recorded in (False, True):
         of = [row for row in injected if (row["name"] in RECORDED_HAZARDS) is recorded]
-        name = "limits were set or mended with" if recorded else "no limit was set with"
+        name = "on which limits were set or corrected" if recorded else "on which no limit was set"
         yield f"| … of hazards {name} | {_bounds(sum(not due(row) for row in of), len(of))} |"
     for kind, of, wrong in (
         ("clean, not `valid`", clean, lambda row: row["status"] != "valid"),
@@ -128,29 +128,29 @@ def _verdicts(verdicts: list[Row]) -> Iterator[str]:
         flagged = sum(row["status"] != "valid" for row in short)
         yield from (
             "",
-            f"Besides, {len(short)} windows began 0.7 s after a pause, by a mistake in the first campaign's order: {flagged} of them were",
-            "flagged for it (`regime-change` asks 3 s of what power limits), and they count as neither clean nor injected.",
+            f"Another {len(short)} windows started 0.7 s after a pause, by a mistake in the order of the first campaign: {flagged} of them were",
+            "flagged (`regime-change` requires 3 s under a power cap).  These windows count as neither clean nor injected.",
         )
     few = [row for row in verdicts if row["kind"] == "few-hogs"]
     if few:
         yield from (
             "",
-            f"{len(few)} more had one busy process a processor beside them ({_counted(row['status'] for row in few)}): too few to keep a",
-            "launch waiting every time, so they count as neither.  The injection starts two a processor since.",
+            f"Another {len(few)} windows ran with one busy process per CPU ({_counted(row['status'] for row in few)}): too few to delay a",
+            "launch every time, so these windows count as neither.  The injection now starts two per CPU.",
         )
     yield from (
         "",
-        "Of the three clean windows that were not valid two hold a real onset of the power cap (a GEMM in fp32 at 700 W met it after",
-        "1.26 s), and one began 2.5 s after a pause, of which `regime-change` says that a capped clock takes 3 s to settle.",
+        "Of the three clean windows that were not valid, two contain a real onset of the power cap (a GEMM in fp32 at 700 W reached the",
+        "cap after 1.26 s), and one started 2.5 s after a pause, although a capped clock takes 3 s to settle (`regime-change`).",
         "",
-        "| hazard | limits set with it | windows | named | verdicts | rules that spoke (flag or reject) |",
+        "| hazard | limits set on it | windows | named | verdicts | rules with findings (flag or reject) |",
         "|---|---|---|---|---|---|",
     )
     for name, of in sorted(_grouped(injected, lambda row: row["name"]).items()):
         spoke = _counted(rule for row in of for rule, severity in row["hazards"] if severity != "note")
         recorded = "yes" if name in RECORDED_HAZARDS else "no"
         yield f"| {name} | {recorded} | {len(of)} | {sum(map(due, of))} | {_counted(row['status'] for row in of)} | {spoke} |"
-    yield from ("", "| clean kernel | limits set with it | windows | valid | what spoke falsely |", "|---|---|---|---|---|")
+    yield from ("", "| clean kernel | limits set on it | windows | valid | false findings |", "|---|---|---|---|---|")
     for name, of in sorted(_grouped(clean, lambda row: row["name"]).items()):
         spoke = _counted(rule for row in of for rule, severity in row["hazards"] if severity != "note")
         valid = sum(row["status"] == "valid" for row in of)
@@ -178,11 +178,11 @@ def _percent(ratio: float | None, digits: int = 2) -> str:
 
 def _stamps(of: list[Row]) -> Iterator[str]:
     yield from (
-        "## What a stamp of the true clock costs",
+        "## Cost of a stamp of the true clock",
         "",
-        "`tests/hardware/stamps.py`.  The GPU's part is what a stamp after each call adds to a full queue, median of five rounds.",
+        "`tests/hardware/stamps.py`.  The GPU's part is the time that a stamp after each call adds to a full queue, a median of five rounds.",
         "",
-        "| date | host a stamp | GPU behind a copy / GEMM 1024 | SMs seen | timer's step | first use in a process, later ones | SMs' clocks apart |",
+        "| date | host per stamp | GPU behind a copy / GEMM 1024 | SMs seen | timer's step | first and second allocation in a process | spread of SMs' clocks |",
         "|---|---|---|---|---|---|---|",
     )
     for row in of:
@@ -199,12 +199,12 @@ def _corrections(of: list[Row]) -> Iterator[str]:
     yield from (
         "## The clock's correction",
         "",
-        "Kernels back to back on capped, unlocked cards, nothing induced; β is fitted on one window of 3 s and applied to another of",
+        "Kernels back to back on capped, unlocked cards, without induced changes; β is fitted on one window of 3 s and applied to another of",
         "the same card, a second or more later.  Scatter: standard deviation of estimates of that length over their mean; median of",
-        "the pairs of windows, and the worst in parentheses.  NVBench's rule discards iterations below 75 % of the maximum clock; what",
-        "it then calls the mean is against the mean of all, where it was kept (– : it discards all, and would sample on).",
+        "the pairs of windows, and the worst in parentheses.  NVBench's rule discards iterations below 75 % of the maximum clock.  The",
+        "last column is the mean of the kept iterations against the mean of all (–: all are discarded, and NVBench would sample on).",
         "",
-        "| kernel | limits set with it | pairs | ms | true MHz 5–95 % | β | 100 ms raw | corrected | 300 ms raw | corrected | CV raw | corrected | gain at 100 ms | NVBench's rule discards | its mean |",
+        "| kernel | limits set on it | pairs | ms | true MHz 5–95 % | β | 100 ms raw | corrected | 300 ms raw | corrected | CV raw | corrected | gain at 100 ms | NVBench's rule discards | mean of the rest |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     )
     refused: dict[str, str] = {}
@@ -247,11 +247,11 @@ def _comparisons(of: list[Row]) -> Iterator[str]:
         "## Comparisons",
         "",
         "Two equal arms (A/A), and two that differ by 0.5 % by construction (a GEMM 201 tiles deep against 200; a copy of 0.5 % more",
-        "bytes).  gpuwatch decides; for the others the difference of two estimates one after the other is counted as called when it",
-        "exceeds what their own A/A trials stay below in 95 % of cases.  Both arms use the same buffers, and the floor is set to 0.1 %",
-        "(`floor_ratio=0.001`): what separates the arms is the work alone.  Arms with buffers of their own: [BENCHMARKS](BENCHMARKS.md).",
+        "bytes).  gpuwatch decides.  For the other tools, a difference of two successive estimates counts as a difference if it exceeds",
+        "the 95th percentile of the tool's A/A trials.  Both arms use the same buffers, and the floor is set to 0.1 %",
+        "(`floor_ratio=0.001`), so that only the work separates the arms.  Arms with separate buffers: [BENCHMARKS](BENCHMARKS.md).",
         "",
-        "| work | arms | trials | gpuwatch calls a difference | do_bench | torch Timer 0.2 s | our seconds |",
+        "| work | arms | trials | gpuwatch finds a difference | do_bench | torch Timer 0.2 s | gpuwatch's seconds |",
         "|---|---|---|---|---|---|---|",
     )
     for kind, both in sorted(_grouped(of, lambda row: row["kind"]).items()):
@@ -276,13 +276,13 @@ def _comparisons(of: list[Row]) -> Iterator[str]:
 
 def _floors(of: list[Row]) -> Iterator[str]:
     yield from (
-        "`gpuwatch selftest` on an H200: what it makes of two equal arms.",
+        "`gpuwatch selftest` on an H200, with two equal arms.",
         "",
         "| work | buffers | trials | floor |",
         "|---|---|---|---|",
     )
     for row in of:
-        buffers = "the same" if row["shared"] else "each arm's own"
+        buffers = "the same" if row["shared"] else "separate"
         yield f"| {row['kind']} | {buffers} | {row['trials_count']} | {row['floor_ratio']:.3%} |"
     yield ""
 
@@ -291,8 +291,8 @@ def _methods(of: list[Row]) -> Iterator[str]:
     yield from (
         "## Timing methods on the same call",
         "",
-        "Each estimate taken after a pause of 0.2 s, as a script would; scatter is the standard deviation of the estimates over their",
-        "mean, and the mean is compared with `gpuwatch.bench`'s.",
+        "Each estimate was taken after a pause of 0.2 s, as in a script.  Scatter is the standard deviation of the estimates over their",
+        "mean; the mean is compared with the mean of the medians of `gpuwatch.bench`.",
         "",
         "| kernel | method | estimates | mean ms | against bench | scatter |",
         "|---|---|---|---|---|---|",
@@ -311,9 +311,9 @@ def _experiments(of: list[Row]) -> Iterator[str]:
     yield from (
         "## Caches, timers, data",
         "",
-        "`gpuwatch.bench` with each timer and either cache, and what its verdict says.",
+        "`gpuwatch.bench` with each timer and each cache mode, and the verdict.",
         "",
-        "| call | timer | cache | median µs | calls an entry | host's part µs | true MHz | verdict | hazards |",
+        "| call | timer | cache | median µs | calls per entry | host's part µs | true MHz | verdict | hazards |",
         "|---|---|---|---|---|---|---|---|---|",
     )
     # A later measurement after a change replaces the earlier one.
@@ -333,13 +333,13 @@ def _experiments(of: list[Row]) -> Iterator[str]:
 
 
 def _instances(of: list[Row]) -> Iterator[str]:
-    """Keep only the latest of each: they are examples, not rates."""
+    """Yield the table of two cards with the latest row of each condition: the rows are examples, not rates."""
     yield from (
         "## Two cards of one model",
         "",
-        "The same calls on each GPU of one machine, and `gpuwatch compare` of the two; it compares at one clock where both are stamped.",
+        "The same calls on each GPU of one machine, and `gpuwatch compare` of the two, at one clock if both have stamps.",
         "",
-        "| work | median on each GPU, ms | second against first at one clock | `gpuwatch compare` says |",
+        "| work | median on each GPU, ms | second against first at one clock | `gpuwatch compare` reports |",
         "|---|---|---|---|",
     )
     for row in {row["condition"]: row for row in of if row["experiment"] == "instances"}.values():

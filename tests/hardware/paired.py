@@ -1,10 +1,10 @@
-"""Windows with a known truth on a real GPU: each disturbed one between two clean ones of the same work in one process.
+"""Windows with known true values on a real GPU: each disturbed window between two clean ones of one work and process.
 
     python -m tests.hardware.paired OUT --seconds 500 --seed N [--work NAME …] [--mode MODE] [--families NAME …]
 
 One daemon watches; one process per kind of work takes windows in the order clean, disturbed, clean, disturbed, clean.  This
-program starts other processes, never the measured one.  ``OUT/paired-N.json`` holds a row and the truth of each window in
-order, ``OUT/paired-N-K.capsule`` the evidence of two sessions' windows.  It stops by itself within the seconds.
+program, not the measured process, starts the neighbours.  ``OUT/paired-N.json`` holds a row and the true values of each
+window in order; ``OUT/paired-N-K.capsule`` holds the evidence of two sessions' windows.  The program ends within ``--seconds``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STALLS_COUNT = 2  # consecutive clean windows with a stall, after which the pai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """The sources of random windows, and the maximum of disturbed ones per session."""
+    """The parameters of random windows, and the maximum of disturbed windows per session."""
 
     seed: int
     families: Sequence[str] = tuple(FAMILIES)
@@ -114,7 +114,7 @@ class Run:
             self._clean(session, lines)
 
     def _clean(self, session: Session, lines: Lines) -> None:
-        """Take a clean window, and replace one that contains a stall."""
+        """Take a clean window, and another one after a stall if time is left."""
         for _ in range(_STALLS_COUNT):
             row = self._take(session, lines, self._planned(session, disturbed=False))
             if row.failed or not row.is_stalled or session.left_s < session.warm_s + _OVERHEAD_S + self._draws.lengths_s[1]:
@@ -127,7 +127,7 @@ class Run:
         return Planned(number=number, length_s=window_s, warm_s=session.warm_s, disturbance=happens)
 
     def _family(self, mode: str) -> str:
-        """Deal the next family that fits the mode; the others wait for their turn."""
+        """Return the next family that fits the mode; other families wait for their turn."""
         for name in self._held:
             if not (FAMILIES[name].needs_times and mode == PLAIN):
                 self._held.remove(name)
@@ -162,7 +162,7 @@ class Run:
         return row
 
     def _ask(self, lines: Lines, planned: Planned) -> Answer:
-        """Request the window, with other processes beside it if they are the disturbance."""
+        """Request the window, and run other processes meanwhile if the disturbance is outside the measured process."""
         warm = _answer(lines, planned.warm_s + _ANSWER_S)
         if warm.says != "warm":
             return warm
@@ -178,7 +178,7 @@ class Run:
 
 
 def _entered(stack: contextlib.ExitStack, neighbours: Neighbours, of: Disturbance, life_s: float) -> str:
-    """Start the other processes; return the reason for a failure, empty without one."""
+    """Start the other processes; return the reason for a failure, empty without a failure."""
     try:
         stack.enter_context(neighbours.beside(of, life_s))
     except RuntimeError as error:
@@ -194,11 +194,11 @@ def _answer(lines: Lines, within_s: float) -> Answer:
 
 
 def evidence_of(settings: Settings, rows: Sequence[data.Row]) -> Iterator[tuple[data.Row, Evidence]]:
-    """Yield the rows whose window was stored, with its evidence."""
+    """Yield the rows of windows that did not fail, each with the stored evidence."""
     done = [row for row in rows if row.run_id and not row.failed]
     with Reader(settings.state) as reader:
         if done:
-            with contextlib.suppress(AssertionError):  # after that its evidence is assembled from the readings
+            with contextlib.suppress(AssertionError):  # without a verdict the evidence is assembled from the readings
                 wait_until(lambda: reader.run(done[-1].run_id).verdicts, what="the last verdict", deadline_s=_JUDGED_S)
         for row in done:
             run = reader.run(row.run_id)
@@ -246,14 +246,16 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hardware.paired", description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=500.0)
-    parser.add_argument("--seed", type=int, default=0, help="what is drawn, and which work is in which mode")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the windows and of the modes")
     parser.add_argument("--work", nargs="+", default=list(WORKLOADS), choices=[*WORKLOADS, "decode", PRETENCE])
-    parser.add_argument("--mode", choices=MODES, help="of every session")
-    parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES), help="what is drawn from")
+    parser.add_argument("--mode", choices=MODES, help="mode of every session")
     parser.add_argument(
-        "--lengths", nargs=2, type=float, default=LENGTH_S, metavar="SECONDS", help="the shortest window, the longest"
+        "--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES), help="families of disturbances to draw from"
     )
-    parser.add_argument("--rounds", type=int, default=10_000, help="disturbed windows of a session at most")
+    parser.add_argument(
+        "--lengths", nargs=2, type=float, default=LENGTH_S, metavar="SECONDS", help="shortest and longest window"
+    )
+    parser.add_argument("--rounds", type=int, default=10_000, help="most disturbed windows per session")
     parser.add_argument("--source", default="nvml")
     asked = parser.parse_args(arguments)
     asked.out.mkdir(parents=True, exist_ok=True)

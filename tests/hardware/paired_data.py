@@ -1,4 +1,4 @@
-"""Rows of paired windows with their truth: the distance of their numbers from the neighbouring clean windows' numbers."""
+"""Rows of paired windows with true values: the deviation of a window's numbers from those of neighbouring clean windows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from annotate.evidence import Evidence, Timings
 from annotate.times.clock_sensitivity import NoFit, sensitivity
 from tests.hardware.paired_disturbances import Disturbance
 
-STALL_S = 1e-3  # a clean window with a longer gap is no reference
+STALL_S = 1e-3  # a clean window with a longer gap is not a reference
 THROUGHPUT, MEAN, MEDIAN, AT_ONE_CLOCK = NUMBERS = ("throughput", "mean", "median", "median_at_one_clock")
 _MOVED_RATIO = 0.02  # allowed distance beyond both references' clocks: the fitted exponent is not extrapolated further
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One window as counted by its process; a clean one has no disturbance."""
+    """One window, as counted by the measured process; a clean window has no disturbance."""
 
     number: int
     seed: int
@@ -61,9 +61,9 @@ Kept = tuple[Row, Evidence]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """The relative distance of each number of a window from the mean of both references, and between the references.
+    """The relative deviation of each number of a window from the mean of both references, and between the references.
 
-    An unmeasured number is absent.  ``by_events`` is the throughput by the GPU's clock from first to last mark.
+    An unmeasured number is absent.  ``by_events`` is the deviation of the throughput by events, from first to last mark.
     """
 
     deviation: Mapping[str, float]
@@ -74,7 +74,7 @@ class Truth:
 
 
 def by_session(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
-    """Return the rows of each kind of work and mode, in their order."""
+    """Return the rows of each kind of work and mode, in order."""
     sessions: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(rows, key=lambda each: (each.seed, each.number)):
         sessions.setdefault((row.work, row.mode), []).append(row)
@@ -82,7 +82,7 @@ def by_session(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
 
 
 def references(rows: Sequence[Row]) -> dict[str, tuple[Row, Row]]:
-    """Return the nearest references before and after each other window, without a disturbed one in between.
+    """Return the nearest references before and after each other window, without another disturbed window between them.
 
     ``rows`` belong to one process.
     """
@@ -97,7 +97,7 @@ def references(rows: Sequence[Row]) -> dict[str, tuple[Row, Row]]:
 
 
 def truths(kept: Sequence[Kept]) -> dict[str, Truth]:
-    """Return the truth of each window with a reference on either side."""
+    """Return the true values of each window with references before and after."""
     evidences = {row.key: evidence for row, evidence in kept}
     processes: dict[tuple[int, str, str], list[Row]] = {}
     for row, _ in kept:
@@ -145,7 +145,7 @@ def timed_numbers(own: Timings, before: Timings, after: Timings) -> dict[str, li
 
 
 def medians_at_one_clock(own: Timings, before: Timings, after: Timings) -> list[float] | None:
-    """Return the medians at the references' clock by the references' own sensitivity; raw ones if the clock was constant.
+    """Return the medians at the first reference's clock, by the references' mean exponent; raw medians without a fit.
 
     None without stamps, or if the window ran at clocks outside the references' range.
     """
@@ -169,7 +169,7 @@ def medians_at_one_clock(own: Timings, before: Timings, after: Timings) -> list[
 
 
 def write_truth(path: Path, kept: Sequence[Kept], facts: Mapping[str, Any]) -> None:
-    """Write the row and the truth of each window, and their card."""
+    """Write the row and the true values of each window, and the card."""
     device = next((evidence.device for _, evidence in kept if evidence.device is not None), None)
     of_card = {"uuid": device.uuid, "card": device.name, "driver": device.driver_version} if device is not None else {}
     true = truths(kept)

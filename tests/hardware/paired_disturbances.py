@@ -1,4 +1,4 @@
-"""Disturbances of paired windows: drawn from random processes in the order of a shuffled deck, and applied between calls."""
+"""Disturbances of paired windows, drawn at random in the order of a shuffled deck, and applied between and in calls."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _LEAST_BUSY_S = 3e-4  # duration of one launch of a neighbour's graph
 _COLLECTED_A_S = 2.5e7  # tracked objects that a full collection of CPython 3.12 visits per second
 _TRAINS = (Shape.PULSE, Shape.SQUARE, Shape.TELEGRAPH, Shape.BURSTS)
 _PARTS = (Shape.STEP, Shape.PULSE, Shape.SQUARE)
-_LITTERED_A_S = 1.5e7  # tracked objects that a depth of 1 creates per second
+_ALLOCATED_A_S = 1.5e7  # tracked objects that a depth of 1 creates per second
 
-Turn: TypeAlias = Callable[[float, int], None]  # the second of the window, and whether before or in a call
+Turn: TypeAlias = Callable[[float, int], None]  # arguments: seconds since the window's start, number of the call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One kind of disturbance: the meaning and range of its depth, its shapes and varieties.
+    """One kind of disturbance: the meaning and range of the depth, the shapes and the varieties.
 
-    ``outside``: other processes do it.  ``needs_times``: it disturbs only timed calls.
+    ``outside``: caused by other processes.  ``needs_times``: effective on timed calls only.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Family:
 _FAMILIES = (
     Family(name="host-stall", says="the launching thread stops for this share of the window", depth=(1e-3, 0.4),
            kinds=("sleep", "spin"), shapes=_TRAINS),
-    Family(name="pause-before", says="the GPU rests for this share of the window before it begins", depth=(1e-2, 1.0),
+    Family(name="pause-before", says="the GPU idles before the window, for this share of the window", depth=(1e-2, 1.0),
            kinds=("rest",)),
     Family(name="sleep-rhythm", says="the loop waits and sleeps for this share of each period", depth=(1e-3, 0.5),
            kinds=("sleep",)),
@@ -60,14 +60,14 @@ _FAMILIES = (
            shapes=(Shape.STEP, Shape.PULSE, Shape.DRIFT, Shape.SAW, Shape.SINE)),
     Family(name="work-modes", says="some calls take longer by about this share", depth=(1e-3, 0.6),
            kinds=("every-second", "every-eighth", "dwells"), shapes=(Shape.TELEGRAPH,)),
-    Family(name="own-stream", says="about this share of a call's work beside it on another stream", depth=(3e-3, 1.0),
+    Family(name="own-stream", says="about this share of a call's work at the same time on another stream", depth=(3e-3, 1.0),
            kinds=("stream",), shapes=_PARTS),
     Family(name="own-other-work", says="about this share of a call's work between calls", depth=(1e-3, 0.5),
            kinds=("undeclared", "undeclared", "declared"), shapes=_PARTS),
     Family(name="garbage", says="the collector takes about this share of the window", depth=(1e-3, 0.2),
            kinds=("heap", "litter"), shapes=(Shape.SQUARE, Shape.BURSTS)),
     Family(name="compilation", says="kernels are compiled in the window", depth=(1.0, 3.0), kinds=("triton", "jiterator")),
-    Family(name="times-wrong", says="the times handed over are too short, by this share where they are scaled",
+    Family(name="times-wrong", says="the recorded times are too short, scaled times by this share",
            depth=(1e-3, 0.9), kinds=("scaled", "scaled", "other-stream", "no-sync"), needs_times=True),
     Family(name="neighbour-slices", says="another process computes for this share of the time", depth=(3e-3, 1.0),
            kinds=("gemm-512", "gemm-1024", "gemm-2048"), outside=True),
@@ -75,9 +75,9 @@ _FAMILIES = (
            kinds=("h2d", "d2h", "d2d"), outside=True),
     Family(name="neighbour-holds", says="another process holds this share of 100 GB and sleeps", depth=(1e-3, 0.5),
            kinds=("holds",), outside=True),
-    Family(name="neighbour-late", says="another process comes in the window and computes for this share of the time",
+    Family(name="neighbour-late", says="another process starts in the window and computes for this share of the time",
            depth=(3e-2, 1.0), kinds=("gemm-1024",), shapes=(Shape.PULSE,), outside=True),
-    Family(name="hogs", says="so many busy processes a processor", depth=(0.1, 3.0), kinds=("hog",), outside=True),
+    Family(name="hogs", says="this many busy processes per CPU", depth=(0.1, 3.0), kinds=("hog",), outside=True),
 )  # fmt: skip
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in _FAMILIES}
@@ -85,7 +85,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in _FAMILIES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """One disturbance of one window.  ``throughout``: constant from before the window's begin to its end."""
+    """One disturbance of one window.  ``throughout``: constant from the window's start to the end."""
 
     family: str
     kind: str
@@ -103,7 +103,7 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """One window to take; a clean one has no disturbance."""
+    """One window to take; a clean window has no disturbance."""
 
     number: int
     length_s: float
@@ -130,7 +130,7 @@ def drawn(family: str, seed: int, number: int, window_s: float, processors_count
     parts = _pieces(family, shape, depth, window_s, rng)
     made = tuple(
         Piece(float(each.begin_s), float(each.end_s), float(each.level)) for each in parts
-    )  # no numpy types, because JSON carries it
+    )  # no numpy types, which JSON cannot hold
     period_s = log_uniform(rng, *_PERIOD_S)
     count = 0
     if family == "hogs":
@@ -141,7 +141,7 @@ def drawn(family: str, seed: int, number: int, window_s: float, processors_count
         period_s = max(period_s, _LEAST_BUSY_S / depth)
     return Disturbance(
         family=family, kind=kind, depth=depth, shape=shape.value, pieces=made, period_s=period_s, count=count,
-        throughout=_stands(family, kind, made, window_s),
+        throughout=_is_throughout(family, kind, made, window_s),
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def _pieces(family: str, shape: Shape, depth: float, window_s: float, rng: np.ra
     return pieces(shape, begin_s, length, window_s, rng)
 
 
-def _stands(family: str, kind: str, made: tuple[Piece, ...], window_s: float) -> bool:
+def _is_throughout(family: str, kind: str, made: tuple[Piece, ...], window_s: float) -> bool:
     if family in ("sleep-rhythm", "neighbour-slices", "neighbour-copies", "neighbour-holds", "hogs") or kind.startswith(
         "every-"
     ):
@@ -179,12 +179,12 @@ class Course:
         return self._left[0].level if self._left and self._left[0].begin_s <= at_s else 0.0
 
     def due(self, at_s: float) -> Piece | None:
-        """Return the next piece once, after its begin."""
+        """Return the next piece once after its start, else None."""
         return self._left.popleft() if self._left and self._left[0].begin_s <= at_s else None
 
 
 def turns(work: Work, window: gpuwatch.Window, disturbance: Disturbance | None) -> tuple[Turn, Turn]:
-    """Return the disturbance's actions between calls, and inside them."""
+    """Return the disturbance's actions between calls and inside calls."""
     if disturbance is None:
         return _nothing, _nothing
     of, course = disturbance, Course(disturbance.pieces)
@@ -207,10 +207,10 @@ def turns(work: Work, window: gpuwatch.Window, disturbance: Disturbance | None) 
         case "own-other-work":
             return _other_work(work, window, of, course), _nothing
         case "garbage":
-            return (_littering(of) if of.kind == "litter" else _collecting(course)), _nothing
+            return (_allocating(of) if of.kind == "litter" else _collecting(course)), _nothing
         case "compilation":
             return (lambda at_s, _: _compile(work, of.kind, course.due(at_s))), _nothing
-    return _nothing, _nothing  # other processes, or the pause before, do everything
+    return _nothing, _nothing  # other processes, or the pause before the window, are the disturbance
 
 
 def _nothing(at_s: float, call: int) -> None: ...
@@ -256,15 +256,15 @@ def _collecting(course: Course) -> Turn:
     return turn
 
 
-def _littering(of: Disturbance) -> Turn:
-    """Create and keep objects from the first piece on, with the collector at its own times."""
-    litter: list[object] = []
+def _allocating(of: Disturbance) -> Turn:
+    """Create and keep objects from the first piece on; CPython decides when to collect."""
+    kept: list[object] = []
     last_s = of.pieces[0].begin_s
 
     def turn(at_s: float, _: int) -> None:
         nonlocal last_s
         if at_s > last_s:
-            litter.extend([each] for each in range(int((at_s - last_s) * of.depth * _LITTERED_A_S)))
+            kept.extend([each] for each in range(int((at_s - last_s) * of.depth * _ALLOCATED_A_S)))
             last_s = at_s
 
     return turn

@@ -1,9 +1,9 @@
-"""Processes beside a measured one, started outside it: forks of a process that imported torch and uses no GPU.
+"""Neighbours of a measured process: forks of a process that imported torch and uses no GPU.
 
-    python -m tests.hardware.paired_neighbours [torch]     reads a ``Request`` a line, answers ``forked PID``, then ``ready PID`` or ``failed PID why``
+    python -m tests.hardware.paired_neighbours [torch]     reads one ``Request`` per line, answers ``forked PID``, then ``ready PID`` or ``failed PID why``
 
 Importing torch takes seconds, too long for a window; a fork of a process with torch has a context after a second.
-Each fork ends by itself: with the requesting process, or after its time.
+Each fork ends with the requesting process, or after its lifetime.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Request(msgspec.Struct, frozen=True):
     depth: float
     period_s: float
     life_s: float
-    delay_s: float = 0.0  # pause before it uses the GPU
-    works_s: float = 1e9  # lifetime
+    delay_s: float = 0.0  # pause before the work
+    works_s: float = 1e9  # duration of the work
 
 
 def request(of: Disturbance, life_s: float) -> Request:
@@ -79,7 +79,7 @@ class Lines:
         try:
             line = self._queue.get(timeout=within_s)
         except queue.Empty:
-            raise RuntimeError(f"no word within {within_s:.0f} s") from None
+            raise RuntimeError(f"no answer within {within_s:.0f} s") from None
         if not line:
             raise RuntimeError(f"the process ended with {self._process.poll()}")
         return line
@@ -132,29 +132,29 @@ def _serve(has_gpu: bool) -> int:
     if has_gpu:
         import torch  # noqa: F401 - for the forks
     _end_with_parent()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # init reaps them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended forks
     while line := sys.stdin.readline():
         asked = msgspec.json.decode(line, type=Request)
         pid = os.fork()
         if pid == 0:
             _live(asked, has_gpu=has_gpu)
-        _tell("forked", pid)  # include those that are never ready
+        _tell("forked", pid)  # also for forks that are never ready
     return 0
 
 
 def _live(asked: Request, *, has_gpu: bool) -> None:
-    """Run as a neighbour until killed."""
+    """Run as a neighbour, then end the process."""
     _end_with_parent()
     signal.setitimer(signal.ITIMER_REAL, asked.life_s)  # its default action ends the process, even inside the driver
     code = 0
     try:
         if not has_gpu and asked.kind != "hog":
-            raise RuntimeError("there is no GPU to be on")
+            raise RuntimeError("expected a GPU for the neighbour, found none")
         if asked.delay_s:
             _tell("ready")
             time.sleep(asked.delay_s)
         _work(asked, (lambda: None) if asked.delay_s else (lambda: _tell("ready")))
-    except BaseException as error:  # noqa: BLE001 - whoever asked is waiting for a line
+    except BaseException as error:  # noqa: BLE001 - the requesting process waits for a line
         _tell("failed", why=f"{type(error).__name__}: {error}".replace("\n", " ")[:200])
         code = 1
     os._exit(code)

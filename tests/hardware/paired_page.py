@@ -30,13 +30,13 @@ _FOREIGN = tuple(name for name, family in FAMILIES.items() if family.outside and
 
 # Notes for readers who pool the committed calls; a new call gets a note about the changes before it.
 _BETWEEN_CALLS = (
-    "Between seed 1 and seed 2 four things changed together, so no difference between those calls has one cause: the recorder (events",
-    "that the collector does not track, clocks of fewer SMs), the driver (it kept each window's events in a cycle until then, and collects",
-    "before each window since), the work `decode`, which gave way to `decode-graph` after its stalls had been seen, and the card.  The",
-    "litter of `garbage` was made stronger then as well.  Every long stall of a clean window in seeds 90 and 1 overlaps a pause of the",
-    "collector; whether torch's events in the recorder or the driver's cycle brought it was not separated.  The families were thus not",
-    "frozen before the first calls.  Seed 90 is a look at one kernel, the rows of seed 1 were made anew (`tests/traces/README.md`), and",
-    "seed 3 was cut short.  Seed 4 is of another card and of the same families; the judge knew the windows of the cards before it, none of these.\n",
+    "Four things changed together between seed 1 and seed 2, so no difference between those calls has a single cause: the recorder (events",
+    "that the collector does not track, clocks of fewer SMs), the measured process (before, a reference cycle kept each window's events;",
+    "since, a collection precedes each window), the work (`decode-graph` replaced `decode`, which had stalls), and the card.  The kind",
+    "`litter` of `garbage` became stronger as well.  Every long stall of a clean window in seeds 90 and 1 overlaps a pause of the",
+    "collector; no test separated torch's events in the recorder from the reference cycle as the cause.  The families were thus not",
+    "frozen before the first calls.  Seed 90 has only one kernel, the rows of seed 1 were recorded again (`tests/traces/README.md`), and",
+    "seed 3 was cut short.  Seed 4 is of another card with the same families; constants were set with windows of earlier cards only.\n",
 )
 
 
@@ -49,7 +49,7 @@ def section(folder: Path = TRACES) -> list[str]:
 
 
 def calls(judged: Judged) -> list[str]:
-    """Return a table per call of the driver, with the changes between calls."""
+    """Return the table of calls of ``paired.py``, with the changes between calls."""
     out = [
         *_BETWEEN_CALLS,
         "| card | seed | clean | not valid | stalled, no reference | disturbed | with references | throughput covered |",
@@ -96,13 +96,13 @@ def _head(judged: Judged) -> list[str]:
     cards = dict.fromkeys((each.card, each.model, each.driver, each.date) for each in whole.windows)
     works = sorted({each.row.workload for each in scored})
     return [
-        "## How far the bounds hold: paired windows on real GPUs\n",
-        f"Generated from `tests/traces/{STEM}*` (`tests/hardware/paired.py`): {len(scored)} windows of 2 to 4 s, each disturbed one between two",
-        f"clean ones of the same work in the same process; {', '.join(works)}; iterations stamped, timed without clock, or not told.",
-        f"{_cards(cards)}.  Judged on {judged.date} by judge {judged.judge}.  No setting of a card was changed.  The truth is the number of a window over the mean of both clean ones.",
-        f"{len(happened)} windows were disturbed, {stalled} of them by a stall of more than {data.STALL_S * 1e3:.0f} ms that nobody intended; such a window is no",
-        f"reference.  {untold} of the {len(happened)} lack a reference on either side and are left out below, as are {whole.failed_count} windows whose disturbance",
-        "could not be made.  Disturbances are drawn as `tests/hardware/paired_disturbances.py` says.\n",
+        "## Coverage of the bounds: paired windows on real GPUs\n",
+        f"Generated from `tests/traces/{STEM}*` (`tests/hardware/paired.py`): {len(scored)} windows of 2 to 4 s, each disturbed window between",
+        f"two clean windows of the same work and process.  The works are {', '.join(works)}; iterations are stamped, timed without clock, or undeclared.",
+        f"{_cards(cards)}.  Judged on {judged.date} by judge {judged.judge}.  No setting of a card was changed.  The true value is the number of a window over the mean of both clean windows.",
+        f"{len(happened)} windows were disturbed, {stalled} of them by an unintended stall of more than {data.STALL_S * 1e3:.0f} ms; such a window is not a",
+        f"reference.  {untold} of the {len(happened)} lack a reference before or after and are left out below, as are {whole.failed_count} windows whose disturbance",
+        "failed.  `tests/hardware/paired_disturbances.py` draws the disturbances.\n",
     ]
 
 
@@ -116,15 +116,15 @@ def _cards(cards: Iterable[tuple[str, str, str, str]]) -> str:
 
 
 def covered(scored: Sequence[Scored]) -> list[str]:
-    """Return how often the truth lies within bound plus repeatability, by number."""
+    """Return the share of true values within bound plus repeatability, by number."""
     told = [each for each in scored if not each.row.clean and each.has_truth]
     within = [each for each in told if not each.throughout]
     out = [
         "### Coverage on GPUs\n",
-        f"{clusters(told)}  A miss is clear if it exceeds what the two references are apart: else they may not tell.  The last column",
-        "counts disturbances that stand from first to last as well, which only a record bounds.  Intervals take windows as independent;",
-        "those of one cluster are alike (below), so the intervals are too narrow.\n",
-        "| number | windows | covered | misses | clear | 95 % | by the bound alone | no bound | with those that stand throughout |",
+        f"{clusters(told)}  A miss is clear if it exceeds the difference of the two references.  The last column includes",
+        "disturbances throughout the window, which only a record bounds.  Intervals assume independent windows; windows of one cluster are",
+        "similar (below), so the intervals are too narrow.\n",
+        "| number | windows | covered | misses | clear | 95 % | by the bound alone | no bound | with disturbances throughout |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in data.NUMBERS:
@@ -141,12 +141,12 @@ def covered(scored: Sequence[Scored]) -> list[str]:
 
 
 def halves(scored: Sequence[Scored]) -> list[str]:
-    """Coverage on the card that constants were fitted on and on the others, and how wide U of their clean windows is."""
+    """Return the coverage on the card of the fit and on the other cards, and the sizes of U of clean windows."""
     first = _card_names(scored)[0]
     out = [
-        "By how much two clean windows differ (`annotate.derived.measured_numbers`) was fitted on clean windows of card 1 and of the truth set,",
-        "whose cards are not told apart.  The other cards are the test; their misses were known when the fit's form was chosen.  U is of clean",
-        "windows, median and 95th percentile; the widest come of records that hold a change of state.\n",
+        "The difference of two clean windows (`annotate.derived.measured_numbers`) was fitted on clean windows of card 1 and of the truth set,",
+        "which does not distinguish cards.  The other cards are the test; their misses were known when the form of the fit was chosen.  U is",
+        "that of clean windows, median and 95th percentile; the largest come from records with a change of state.\n",
         "| number | card 1: covered | U | the other cards: covered | U |",
         "|---|---|---|---|---|",
     ]
@@ -173,12 +173,12 @@ def missed_together(scored: Sequence[Scored]) -> list[str]:
         return []
     sizes = sorted(abs(each.row.truth[data.THROUGHPUT]) for each in of_open)
     out = [
-        f"Of plain windows in which the measured process itself changed its work, {len(of_open)} of the {len(missed)} misses of throughput come, off by {ratio(sizes[0])}",
-        f"to {ratio(sizes[-1])}.  Without times nothing tells that, and the specification leaves it open (the verdict says `steadiness of the times:",
-        "not shown`); the simulated tables above leave such windows out as well.  The last columns leave each card out in turn.  The second counts",
-        "misses where the references themselves are further apart than the repeatability that the window states: one window cannot tell how",
-        "well such work repeats, a record of it can.\n",
-        f"| number | without those windows | of the misses, references further apart than stated | {' | '.join(f'without card {i + 1}' for i in range(len(_card_names(scored))))} |",
+        f"{len(of_open)} of the {len(missed)} misses of throughput are plain windows in which the measured process changed its work, off by {ratio(sizes[0])}",
+        f"to {ratio(sizes[-1])}.  Without times nothing shows such a change, and the specification excludes it (the verdict has `steadiness of the",
+        "times: not shown`); the simulated tables above exclude such windows too.  The second column counts misses whose references differ",
+        "by more than the stated repeatability: a record shows how well such work repeats, a single window does not.  The last columns leave",
+        "out each card in turn.\n",
+        f"| number | without those windows | misses with references further apart than stated | {' | '.join(f'without card {i + 1}' for i in range(len(_card_names(scored))))} |",
         "|---|---|---|" + "---|" * len(_card_names(scored)),
     ]
     for name in data.NUMBERS:
@@ -200,8 +200,8 @@ def covered_by_family(scored: Sequence[Scored]) -> list[str]:
     """Return the coverage of each family, including constant disturbances."""
     told = [each for each in scored if not each.row.clean and each.has_truth]
     out = [
-        "Covered, by family, of so many windows; those that stand throughout are counted too:\n",
-        f"| family | {' | '.join(words(name) for name in data.NUMBERS)} | stand throughout |",
+        "Covered windows by family, including disturbances throughout the window:\n",
+        f"| family | {' | '.join(words(name) for name in data.NUMBERS)} | throughout |",
         "|---|---|---|---|---|---|",
     ]
     by_number = {name: coverage_by_family(_with(told, name), name) for name in data.NUMBERS}
@@ -236,12 +236,12 @@ def _sharp_cells(rows: Sequence[Row], name: str, *, is_stamped: bool) -> list[st
 
 
 def repeats(scored: Sequence[Scored]) -> list[str]:
-    """Return the scatter of clean windows, and the shift of each number in disturbed ones."""
+    """Return the scatter of clean windows, and the shift of each number in disturbed windows."""
     told = [each for each in scored if not each.row.clean and each.has_truth]
     out = [
         "### Repeatability on GPUs\n",
-        "Of the two clean windows around a disturbed one: half the range that holds 95 % of their differences, and the median of their",
-        "size.  Beside it how far disturbed windows moved whose work was the same, median and 95th percentile.\n",
+        "Differences of the two clean windows around a disturbed window: half the range that holds 95 % of the differences, and their",
+        "median size.  The last columns are the shifts of disturbed windows with the same work, median and 95th percentile.\n",
         "| number | power | pairs | half of 95 % | median | disturbed by pauses | by other processes on the GPU |",
         "|---|---|---|---|---|---|---|",
     ]

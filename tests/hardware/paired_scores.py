@@ -1,9 +1,9 @@
-"""The judge on paired windows of real GPUs: their evidence as committed data, its answers as rows.
+"""The judge on paired windows of real GPUs: committed evidence, and the judge's answers as rows.
 
     python -m tests.hardware.paired_scores add FOLDER …      adds the output of ``paired.py`` to the committed data, then judges
     python -m tests.hardware.paired_scores judge             judges every stored window again, into paired-results.json
 
-``make pages`` makes the tables of them.  Times are rounded as ``tests/truth_windows.py`` says; identities are masked.
+``make pages`` renders the tables.  Times are rounded by ``tests/truth_windows.py``; identities are masked.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _UNBOUNDED = 1e9  # JSON has no infinity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """One judged window; its truth lacks numbers that were not measured, or that no reference gives."""
+    """One judged window; the true values lack numbers that were not measured or have no reference."""
 
     row: Row
     card: str
     date: str
     is_capped: bool
     throughout: bool = False
-    has_truth: bool = True  # a clean window has no deviation; another one without references has an unknown one
+    has_truth: bool = True  # False for a window that is neither a reference nor has references
     references_differ: Mapping[str, float]
     words: str = ""
 
     def is_clear_miss(self, number: str) -> bool:
-        """Return True if the truth lies outside by more than the references' distance, which is the truth's own uncertainty."""
+        """Return True if the miss exceeds the references' difference, which is the uncertainty of the true value."""
         row = self.row
         if number not in row.truth or row.covers(number) is not False:
             return False
@@ -64,10 +64,10 @@ class Scored:
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """One window's committed facts; its evidence stands at the same place of the capsule."""
+    """One window's committed facts; the evidence is at the same position in the capsule."""
 
     window: data.Row
-    card: str  # a digest of its UUID: constant over windows, without identifying the card
+    card: str  # a digest of the UUID: constant over windows, without identifying the card
     model: str
     driver: str
     torch: str
@@ -77,12 +77,12 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def call(self) -> tuple[str, str, int]:
-        """Return the driver's call that took it."""
+        """Return the key of the call of ``paired.py`` that recorded the window."""
         return self.card, self.date, self.window.seed
 
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True):
-    """All windows, and the number of failed ones, which are left out."""
+    """All windows, and the number of failed windows, which are left out."""
 
     failed_count: int
     windows: list[Stored]
@@ -140,7 +140,7 @@ def scored(stored: Stored, evidence: Evidence) -> Scored:
 
 
 def as_scored(stored: Stored, answered: Answer) -> Scored:
-    """Put an answer beside the truth: zero for a clean window, the references' truth for another."""
+    """Join an answer with the true deviations: zero for a clean window, else by the references."""
     window, of = stored.window, stored.window.disturbance
     is_clean = window.is_reference
     deviation = dict.fromkeys(data.NUMBERS, 0.0) if is_clean else stored.deviation or {}
@@ -168,7 +168,7 @@ def as_scored(stored: Stored, answered: Answer) -> Scored:
 
 
 def judge_all(folder: Path = TRACES) -> None:
-    """Judge every stored window and write the answers in their order."""
+    """Judge every stored window and write the answers in the same order."""
     whole, evidences = read(folder)
     lines = []
     for i, (_, evidence) in enumerate(zip(whole.windows, evidences, strict=True)):
@@ -182,7 +182,7 @@ def judge_all(folder: Path = TRACES) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The committed windows with the committed answers, their judge and date."""
+    """The committed windows with the committed answers, and the judge's version and date."""
 
     whole: Whole
     scored: list[Scored]

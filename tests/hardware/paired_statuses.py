@@ -1,4 +1,4 @@
-"""Statuses of paired windows of real GPUs: both error rates, named hazards, misses; and the words that all tables share."""
+"""Statuses of paired windows of real GPUs: both error rates, named hazards and misses; and the formats of all tables."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def statuses(scored: Sequence[Scored]) -> list[str]:
         of = [each for each in clean if each.row.variant == mode]
         line(f"clean and {mode}, not valid", of, status_errors(each.row for each in of).clean_not_valid)
     within = [each for each in told if not each.throughout]
-    for words, of in (("", within), (", with those that stand throughout", told)):
+    for words, of in (("", within), (", with disturbances throughout", told)):
         off = status_errors(claimed(each) for each in of).off_called_valid
         line(f"off by more than tolerance plus repeatability, called valid{words}", of, off)
     calm = [each for each in told if not claimed(each).is_off(TOLERANCE_RATIO)]
-    line("disturbed, and off by no more than that: flagged or rejected", calm, alarmed(calm))
+    line("disturbed, but not off by more: flagged or rejected", calm, alarmed(calm))
     return [*out, "", *_where(clean, scored)]
 
 
 def _where(clean: Sequence[Scored], scored: Sequence[Scored]) -> list[str]:
-    """Return of which work and card the clean windows are that are not valid."""
+    """Return the works and cards of clean windows that are not valid."""
     cards = list(dict.fromkeys(each.card for each in scored))
     counts = Counter((each.row.workload, cards.index(each.card) + 1) for each in clean if each.row.answer.status != VALID)
     if not counts:
@@ -105,12 +105,12 @@ def misses(scored: Sequence[Scored]) -> list[str]:
 
 
 def named(scored: Sequence[Scored]) -> list[str]:
-    """Return misses and false alarms of each family; a hazard counts as named only by its own rules."""
+    """Return misses and false alarms of each family; only a family's rules count as naming the hazard."""
     told = [each for each in scored if not each.row.clean and each.has_truth]
     out = [
         "### Misses and false alarms on GPUs, by family\n",
-        '"Off": by more than tolerance plus repeatability; those that stand from first to last are counted too.  "Named": by a rule of the',
-        'family\'s own; "by-catch": by another one alone.  The last columns are of windows that are off by no more.\n',
+        '"Off": by more than tolerance plus repeatability, including disturbances throughout the window.  "Named": by a rule of the',
+        'family; "by-catch": by other rules alone.  The last columns count windows that are not off.\n',
         "| family | off | called valid | named | by-catch alone | not off | flagged or rejected | named | rejected |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
@@ -163,7 +163,7 @@ def within_clusters(scored: Sequence[Scored], value: Callable[[Scored], float]) 
 
 
 def claimed(each: Scored) -> Row:
-    """Return the row with the numbers that decide its status: without times the throughput alone."""
+    """Return the row with only the numbers that decide the status: without times, the throughput alone."""
     names = CLAIMED_NAMES if each.row.variant != PLAIN else (data.THROUGHPUT,)
     row = each.row
     bounds = {name: bound for name, bound in row.answer.bounds.items() if name in names}

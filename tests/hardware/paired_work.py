@@ -25,7 +25,7 @@ def kernel_{number}(x, out, n, size: tl.constexpr):
 
 
 class Work(Protocol):
-    """The measured calls, and the possible disturbances in and beside them."""
+    """The measured calls, and the possible disturbances in and between calls."""
 
     capped: bool  # a power-capped clock takes 3 s to settle
 
@@ -42,7 +42,7 @@ class Work(Protocol):
         """Compile a new kernel, and launch it."""
 
     def join(self) -> None:
-        """Let the stream of the calls wait for the other one."""
+        """Make the stream of the calls wait for the other stream."""
 
     def mark(self) -> Any:
         """Mark a point in the GPU's work."""

@@ -2,8 +2,8 @@
 
     python -m tests.hardware.paired_worker TASK     TASK is a ``Task`` as JSON
 
-It answers ``ready`` once, ``warm`` when a window's work has run long enough (it continues until the input ``go``), and
-``done`` with its counts.  The process that started this one starts the other processes, never this one.
+The worker answers ``ready`` once, ``warm`` when a window's work has run long enough (the work continues until the input
+``go``), and ``done`` with the counts.  The parent process, never the worker, starts the neighbours.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _HEAP_MOST_COUNT = 4_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One process's work, and its daemon."""
+    """The work of one process, and its daemon."""
 
     work: str
     mode: str
     source: str
     state: str
     socket: str
-    uuid: str = ""  # of the GPU, without a context to query
+    uuid: str = ""  # of a GPU without a CUDA context to query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One line back."""
+    """One line of output."""
 
     says: str  # ready, warm, done, failed
     why: str = ""
@@ -54,7 +54,7 @@ class Answer:
     calls_count: int = 0
     window_s: float = 0.0
     events_s: float = 0.0  # time between the first and the last mark
-    longest_gap_s: float = 0.0  # excess of the longest block over the median one
+    longest_gap_s: float = 0.0  # excess of the longest block over the median block
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -102,7 +102,7 @@ class Worker:
             sys.modules["cuda.bindings"] = None  # type: ignore[assignment]
         self.work = made(task.work)
         self.block_count = self._blocks()
-        with self._window() as window, window.iteration():  # the first of a process takes 0.1 s to allocate
+        with self._window() as window, window.iteration():  # the first window of a process allocates
             self.work.step(1)
         gc.collect()
         gc.freeze()
@@ -131,21 +131,21 @@ class Worker:
         calls.end()
 
     def take(self, planned: Planned) -> Answer:
-        """Warm up, report that, continue until the input ``go``, and take the window."""
+        """Warm up, answer ``warm``, continue until the input ``go``, and take the window."""
         disturbance = planned.disturbance
-        litter = self._prepare(disturbance)
+        kept = self._prepare(disturbance)
         warm = Calls(self.work)
         warm.block_count = self.block_count
         self._loop(planned.warm_s, warm)
         say(Answer(says="warm"))
-        self._loop(0.0, warm, _is_told)
+        self._loop(0.0, warm, _is_go_read)
         if disturbance is not None and disturbance.family == "pause-before":
             self.work.synchronize()
             time.sleep(disturbance.depth * planned.length_s)
         window = self._window()
         with window:
             calls = self._body(window, planned)
-        del litter
+        del kept
         assert window.begin_ns is not None
         assert window.end_ns is not None
         blocks_s = np.array(calls.blocks_s)
@@ -156,7 +156,7 @@ class Worker:
         )  # fmt: skip
 
     def _prepare(self, disturbance: Disturbance | None) -> list[object]:
-        """Do a disturbance's preparations before the window; collect garbage of the previous window."""
+        """Collect garbage of the previous window, and prepare the disturbance; return objects to keep alive."""
         gc.collect()
         if disturbance is None:
             return []
@@ -184,7 +184,7 @@ class Worker:
 
 
 class Timed:
-    """One call, declared according to the mode and to wrong timing."""
+    """Calls, declared according to the mode or to a disturbance with wrong times."""
 
     def __init__(self, work: Work, window: gpuwatch.Window, mode: str, disturbance: Disturbance | None) -> None:
         self._work, self._window = work, window
@@ -194,7 +194,7 @@ class Timed:
         self._marks: deque[tuple[Any, Any]] = deque()
         self._took_s: list[float] = []
         self._at_ns: list[int] = []
-        # Functions of the class: a bound method would make a cycle, and keep this window until a collection in a later one.
+        # Functions of the class: a bound method would make a reference cycle, which keeps this window until a later collection.
         self._how = {
             "plain": Timed._plain, "iteration": Timed._iteration, "scaled": Timed._scaled, "other-stream": Timed._elsewhere,
             "no-sync": Timed._launch_only,
@@ -244,8 +244,8 @@ def say(answer: Answer) -> None:
     os.write(1, msgspec.json.encode(answer) + b"\n")
 
 
-def _is_told() -> bool:
-    """Return True if a line came: it is ``go``.  At the end of input this process exits."""
+def _is_go_read() -> bool:
+    """Return True if a line (``go``) arrived; exit at the end of input."""
     if not select.select([sys.stdin], [], [], 0)[0]:
         return False
     if not sys.stdin.readline():

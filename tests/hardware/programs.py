@@ -2,7 +2,7 @@
 
     python -m tests.hardware.programs OUT
 
-Each does the same work before, in and after its window, so that nothing disturbs its number.  ``OUT/essays.json`` and
+Each program does the same work before and in the window, so that nothing disturbs the number.  ``OUT/essays.json`` and
 ``OUT/essays.capsule`` have the form of ``essays.py``; the card's settings stay unchanged.
 """
 

@@ -3,7 +3,7 @@
     python -m tests.hardware.qualified add FOLDER…      adds results of `qualify` runs: *.json of --save-reference or --json
     python -m tests.hardware.qualified [--check]        writes the table, or compares it
 
-The first clean run with torch on a card becomes the shipped reference; its later runs show the card's repeatability.
+The first clean run with every number on a card becomes the shipped reference; later runs show the card's repeatability.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def reference(every: Sequence[Qualification]) -> tuple[Qualification, ...]:
 
 
 def add(folders: Sequence[Path]) -> None:
-    """Commit the runs in these folders, and ship the resulting references."""
+    """Add the runs in these folders to the data file, and rewrite the shipped references."""
     before = [run.without_uuids() for run in runs()] if DATA.exists() else []
     known = {(run.card_key, run.measured_wall_s) for run in before}
     for folder in folders:
@@ -72,11 +72,11 @@ def table() -> Iterator[str]:
         day = datetime.fromtimestamp(card.measured_wall_s, UTC).date().isoformat()
         numbers = " | ".join(_number(card, probe.name) for probe in PROBES)
         others = [each for each in cards if each is not card]
-        answer = _answer(decide(card, others)) if others else "the only one"
+        answer = _answer(decide(card, others)) if others else "no other card"
         software = f"{card.device.driver_version}, {card.software.get('gemm', 'none')}"
         yield f"| `{card.device.uuid}` | {day} | {software} | {numbers} | {answer} |"
     spreads = " | ".join(f"{_spread_ratio(cards, probe.name):.2%}" for probe in PROBES)
-    yield f"| largest over smallest, less 1 | | | {spreads} | |"
+    yield f"| largest / smallest − 1 | | | {spreads} | |"
     new = replace(cards[0], device=replace(cards[0].device, uuid="new"))
     bands = {each.probe.name: each.band_ratio for each in decide(new, cards).probes}
     yield f"| 99 % of further cards lie within | | | {' | '.join(f'±{bands[probe.name]:.2%}' for probe in PROBES)} | |"
@@ -105,7 +105,7 @@ def _spread_ratio(cards: Sequence[Qualification], name: str) -> float:
 
 
 def _repeats(cards: Sequence[Qualification]) -> Iterator[str]:
-    """Yield the distance of a card's later runs from its first."""
+    """Yield the largest deviations of later runs from the card's first run."""
     first = {card.device.uuid: card for card in cards}
     apart: dict[str, list[float]] = {probe.name: [] for probe in PROBES}
     for run in runs():
@@ -117,11 +117,11 @@ def _repeats(cards: Sequence[Qualification]) -> Iterator[str]:
     words = ", ".join(f"{probe.title} {max(apart[probe.name]):.2%}" for probe in PROBES if apart[probe.name])
     count = sum(run.device.uuid in first for run in runs()) - len(first)
     if count:
-        yield f"{count} further runs on these cards, minutes later or without torch, lay at most so far from the card's first: {words}."
+        yield f"{count} further runs on these cards, minutes later or without torch, deviated from the card's first run by at most: {words}."
 
 
 def written(text: str) -> str:
-    """Return the page with today's table."""
+    """Return the page with the present table."""
     before, _, rest = text.partition(_BEGIN)
     return before + _BEGIN + "\n".join(table()) + "\n" + _END + rest.partition(_END)[2]
 
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
     if "--check" not in arguments:
         PAGE.write_text(written(text), encoding="utf-8")
     elif written(text) != text:
-        sys.stderr.write(f"the table of qualified cards in {PAGE} is stale: make pages\n")
+        sys.stderr.write(f"the table of qualified cards in {PAGE} is stale; run make pages\n")
         return 1
     return 0
 

@@ -58,7 +58,7 @@ def behind_work_us(stamps: Stamps, call: Callable[[], object], count: int, *, st
 
 
 def _spread_ratio(stamped: Stamped, first: int, second: int) -> float | None:
-    """Return the range of the SMs' clocks as a ratio of their median: near zero, because one clock drives them all."""
+    """Return the range of the SMs' clocks as a ratio of their median, near zero on one clock; None without stamped SMs."""
     seen = (stamped.at_ns[first] > 0) & (stamped.at_ns[second] > stamped.at_ns[first])
     if not seen.any():
         return None

@@ -1,4 +1,4 @@
-"""Tests of windows beside CUDA graphs on a real GPU: a synchronisation by gpuwatch during a capture would destroy the graph."""
+"""Tests of windows with CUDA graphs on a real GPU: a synchronisation by gpuwatch during a capture would destroy the graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import gpuwatch
 pytestmark = pytest.mark.gpu
 
 
-def test_a_window_inside_a_capture_leaves_the_graph_whole() -> None:
+def test_window_inside_a_capture_keeps_the_graph_whole() -> None:
     import torch
 
     x = torch.randn(512, 512, device="cuda")
@@ -29,7 +29,7 @@ def test_a_window_inside_a_capture_leaves_the_graph_whole() -> None:
     assert w.verdict.findings
 
 
-def test_a_window_around_replays_is_judged_like_any_other() -> None:
+def test_window_around_replays_is_valid() -> None:
     import torch
 
     x = torch.randn(1 << 28, device="cuda")

@@ -13,14 +13,14 @@ def _of(experiment: str) -> dict[str, Verdict]:
     return {row["condition"]: verdict for row, verdict in judged() if row["experiment"] == experiment}
 
 
-def test_no_experiment_is_told_that_nothing_worked() -> None:
-    """No verdict says that the GPU was idle, although some windows have one-block kernels for a fiftieth of the time."""
+def test_no_experiment_has_the_finding_no_work() -> None:
+    """No verdict has the finding ``no-work``, although some windows have one-block kernels for 2 % of the time."""
     accused = [row["condition"] for row, verdict in judged() if any(each.rule == "no-work" for each in verdict.hazards)]
     assert not accused
 
 
 @pytest.mark.parametrize("condition", ["GPU busy, processors free", "GPU busy, processors busy"])
-def test_a_neighbour_rejects_the_essay_s_contention(condition: str) -> None:
+def test_neighbour_in_the_contention_essay_is_rejected(condition: str) -> None:
     verdict = _of("contention")[condition]
     assert verdict.status is Status.REJECTED
     assert "contention-process" in {each.rule for each in verdict.causes}
@@ -34,7 +34,7 @@ def test_sleeps_between_products_are_never_valid() -> None:
 
 
 def test_trials_from_idle_agree_at_one_clock() -> None:
-    """Medians of ten, one thousand and thirty thousand calls differ by 4 % raw and agree at one clock."""
+    """The three medians at one clock agree within 0.2 %."""
     values = [
         number.value
         for verdict in _of("trial counts").values()

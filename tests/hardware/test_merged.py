@@ -15,7 +15,7 @@ def row(status: str = "valid", **facts: Any) -> dict[str, Any]:
     return {**CLEAN, "status": status, **facts}
 
 
-def test_a_run_is_appended_once_however_often_it_is_given(tmp_path: Path) -> None:
+def test_run_is_appended_once(tmp_path: Path) -> None:
     for name, status in (("one", "valid"), ("two", "flagged")):
         folder = tmp_path / name
         folder.mkdir()
@@ -25,7 +25,7 @@ def test_a_run_is_appended_once_however_often_it_is_given(tmp_path: Path) -> Non
     assert [each["status"] for each in merged.rows(tmp_path / merged.VERDICTS)] == ["valid", "flagged"]
 
 
-def test_a_hazard_is_named_only_by_a_rule_that_is_to_find_it() -> None:
+def test_hazard_is_named_only_by_an_expected_rule() -> None:
     injected = {"kind": "injected", "rules": ["clock-drift"], "status_due": "flagged|rejected"}
     assert merged.due(row("flagged", **injected | {"hazards": [["clock-drift", "flag"]]}))
     assert not merged.due(row("flagged", **injected | {"hazards": [["outliers", "flag"]]}))
@@ -33,7 +33,7 @@ def test_a_hazard_is_named_only_by_a_rule_that_is_to_find_it() -> None:
     assert not merged.caught(row("valid", **injected))
 
 
-def test_the_tables_count_what_is_there(tmp_path: Path) -> None:
+def test_tables_count_the_rows(tmp_path: Path) -> None:
     rows = [row() for _ in range(298)] + [row("flagged", hazards=[["outliers", "flag"]]), row(name="gemm", recorded=False)]
     rows += [row("rejected", kind="injected", name="neighbour", rules=["contention-process"], status_due="rejected",
                  hazards=[["contention-process", "reject"]])]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tests of the driver of paired windows without a GPU: its bookkeeping, its processes, and its truth."""
+"""Tests of the program of paired windows without a GPU: bookkeeping, processes, and true values."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ def kept(of: Row, took_s: float | None = None, clock_mhz: float | None = None) -
     return of, evidence(length_s=1.0, timings=Timings(at_ns, times, clocks))
 
 
-def test_a_clean_window_serves_both_its_neighbours() -> None:
+def test_clean_window_is_a_reference_of_both_neighbours() -> None:
     assert pairs_of(row(1), row(2, disturbed=True), row(3), row(4, disturbed=True), row(5)) == {
         "2": ("1", "3"),
         "4": ("3", "5"),
     }
 
 
-def test_a_stalled_reference_is_replaced_and_measured() -> None:
-    """The next clean window replaces a stalled reference, and the stalled one gets its own truth."""
+def test_stalled_reference_is_replaced_and_measured() -> None:
+    """The next clean window replaces a stalled reference, and the stalled window gets references."""
     found = pairs_of(row(1), row(2, disturbed=True), row(3, gap_s=0.2), row(4), row(5, disturbed=True), row(6))
     assert found == {"2": ("1", "4"), "3": ("1", "4"), "5": ("4", "6")}
 
 
-def test_a_pair_without_a_whole_reference_is_dropped() -> None:
-    """Two disturbed windows with only stalls between them share no reference; at the edges there is none."""
+def test_pair_without_a_whole_reference_is_dropped() -> None:
+    """Two disturbed windows with only a stall between them have no references, nor has a window at the edge."""
     rows = (row(1), row(2, disturbed=True), row(3, gap_s=0.2), row(4, disturbed=True), row(5), row(6, disturbed=True))
     assert pairs_of(*rows) == {}
 
 
-def test_the_truth_is_against_the_mean_of_both_references() -> None:
+def test_deviation_is_from_the_mean_of_both_references() -> None:
     found = truths(
         [
             kept(row(1, calls=1000), 1e-3, 1500.0),
@@ -82,19 +82,19 @@ def test_the_truth_is_against_the_mean_of_both_references() -> None:
     assert (found["2"].before, found["2"].after) == ("1", "3")
 
 
-def test_the_truth_at_one_clock_needs_the_references_clocks() -> None:
-    """A window at a clock outside the references' range, or without a clock, has no truth at one clock."""
+def test_deviation_at_one_clock_needs_the_references_clocks() -> None:
+    """A window at a clock outside the references' range, or without a clock, has no true value at one clock."""
     before, after = kept(row(1), 1e-3, 1500.0), kept(row(3), 1e-3, 1505.0)
     for clock_mhz in (1700.0, None):
         found = truths([before, kept(row(2, disturbed=True), 1e-3, clock_mhz), after])["2"].deviation
         assert sorted(found) == ["mean", "median", "throughput"]
 
 
-def test_the_truth_of_a_plain_window_is_its_throughput() -> None:
+def test_plain_window_has_a_true_throughput_only() -> None:
     assert list(truths([kept(row(1)), kept(row(2, disturbed=True)), kept(row(3))])["2"].deviation) == ["throughput"]
 
 
-def test_a_run_without_a_gpu_keeps_rows_truth_and_evidence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_without_a_gpu_keeps_rows_and_evidence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Windows keep their order, each with its evidence, and a failing neighbour costs only its own window."""
     command = [str(tmp_path), "--seconds", "90", "--seed", "1", "--work", "pretence", "--mode", "stamped", "--rounds", "2"]
     families = ["host-stall", "neighbour-holds"]
@@ -114,7 +114,7 @@ def test_a_run_without_a_gpu_keeps_rows_truth_and_evidence(tmp_path: Path, capsy
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="with torch this work does not fail")
-def test_work_that_fails_costs_its_own_session_only(tmp_path: Path) -> None:
+def test_failing_work_ends_only_its_session(tmp_path: Path) -> None:
     options = ["--seconds", "60", "--work", "decode", "pretence", "--rounds", "1", "--lengths", "0.3", "0.4"]
     assert paired.main([str(tmp_path), *options, "--families", "host-stall", "--source", "simulated:steady-copy"]) == 0
     rows = json.loads((tmp_path / "paired-0.json").read_text())["windows"]
@@ -122,7 +122,7 @@ def test_work_that_fails_costs_its_own_session_only(tmp_path: Path) -> None:
     assert len(unpack((tmp_path / "paired-0-0.capsule").read_bytes())) == len(rows)
 
 
-def test_a_run_that_is_out_of_time_takes_no_window(tmp_path: Path) -> None:
+def test_run_without_time_takes_no_window(tmp_path: Path) -> None:
     options = ["--seconds", "1", "--work", "pretence", "--source", "simulated:steady-copy"]
     assert paired.main([str(tmp_path), *options]) == 0
     assert json.loads((tmp_path / "paired-0.json").read_text())["windows"] == []
@@ -135,7 +135,7 @@ def neighbours() -> Iterator[Neighbours]:
     found.close()
 
 
-def test_neighbours_are_no_children_and_end_with_the_window(neighbours: Neighbours) -> None:
+def test_neighbours_are_not_children_and_end_with_window(neighbours: Neighbours) -> None:
     of = replace(drawn("hogs", 1, 1, 1.0, 2), count=2)
     with neighbours.beside(of, 60.0) as pids:
         parents = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids}
@@ -145,14 +145,14 @@ def test_neighbours_are_no_children_and_end_with_the_window(neighbours: Neighbou
     assert all(ended(pid) for pid in pids)
 
 
-def test_a_neighbour_ends_by_itself_after_its_time(neighbours: Neighbours) -> None:
+def test_neighbour_ends_after_its_lifetime(neighbours: Neighbours) -> None:
     with neighbours.beside(replace(drawn("hogs", 1, 1, 1.0, 2), count=1), 0.2) as pids:
         wait_until(lambda: all(ended(pid) for pid in pids), what="the neighbour's time is over")
 
 
-def test_a_neighbour_that_fails_says_why(neighbours: Neighbours) -> None:
+def test_failing_neighbour_reports_the_reason(neighbours: Neighbours) -> None:
     with (
-        pytest.raises(RuntimeError, match="the neighbour failed: RuntimeError: there is no GPU"),
+        pytest.raises(RuntimeError, match="the neighbour failed: RuntimeError: expected a GPU"),
         neighbours.beside(drawn("neighbour-slices", 1, 1, 1.0, 2), 60.0),
     ):
-        pytest.fail("it was ready")
+        pytest.fail("the neighbour was ready")

@@ -1,4 +1,4 @@
-"""Tests of paired windows' disturbances, drawn and applied to work that only notes its calls."""
+"""Tests of the disturbances of paired windows, drawn and applied to work that only notes its calls."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def test_draws_follow_from_the_seed_and_keep_their_limits(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_what_is_drawn_can_be_sent_to_another_process(family: str) -> None:
+def test_draws_survive_a_round_trip_through_json(family: str) -> None:
     for number in range(30):
         planned = Planned(number=number, length_s=WINDOW_S, warm_s=1.0, disturbance=drawn(family, 1, number, WINDOW_S, 16))
         assert msgspec.json.decode(msgspec.json.encode(planned), type=Planned) == planned
 
 
 def test_depths_are_drawn_as_often_small_as_large() -> None:
-    """Half of the drawn depths lie below the geometric middle of their range."""
+    """About half of the drawn depths lie below the geometric middle of their range."""
     low, high = FAMILIES["host-stall"].depth
     small = sum(drawn("host-stall", 5, number, WINDOW_S, 16).depth < (low * high) ** 0.5 for number in range(200))
     assert 70 <= small <= 130
@@ -100,13 +100,13 @@ def test_stalls_add_up_to_their_share() -> None:
         assert sum(piece.end_s - piece.begin_s for piece in of.pieces) == pytest.approx(of.depth * WINDOW_S)
 
 
-def test_lengths_lie_where_asked() -> None:
+def test_lengths_lie_in_the_requested_range() -> None:
     assert all(2.0 <= length_s(1, number) <= 4.0 for number in range(50))
     assert all(0.3 <= length_s(1, number, (0.3, 0.5)) <= 0.5 for number in range(50))
 
 
-def test_only_what_stands_from_first_to_last_stands_throughout() -> None:
-    """A neighbour before and after the window counts as throughout; a late one and a stall do not."""
+def test_only_lasting_disturbances_are_throughout() -> None:
+    """Slices of a neighbour and busy processes count as throughout; a late neighbour and a stall do not."""
     standing = {
         family: [drawn(family, 4, number, WINDOW_S, 16).throughout for number in range(60)]
         for family in ("neighbour-slices", "hogs", "neighbour-late", "host-stall", "work-growth", "own-stream")
@@ -119,7 +119,7 @@ def test_only_what_stands_from_first_to_last_stands_throughout() -> None:
     assert 0 < sum(standing["own-stream"]) < 60
 
 
-def test_a_course_tells_its_level_and_each_piece_once() -> None:
+def test_course_returns_its_level_and_each_piece_once() -> None:
     pieces = (Piece(0.5, 1.0, 0.25), Piece(1.5, 2.0))
     course = Course(pieces)
     assert [course.level(at_s) for at_s in (0.0, 0.5, 0.9, 1.2, 1.7, 2.5)] == [0.0, 0.25, 0.25, 0.0, 1.0, 0.0]
@@ -143,11 +143,11 @@ def test_inputs_are_eased_for_their_part_only() -> None:
     assert [share for _, share in done(a("eased-data", "zeros", Piece(0.5, 1.5)))] == [0.0, 0.2, 0.0]
 
 
-def test_kernels_are_compiled_once_a_moment() -> None:
+def test_kernels_are_compiled_once_per_moment() -> None:
     assert done(a("compilation", "jiterator", Piece(0.5, 0.5), Piece(1.5, 1.5))) == [("compile", "jiterator")] * 2
 
 
-def test_a_rhythm_waits_once_a_period() -> None:
+def test_rhythm_waits_once_per_period() -> None:
     assert done(a("sleep-rhythm", "sleep", period_s=0.001), (0.0, 0.0005, 0.002)) == [("synchronize", None)] * 2
 
 
@@ -167,17 +167,17 @@ def collections(of: Disturbance, moments_s: tuple[float, ...]) -> list[int]:
     return seen
 
 
-def test_the_collector_runs_where_a_piece_begins() -> None:
+def test_collector_runs_at_the_start_of_a_piece() -> None:
     assert collections(a("garbage", "heap", Piece(0.5, 0.6), Piece(5.0, 5.1)), (0.0, 1.0, 2.0)).count(2) == 1
 
 
-def test_litter_makes_the_collector_come() -> None:
-    """Kept objects trigger the collector from the first piece on: a fifth of fifteen million per second."""
+def test_kept_objects_trigger_the_collector() -> None:
+    """Kept objects, a fifth of 15 million per second, trigger the collector from the first piece on."""
     litter = a("garbage", "litter", Piece(0.5, 0.6))
     assert len(collections(litter, (0.0, 0.4))) < 5
     assert len(collections(litter, (0.0, 0.51, 0.52))) > 20
 
 
 @pytest.mark.parametrize("family", ["neighbour-slices", "neighbour-holds", "hogs", "times-wrong", "pause-before"])
-def test_what_others_do_disturbs_no_turn(family: str) -> None:
+def test_disturbances_outside_the_loop_take_no_turn(family: str) -> None:
     assert done(drawn(family, 1, 1, WINDOW_S, 16)) == []

@@ -1,4 +1,4 @@
-"""Tests of the scores of paired windows: a tiny stored sample of real ones, and synthetic rows."""
+"""Tests of the scores of paired windows, on a small sample of real windows and on synthetic rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UUID = "GPU-0badcafe-0000-0000-0000-000000000001"
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make committed data of a stalled softmax between two clean ones, and judge it."""
+    """Return a folder of judged data: a stalled softmax between two clean windows."""
     folder = tmp_path_factory.mktemp("paired")
     triple = truth_windows()["stall-0.3-softmax"]
     kept = [_kept(1, triple.before), _kept(2, triple.disturbed, STALL), _kept(3, triple.after)]
@@ -62,7 +62,7 @@ def made_up(
     work: str = "gemm",
     family: str = "host-stall",
 ) -> Scored:
-    """Return a window with this error of its throughput; one of the family ``nothing`` is clean."""
+    """Return a window with this error of the throughput; a window of the family ``nothing`` is clean."""
     truth: Mapping[str, float] = dict.fromkeys(NUMBERS, 0.0) | {"throughput": throughput}
     row = ScoreRow(
         seed=1, family=family, clean=family == paired_scores.CLEAN, workload=work, variant="stamped", length_s=3.5, truth=truth,
@@ -71,7 +71,7 @@ def made_up(
     return Scored(row=row, card=card, date="2026-11-22", is_capped=True, references_differ={"throughput": 0.001}, words="sleep")
 
 
-def test_stored_windows_come_back_with_their_times(stored: Path) -> None:
+def test_stored_windows_keep_their_times(stored: Path) -> None:
     whole, evidences = paired_scores.read(stored)
     assert [each.window.number for each in whole.windows] == [1, 2, 3]
     assert whole.failed_count == 1
@@ -80,14 +80,14 @@ def test_stored_windows_come_back_with_their_times(stored: Path) -> None:
         assert len(of.timings.took_s) == each.window.calls_count
 
 
-def test_stored_windows_name_no_card_that_can_be_looked_up(stored: Path) -> None:
+def test_stored_windows_are_anonymous(stored: Path) -> None:
     whole, evidences = paired_scores.read(stored)
     assert len({each.card for each in whole.windows}) == 1
     assert {of.device.uuid for of in evidences if of.device} == {MASKED_UUID}
     assert UUID[4:12].encode() not in lzma.decompress((stored / f"{paired_scores.STEM}.json.xz").read_bytes())
 
 
-def test_a_call_is_added_once(stored: Path, tmp_path: Path) -> None:
+def test_call_is_added_once(stored: Path, tmp_path: Path) -> None:
     for _ in range(2):
         paired_scores.add(paired_scores.read_runs(stored), tmp_path)
     whole, evidences = paired_scores.read(tmp_path)
@@ -95,8 +95,8 @@ def test_a_call_is_added_once(stored: Path, tmp_path: Path) -> None:
     assert whole == paired_scores.read(stored)[0]
 
 
-def test_a_stored_stall_is_covered_and_not_valid(stored: Path) -> None:
-    """The judge's bound covers the truth from the surrounding clean windows."""
+def test_stored_stall_is_covered_and_not_valid(stored: Path) -> None:
+    """The judge's bound covers the true value from the surrounding clean windows."""
     found = paired_scores.load(stored)
     assert found is not None
     before, disturbed, after = found.scored
@@ -108,7 +108,7 @@ def test_a_stored_stall_is_covered_and_not_valid(stored: Path) -> None:
     assert set(before.row.truth.values()) == {0.0}
 
 
-def test_the_committed_answers_are_those_of_the_evidence(stored: Path) -> None:
+def test_committed_answers_match_the_evidence(stored: Path) -> None:
     whole, evidences = paired_scores.read(stored)
     found = paired_scores.load(stored)
     assert found is not None
@@ -117,47 +117,47 @@ def test_the_committed_answers_are_those_of_the_evidence(stored: Path) -> None:
     assert again.row.answer.named == found.scored[1].row.answer.named
 
 
-def test_the_page_shows_the_sample(stored: Path) -> None:
+def test_page_shows_the_sample(stored: Path) -> None:
     text = "\n".join(paired_page.section(stored))
     assert "3 windows" in text
     assert "too few for intervals" in text
     assert "| host-stall | 1 of 1 |" in text
 
 
-def test_the_page_shows_each_call_apart(stored: Path) -> None:
-    """The page shows each call separately, so that a pool hides no change of the code."""
+def test_page_shows_each_call_separately(stored: Path) -> None:
+    """The page has a row per call, so that pooled rows hide no change of the code."""
     found = paired_scores.load(stored)
     assert found is not None
     valid = sum(each.row.answer.status == "valid" for each in found.scored if each.row.clean)
     assert f"| 1 | 1 | 2 | {2 - valid} | 0 | 1 | 1 | 1 of 1 |" in paired_page.calls(found)
 
 
-def test_the_page_is_silent_without_windows(tmp_path: Path) -> None:
+def test_page_is_empty_without_windows(tmp_path: Path) -> None:
     assert paired_page.section(tmp_path) == []
 
 
 def test_intervals_need_ten_independent_clusters() -> None:
-    """A card, a day and a kernel form one cluster, whatever its number of windows, and few clusters give no interval."""
+    """Windows of one card, day and kernel form one cluster; fewer than ten clusters give no interval."""
     few = [made_up(0.0, work="gemm") for _ in range(40)]
     many = [made_up(0.0, work=f"kernel {i}") for i in range(10)]
     assert any("| throughput | 40 | 100.0% | 0 | 0 | – |" in line for line in paired_page.covered(few))
     assert any("| throughput | 10 | 100.0% | 0 | 0 | 69.2% to 100.0% |" in line for line in paired_page.covered(many))
 
 
-def test_a_miss_smaller_than_the_references_differ_is_not_clear() -> None:
-    """A miss below the references' distance is not clear: their mean is uncertain by 0.1 % here, beside a bound of 0.2 %."""
+def test_miss_below_the_references_difference_is_not_clear() -> None:
+    """A miss below the references' difference (0.1 % here, with a bound of 0.2 %) is not clear."""
     unclear, clear = made_up(0.0025), made_up(0.0035)
     assert [each.row.covers("throughput") for each in (unclear, clear)] == [False, False]
     assert [each.is_clear_miss("throughput") for each in (unclear, clear)] == [False, True]
     assert any("| throughput | 2 | 0.0% | 2 | 1 |" in line for line in paired_page.covered([unclear, clear]))
 
 
-def test_a_window_that_is_off_and_valid_is_listed() -> None:
+def test_valid_window_that_is_off_is_listed() -> None:
     lines = paired_statuses.misses([made_up(-0.05), made_up(-0.2, status="rejected"), made_up(-0.001)])
     assert [line.split(" | ")[4] for line in lines if line.startswith("| gemm")] == ["-5.00%"]
 
 
-def test_a_hazard_counts_as_named_by_its_own_rules_only() -> None:
+def test_only_rules_of_the_family_name_its_hazard() -> None:
     def a(named: str, throughput: float = -0.1) -> Scored:
         one = made_up(throughput, status="rejected")
         return replace(one, row=replace(one.row, answer=replace(one.row.answer, named=frozenset({named}))))
@@ -195,10 +195,10 @@ def test_windows_without_references_are_left_out() -> None:
 
 
 def test_own_stream_throughout_is_bounded_by_the_record() -> None:
-    """A second stream of the same process took 23.6 % of a plain window's throughput from first to last.
+    """A second stream throughout a plain window is found only against a record.
 
-    The window itself shows nothing of it, and its verdict says so.  Five clean windows of the same work make a record whose
-    steady clock it exceeds by 7.6 %; the clean windows stay valid under the record.
+    Without a record the verdict is valid, and compares the window with itself only.  The four clean windows of the same work,
+    one of them twice, make a record.  Against the record the window is rejected, and the clean windows stay valid.
     """
     whole, evidences = paired_scores.read()
     work = [

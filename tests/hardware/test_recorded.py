@@ -1,4 +1,4 @@
-"""Tests of windows recorded on a real H200: their verdicts, their anonymity, and the pages written from them."""
+"""Tests of windows recorded on a real H200: verdicts, anonymity, and the pages rendered from the recording."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def recorded() -> dict[str, tuple[dict[str, Any], Evidence, Verdict]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_window_gives_its_verdict(name: str) -> None:
+def test_recorded_window_has_the_expected_verdict(name: str) -> None:
     scenario, evidence, verdict = recorded()[name]
     expected = scenario["expected"]
     assert verdict.status.value in expected["status"].split("|"), str(verdict)
@@ -32,12 +32,12 @@ def test_a_recorded_window_gives_its_verdict(name: str) -> None:
     assert evidence.window.label == scenario["name"]
 
 
-def test_the_recording_covers_every_verdict() -> None:
+def test_recording_covers_every_verdict() -> None:
     assert {verdict.status for _, _, verdict in recorded().values()} == set(Status)
 
 
 def test_smi_log_shows_onset_and_gaps_and_is_unproven() -> None:
-    """A log of nvidia-smi shows the onset and the gaps, and its verdict is unproven."""
+    """A log of nvidia-smi shows the onset and the gaps, but a steady window is unproven."""
     verdicts = dict(render.from_log())
     assert verdicts["steady-gemm-4096"].status is Status.UNPROVEN
     assert "regime-change" in [hazard.rule for hazard in verdicts["from-idle-gemm-4096-1s"].hazards]
@@ -57,12 +57,12 @@ def test_work_on_another_stream_is_found(evidence: Evidence) -> None:
     assert finding.severity == "flag"
 
 
-def test_nothing_in_the_recording_names_the_machine_it_came_from() -> None:
+def test_recordings_of_real_windows_are_anonymous() -> None:
     every = [*SIDE_STREAM, *(evidence for _, evidence, _ in recorded().values())]
     assert {evidence.device.uuid for evidence in every if evidence.device} == {render.MASKED_UUID}
     assert {evidence.host.hostname for evidence in every} == {"host"}
 
 
-def test_the_page_and_the_readme_say_what_the_data_says() -> None:
+def test_page_and_readme_match_the_data() -> None:
     assert render.PAGE.read_text() == render.page()
     assert render.README.read_text() == render.readme()

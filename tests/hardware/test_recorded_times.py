@@ -1,4 +1,4 @@
-"""Tests of the rules about times on kernels recorded on a real H200: clean ones pass, disturbed ones do not."""
+"""Tests of the rules about times on kernels recorded on a real H200: clean recordings pass, disturbed ones do not."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SPOILT = {
     "cpu_contention_gemm4k": {
         "outliers",
         "bimodal",
-    },  # the slower of its two speeds stays out of the median, and moves the mean
+    },  # the slower of the two speeds changes the mean, not the median
     "per_iteration_gemm16k": set(),  # three seconds from idle: telemetry shows the cap's onset
 }
 NOTED = {
-    "clean_gemm2k": {"mean-vs-median-gap", "bimodal"},  # launch jitter of 20 µs calls is no outlier
+    "clean_gemm2k": {"mean-vs-median-gap", "bimodal"},  # launch jitter of 20 µs calls is not an outlier
     "clean_gemm4k": set(),
     "power_cap_gemm16k": {"bimodal"},
     "natural_gemm16k_bf16": set(),
@@ -41,7 +41,7 @@ NOTED = {
     "zeros_gemm16k": set(),
     "sleep100_gemm16k": set(),
 }
-# No whole second of idling, no neighbour, no lack of processors; starts from idle only at the scenario's begin.
+# Recordings without a whole second of idle time, a neighbour or a lack of CPUs.  A scenario may start from idle.
 CLEAN = (
     "clean_gemm2k", "clean_gemm4k", "power_cap_gemm16k", "zeros_gemm16k", "clean_copy1g", "warm_l2_gemv4k", "cold_l2_gemv4k",
     "natural_gemm4k_bf16", "natural_gemm16k_bf16", "natural_conv3x3", "natural_attention",
@@ -66,12 +66,12 @@ def found(about: Evidence) -> dict[str, Severity]:
 
 
 def is_printed(answer: Found) -> bool:
-    """Return False for a hazard whose bounds stay below a tenth of the tolerance."""
+    """Return False for a hazard whose bounds are all below a tenth of the tolerance."""
     return not answer.bounds or max(bound.size_ratio for bound in answer.bounds) >= PRINTED_RATIO * TOLERANCE_RATIO
 
 
 def made_of(answer: Found) -> Severity:
-    """Return one rule's effect on a sustained verdict: its largest bound of that claim's numbers, or its own severity."""
+    """Return a finding's severity in a sustained verdict: by its bounds of the claimed numbers, if it has bounds."""
     if not answer.bounds:
         return answer.severity
     claimed = [bound.size_ratio for bound in answer.bounds if bound.number in (Number.THROUGHPUT, Number.MEAN)]
@@ -79,7 +79,7 @@ def made_of(answer: Found) -> Severity:
 
 
 def sliding(about: Evidence, *, least_s: float) -> Iterator[Evidence]:
-    """Yield windows of 2 to 6 s, each begun a third of its length after the previous one."""
+    """Yield windows of 2 to 6 s, each starting a third of its length after the previous window."""
     begin_ns, end_ns = about.window.begin_ns, about.window.end_ns
     for length_s in (2.0, 3.0, 4.0, 6.0):
         length_ns = int(length_s * 1e9)
@@ -90,13 +90,13 @@ def sliding(about: Evidence, *, least_s: float) -> Iterator[Evidence]:
 
 @pytest.mark.parametrize("name", sorted(recorded()))
 def test_recording_is_flagged_only_for_its_hazards(name: str) -> None:
-    """A recording has findings above a note only for its own hazards."""
+    """A recording has findings above a note only for the hazards in the recording."""
     worse = {rule for rule, severity in found(recorded()[name]).items() if severity is not Severity.NOTE}
     assert worse == SPOILT.get(name, set())
 
 
 @pytest.mark.parametrize("name", sorted(NOTED))
-def test_a_clean_recording_has_its_notes(name: str) -> None:
+def test_recording_has_the_expected_findings(name: str) -> None:
     assert set(found(recorded()[name])) == NOTED[name]
 
 
@@ -108,13 +108,13 @@ def test_a_clean_recording_has_its_notes(name: str) -> None:
         ("cpu_contention_gemm4k", "host"),
     ],
 )
-def test_the_pattern_of_outliers_tells_who_interrupted(name: str, kind: str) -> None:
+def test_pattern_of_outliers_shows_the_interruption(name: str, kind: str) -> None:
     answer = shape.outliers.ask(recorded()[name], Claim.SUSTAINED)
     assert isinstance(answer, Found)
     assert answer.facts["kind"] == kind
 
 
-def test_two_clocks_of_a_capped_gemm_are_one_speed_at_one_clock() -> None:
+def test_capped_gemm_has_one_speed_at_one_clock() -> None:
     assert isinstance(shape.bimodal.ask(recorded()["natural_gemm16k_bf16"], Claim.SUSTAINED), Clear)
 
 
@@ -130,12 +130,12 @@ def test_clean_window_of_three_seconds_is_only_noted() -> None:
     assert not alarms
 
 
-def test_most_windows_with_a_neighbours_bursts_show_its_turns() -> None:
+def test_most_windows_with_a_bursty_neighbour_show_time_slices() -> None:
     answers = [shape.outliers.ask(w, Claim.SUSTAINED) for w in sliding(recorded()["burst_contention_gemm4k"], least_s=2.0)]
     shown = [isinstance(answer, Found) and answer.facts["kind"] == "time-slice" for answer in answers]
     assert sum(shown) >= 0.9 * len(shown)
 
 
-def test_every_window_short_of_processors_shows_it_twice() -> None:
+def test_window_short_of_cpus_has_both_findings() -> None:
     for about in sliding(recorded()["cpu_contention_gemm4k"], least_s=2.0):
         assert {"outliers", "mean-vs-median-gap"} <= set(found(about))

@@ -1,4 +1,4 @@
-"""A check on two GPUs: a neighbour on the other one is no contention, and CUDA's order of devices does not matter.
+"""A check on two GPUs: a neighbour on the other GPU is not contention, and CUDA's order of devices does not matter.
 
 python -m tests.hardware.two_gpus OUT.json
 """
@@ -32,7 +32,7 @@ print(json.dumps(w.to_dict()))
 
 
 def measured(label: str, device: str, settings: config.Settings) -> dict[str, object]:
-    """Measure a quiet copy in a process that sees one GPU, by CUDA's number."""
+    """Measure a copy in a process with one visible GPU, by CUDA's number."""
     done = subprocess.run(
         [sys.executable, "-c", _BODY, label, str(settings.state), str(settings.socket)],
         env={**os.environ, "CUDA_VISIBLE_DEVICES": device}, stdout=subprocess.PIPE, text=True, check=True,

@@ -2,8 +2,8 @@
 
     python -m tests.hardware.verdicts OUT_FOLDER clean COUNT [FIRST]      COUNT clean windows on every GPU of the machine
     python -m tests.hardware.verdicts OUT_FOLDER injected ROUNDS [NAME …] every (or each named) hazard ROUNDS times on every GPU
-    python -m tests.hardware.verdicts OUT_FOLDER all COUNT                that many clean ones, every hazard once, the figures
-    python -m tests.hardware.verdicts OUT_FOLDER hogs ROUNDS              with more busy processes than processors
+    python -m tests.hardware.verdicts OUT_FOLDER all COUNT                COUNT clean windows, every hazard once, the figures
+    python -m tests.hardware.verdicts OUT_FOLDER hogs ROUNDS              ROUNDS windows with two busy processes per CPU
 
 One daemon watches all GPUs; one worker process per GPU runs its windows.  Each worker writes ``verdicts-N.jsonl`` (a row per
 window) and ``verdicts-N-….capsule`` (their evidence, in the same order).
@@ -33,7 +33,7 @@ WINDOW_S = 3.2
 
 
 def settings(out: Path) -> Settings:
-    # A short path for the socket, and one per folder, because another daemon serves another folder's store.
+    # A short path for the socket, separate per folder, because each folder's store has its own daemon.
     return config.load({"state": str(out / "state"), "socket": f"/tmp/gpuwatch-{out.resolve().name}/s.sock"})
 
 
@@ -49,7 +49,7 @@ class Worker:
         self.waiting: list[tuple[gpuwatch.Window, dict[str, Any]]] = []
 
     def window(self, facts: dict[str, Any], run: Any) -> None:
-        """Run one window; its verdict is requested later, to save the wait."""
+        """Run one window; ``collect`` requests the verdict later, to save the wait."""
         begin = time.perf_counter()
         window = gpuwatch.window(facts["name"], settings=self.settings)
         window.__enter__()
@@ -99,7 +99,7 @@ class Worker:
             self.evidence.clear()
 
     def clean(self, count: int, first: int) -> None:
-        """Run clean windows of every kind of kernel in turn, every other with timed iterations, warmed as the rules demand.
+        """Run clean windows of every kind of kernel in turn, warmed as the rules require, half with timed iterations.
 
         Transferring many times takes longer than a clock stays at the cap's level, so a power-limited kernel is warmed for
         3 s before each window.
@@ -185,7 +185,7 @@ def main(arguments: list[str]) -> int:
     first = rest[0] if rest and not names else "0"
     with gpuwatch.window("starts the daemon", settings=settings(folder)):
         pass
-    # Twice the number of processors: with an equal number, some windows were not disturbed.
+    # Twice the number of CPUs: with an equal number, some windows were not disturbed.
     with hogging(2 * (os.cpu_count() or 1) if what == "hogs" else 0):
         workers = [
             subprocess.Popen(

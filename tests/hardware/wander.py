@@ -23,7 +23,7 @@ class Scatter:
     block_s: float
     blocks_count: int
     raw_ratio: float
-    corrected_ratio: float | None  # None: the correction was refused, and the raw one counts
+    corrected_ratio: float | None  # None: the correction was refused, so ``raw_ratio`` counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Wander:
 
 
 def wander(kernel: str, timings: Timings, *, blocks_s: Sequence[float] = (0.1, 0.3)) -> Wander:
-    """Return the row of a run whose iterations carry their clocks; cold ones are counted and left out.
+    """Return the row of a run with clocks of the iterations; cold iterations are counted and left out.
 
     Raises ValueError: for fewer than four warm iterations with a clock.
     """
@@ -95,8 +95,8 @@ def _cv(values: Values) -> float:
 
 
 def block_medians(at_ns: Times, took_s: Values, width_ns: int) -> Values:
-    """Return the medians of consecutive blocks of equal width; an incomplete last block is left out."""
-    # The last value lasts as long as a typical one, so the grid's end is one step after it.
+    """Return the medians of consecutive blocks of equal width, without empty blocks and an incomplete last block."""
+    # The last iteration counts as one median step long.
     end_ns = int(at_ns[-1]) + int(np.median(np.diff(at_ns)))
     edges_ns = np.arange(at_ns[0], end_ns + 1, width_ns)
     bounds = pairwise(np.searchsorted(at_ns, edges_ns))

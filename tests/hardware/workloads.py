@@ -1,4 +1,4 @@
-"""Real torch work with a known hazard, or none.  As a program it is a neighbour, a CPU hog, or a plain benchmark."""
+"""Real torch work with or without a known hazard; as a program, a neighbour, a CPU hog, or a plain benchmark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def matrices(size: int, *, zeros: bool = False, dtype: torch.dtype = torch.bfloa
 
 
 def loop(call: Callable[[], object], seconds: float, *, pause_s: float = 0.0, ahead: int = 50) -> int:
-    """Call back to back for this time, at most ``ahead`` calls before the GPU; return the number of calls."""
+    """Call back to back for this time, at most ``ahead`` calls ahead of the GPU; return the number of calls."""
     until = time.monotonic() + seconds
     count = 0
     waiting: list[torch.cuda.Event] = []
@@ -71,7 +71,7 @@ def tell_ready() -> None:
 
 
 def hog() -> None:
-    """Run numpy products, each on as many threads as there are processors."""
+    """Run numpy products, each on as many threads as CPUs."""
     a = np.random.default_rng(0).standard_normal((2000, 2000))
     tell_ready()
     while True:
@@ -92,7 +92,7 @@ def plain() -> None:
 
 @contextmanager
 def beside(*what: str, count: int = 1) -> Iterator[None]:
-    """Run other processes during the body, none a descendant of this one, each ready before the body begins."""
+    """Run other processes during the body, as orphans that are ready before the body starts."""
     # The shell in between ends at once, which makes the neighbour an orphan: a child would be part of the measured tree.
     command = f'for i in $(seq {count}); do setsid "$0" "$@" & done'
     launcher = subprocess.Popen(

@@ -39,9 +39,9 @@ _HEAD = """\
 
 Written by `python -m tests.reference.api_page` from the docstrings; edit those.
 
-Every name that a program may rely on stands on this page. Every other name, and every name that begins with `_`, may change in any
+This page lists every name that a program may rely on. Every other name, and every name that begins with `_`, may change in any
 release. Each example runs in the tests on a simulated GPU. A line marked `# varies` shows a number or a status that depends on the machine.
-The examples of a class continue each other. They begin with:
+The examples of a class form one session, which starts with:
 
 ```python
 import time
@@ -58,32 +58,32 @@ print(gpuwatch.__version__)
 
 | Promise | Meaning |
 |---|---|
-| stable | The name, its arguments and its attributes keep their meaning. Arguments and attributes may be added. A renamed one works under both names until the next minor release at least, and the changelog says when the old one goes. |
+| stable | The name, its arguments and its attributes keep their meaning. Arguments and attributes may be added. A renamed one works under both names at least until the next minor release, and the changelog announces the removal of the old name. |
 | provisional | The name works as described. It may change in a minor release, with a line in the changelog and without an alias. |
 
-Positional arguments keep their order. Plain data (`to_dict()`, `--json`) carries a number `schema`; keys may be added under the same number.
+Positional arguments keep their order. Plain data (`to_dict()`, `--json`) contains a number `schema`; keys may be added under the same number.
 Text for people, such as `print(verdict)` or the message of an error, may change in any release. `tests/compatibility` holds files,
-conversations and names of an earlier version; its tests fail for a name that was lost.
+conversations and names of an earlier version; its tests fail if a name is lost.
 """
 _AUTO = """\
-`import gpuwatch.auto`, above all else in a program, opens a window around each benchmark of Triton, torch and CuPy. Nothing else in the program
-changes. The process prints at its end how many windows each harness had, and why they were not valid. `GPUWATCH=off` leaves every harness
-alone. [INTEGRATIONS.md](INTEGRATIONS.md) names the harnesses and versions.
+`import gpuwatch.auto`, as the first import of a program, opens a window around each benchmark of Triton, torch and CuPy, without further
+changes. At exit the process prints each harness's number of windows, and the reasons of windows that are not valid. `GPUWATCH=off` leaves
+every harness alone. [INTEGRATIONS.md](INTEGRATIONS.md) names the harnesses and versions.
 """
 _ANNOTATE = """\
-`annotate` judges evidence and imports nothing of `gpuwatch`. [JUDGE.md](JUDGE.md) shows it at work, and
-[annotate/RULES.md](../annotate/RULES.md) describes every rule. Each name below is imported from the module in its heading.
+`annotate` judges evidence and imports nothing of `gpuwatch`. [JUDGE.md](JUDGE.md) has examples, and
+[annotate/RULES.md](../annotate/RULES.md) describes every rule. Import each name below from the module in the heading.
 """
 _PYTEST = """\
 `pytest --gpuwatch`, or `gpuwatch = true` in the ini file, opens a window around each benchmark on a GPU and judges it.
-`--gpuwatch-fail-on STATUSES`, or the ini key `gpuwatch_fail_on`, fails the tests whose verdict is one of them: flagged, rejected, unproven.
+`--gpuwatch-fail-on STATUSES`, or the ini key `gpuwatch_fail_on`, fails tests with one of these verdicts: flagged, rejected, unproven.
 
 ### marker `gpuwatch`
 
 *provisional* · `@pytest.mark.gpuwatch(claim="sustained", tolerance=None, precision=None, accept=(), limits=None)`
 
-State what a test claims. Its windows are judged by these arguments of `gpuwatch.window`. A marked test that opens no window of its own runs in one
-window as a whole.
+Set the claim and the policy of a test, by arguments of `gpuwatch.window`. They apply to every window of the test. A marked test that opens no
+window runs in one window as a whole.
 
 {arguments}
 Raises `pytest.UsageError`: when an argument is unknown, or when `gpuwatch.window` refuses its value.
@@ -93,8 +93,8 @@ Example: [examples/harness/test_plain.py](../examples/harness/test_plain.py)
 _NOTEBOOK = """\
 ## Notebooks
 
-`%load_ext gpuwatch` adds the cell magic `%%gpuwatch [LABEL] [OPTIONS]` to IPython and Jupyter. It runs the cell in a window and shows the
-verdict below. Its options are those of `gpuwatch run` ([CLI.md](CLI.md)): GPUs, claim, policy and tags. It is provisional.
+`%load_ext gpuwatch` adds the cell magic `%%gpuwatch [LABEL] [OPTIONS]` to IPython and Jupyter. The magic runs the cell in a window and shows the
+verdict below the cell. The options are those of `gpuwatch run` ([CLI.md](CLI.md)): GPUs, claim, policy and tags. The magic is provisional.
 """
 
 
@@ -117,7 +117,7 @@ def page() -> str:
             render(each) for each in names if each.path.rpartition(".")[0] == module and each.path.rpartition(".")[2] in listed
         ]
     parts += [_NOTEBOOK, _facts()]
-    text_and_code = "\n".join(parts).split("```")  # in turn
+    text_and_code = "\n".join(parts).split("```")  # text and code alternate
     squeezed = [each if place % 2 else re.sub(r"\n{3,}", "\n\n", each) for place, each in enumerate(text_and_code)]
     return "```".join(squeezed).rstrip() + "\n"
 
@@ -129,7 +129,7 @@ def _contents(names: Sequence[PublicName]) -> str:
 
 
 def _heading(name: PublicName) -> str:
-    """Return the heading's text: without the word for a class, ``window`` and ``Window`` would have one link."""
+    """Return the heading's text; the word ``class`` gives ``window`` and ``Window`` different links."""
     if name.path.startswith("pytest_gpuwatch"):
         return f"fixture `{name.path.rpartition('.')[2]}`"
     return f"class `{name.path}`" if isinstance(name.value, type) else f"`{name.path}`"
@@ -201,7 +201,7 @@ def _table(head: str, entries: Mapping[str, str]) -> str:
 
 
 def _signature(name: PublicName) -> str:
-    """Return the signature, with each parameter on its own line if it is too long for one."""
+    """Return the signature as a block of code, wrapped to 100 columns."""
     signature = name.signature
     bare = signature.replace(
         parameters=[
@@ -226,12 +226,14 @@ def _text(text: str) -> str:
 
 
 def _facts() -> str:
-    head = "## Facts that `declare` takes\n\nA declared fact can only worsen a verdict. Its unit ends its name.\n"
+    head = (
+        "## Facts that `declare` takes\n\nA declared fact can only worsen a verdict. The name of a fact ends with the unit.\n"
+    )
     return f"{head}\n{_table('Fact', FACTS)}"
 
 
 def main(arguments: Sequence[str], page_path: Path = PAGE) -> int:
-    """Write the page; with ``--check`` return 1 if the one in the tree differs."""
+    """Write the page; with ``--check`` return 1 if the page in the tree differs."""
     return write_or_check(page_path, page(), "the docstrings say", arguments)
 
 

@@ -17,20 +17,20 @@ from tests.generated_page import write_or_check
 from tests.reference.public_names import ROOT
 
 PAGE = ROOT / "docs/CLI.md"
-COMMON = ("source", "state", "socket", "config", "log_level")  # of every command; the page lists them once
+COMMON = ("source", "state", "socket", "config", "log_level")  # options of every command, which the page lists once
 _EXAMPLE = "Example: "
 _HEAD = """\
 # Command line
 
 Written by `python -m tests.reference.cli_page` from the commands; edit those.
 
-`gpuwatch COMMAND --help` prints each part of this page. Data goes to standard output, everything else to standard error. `--json` writes one JSON
+`gpuwatch COMMAND --help` prints each part of this page. Data goes to standard output; all other text goes to standard error. `--json` writes one JSON
 object whose first key is `schema`; its schemas are in `docs/schemas/`.
 """
 _COMMON = """\
 ## Options of every command
 
-They may stand before or after the command's name. `gpuwatch config show` prints the settings behind them.
+These options may precede or follow the command's name. `gpuwatch config show` prints the resulting settings.
 """
 
 
@@ -62,7 +62,7 @@ class CliCommand:
 
     @property
     def example(self) -> str:
-        """Return the example of the epilog, else the first command line of the help; empty without one."""
+        """Return the example of the epilog, else the first command line of the help; empty without either."""
         if (self.command.epilog or "").startswith(_EXAMPLE):
             return (self.command.epilog or "").removeprefix(_EXAMPLE)
         shown = re.search(rf"(?m)^\s*({self.path} .*?)(  .*)?$", self.help)
@@ -147,7 +147,7 @@ def _options(options: Sequence[click.Option], each: CliCommand) -> str:
 
 
 def _default(option: click.Option) -> str:
-    """Return the default in words; the option's meaning describes computed ones."""
+    """Return the default as text; the option's meaning describes computed defaults."""
     noted = re.search(r"\[default: (.*)\]|Default: (.*)\.$", option.help or "")
     value = option.default
     if noted is not None:
@@ -160,7 +160,7 @@ def _cell(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; with ``--check`` return 1 if the one in the tree differs."""
+    """Write the page; with ``--check`` return 1 if the page in the tree differs."""
     return write_or_check(PAGE, page(), "the commands say", arguments)
 
 

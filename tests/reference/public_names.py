@@ -1,4 +1,4 @@
-"""The public names of Python, by their import module, and the gaps in their docstrings."""
+"""The public Python names, by their import module, and the gaps in their docstrings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import gpuwatch
 from tests.reference.docstring_parts import Parts, split_docstring
 
 ROOT = Path(__file__).parents[2]
-# Names of gpuwatch.__all__ in the order of the page; the others are classes that they take, return or raise.
+# Names of gpuwatch.__all__ in the order of the page; then classes that these names take, return or raise.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "gpuwatch": (
         "window", "Window", "verdicts", "start", "bench", "Measurement", "compare", "Compared", "do_bench",
@@ -59,7 +59,7 @@ class PublicName:
 
 
 def list_names() -> Iterator[PublicName]:
-    """Yield every function and class of the page, in its order."""
+    """Yield every function and class, in the order of the page."""
     for module, names in MODULES.items():
         for name in names:
             value = getattr(importlib.import_module(module), name)
@@ -68,7 +68,7 @@ def list_names() -> Iterator[PublicName]:
 
 
 def list_members(name: PublicName) -> list[PublicName]:
-    """Return the public methods and properties of a class that its modules define, in the order of the code."""
+    """Return the public methods and properties of a class and of its bases here, in the order of the code."""
     if not isinstance(name.value, type):
         return []
     found: dict[str, PublicName] = {}
@@ -159,7 +159,7 @@ def _class_gaps(name: PublicName) -> Iterator[str]:
         f"{name.path}.{each}: undocumented attribute" for each in sorted(attributes_of(name.value) - {*described, *methods})
     )
     known = attributes_of(name.value) | methods
-    yield from (f"{name.path}.{each}: documented, but no attribute" for each in sorted(set(described) - known))
+    yield from (f"{name.path}.{each}: documented, but not an attribute" for each in sorted(set(described) - known))
 
 
 def _function_gaps(name: PublicName) -> Iterator[str]:
@@ -176,9 +176,9 @@ def _function_gaps(name: PublicName) -> Iterator[str]:
             yield f"{name.path}: {each}: a number without a unit"
     returns = str(signature.return_annotation)
     if returns != "None" and not name.parts.returns and not name.parts.summary.startswith("Return "):
-        yield f"{name.path}: nothing said of what it returns"
+        yield f"{name.path}: the return value is undocumented"
     if not name.parts.raises:
-        yield f"{name.path}: nothing said of what it raises"
+        yield f"{name.path}: the exceptions are undocumented"
 
 
 def undocumented() -> set[str]:

@@ -1,7 +1,7 @@
 """Runner of every example in public docstrings: ``python -m tests.reference.run_examples`` in a prepared folder.
 
-The folder holds ``window.capsule``; the environment names a daemon.  A line that ends in ``# varies`` has output that
-depends on the machine: there any number matches any number, and any status or decision matches any other.
+The folder holds ``window.capsule``; the environment names a daemon.  The output of a line that ends in ``# varies`` depends
+on the machine: any number matches any number, and any status or decision matches any other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ExampleChecker(doctest.OutputChecker):
 
 
 def list_sessions() -> Iterator[tuple[str, str]]:
-    """Yield the name and the Python session of each function and class; its members' sessions follow a class's own."""
+    """Yield the name and the Python session of each function and class; a class's session includes its members' examples."""
     for name in list_names():
         examples = [name.parts.example, *(member.parts.example for member in list_members(name))]
         text = "\n\n".join(filter(None, examples))
@@ -49,7 +49,7 @@ def list_sessions() -> Iterator[tuple[str, str]]:
 
 
 def run_session(path: str, text: str, report: Any = None) -> tuple[int, int]:
-    """Run one session; return the number of failed examples, and of all."""
+    """Run one session; return the number of failed examples, and the number of all examples."""
     names = {"gpuwatch": gpuwatch, "time": time, "Path": Path, "judge": judge, "unpack": unpack}
     test = doctest.DocTestParser().get_doctest(text + "\n", names, path, path, 0)
     for example in test.examples:

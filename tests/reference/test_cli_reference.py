@@ -1,4 +1,4 @@
-"""Tests of the command line's reference: every command has an example that parses, every option a sentence, every code a meaning."""
+"""Tests of the command line's reference: examples that parse, options described by sentences, and meanings of exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of Python's public names: each is documented in all its parts, and its examples run."""
+"""Tests of the public Python names: every name is documented in all parts, and every example runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORDING = ROOT / "tests/traces/h200-side-stream.capsule"
 
 @pytest.mark.parametrize("name", list(list_names()), ids=lambda name: name.path)
 def test_public_name_is_documented_in_all_parts(name: PublicName) -> None:
-    """A docstring has a summary, every argument with its unit, its return value, its exceptions, and an example."""
+    """A docstring has a summary, every argument with a unit, the return value, the exceptions, and an example."""
     assert list(find_gaps(name)) == []
 
 
@@ -34,7 +34,7 @@ def test_page_lists_every_public_name() -> None:
 
 
 def test_examples_of_docstrings_run(tmp_path: Path) -> None:
-    """Every example runs unchanged, in one process beside one daemon on a simulated GPU."""
+    """Every example runs unchanged, in one process with one daemon on a simulated GPU."""
     shutil.copy(RECORDING, tmp_path / "window.capsule")
     with running(tmp_path) as live:
         given = {f"GPUWATCH_{name.upper()}": str(getattr(live.settings, name)) for name in ("source", "state", "socket")}
@@ -116,9 +116,9 @@ class _Undocumented:
     [
         (_complete, []),
         (_lacks_argument, ["expected the arguments ['count'], found []"]),
-        (_lacks_unit, ["length: a number without a unit", "nothing said of what it raises", "no example"]),
-        (_begins_with_what, ["expected a verb or noun first", "expected the arguments", "nothing said of what it returns"]),
-        (_Undocumented, ["undocumented attribute", "no docstring", "nothing said of what it raises", "no example"]),
+        (_lacks_unit, ["length: a number without a unit", "the exceptions are undocumented", "no example"]),
+        (_begins_with_what, ["expected a verb or noun first", "expected the arguments", "the return value is undocumented"]),
+        (_Undocumented, ["undocumented attribute", "no docstring", "the exceptions are undocumented", "no example"]),
     ],
 )
 def test_gaps_of_a_docstring_are_found(value: Callable[..., object], found: list[str]) -> None:
@@ -137,7 +137,7 @@ def test_gaps_of_a_docstring_are_found(value: Callable[..., object], found: list
         ("    >>> print('flagged')\n    valid", 1),
     ],
 )
-def test_example_may_vary_only_where_it_says_so(session: str, failed: int) -> None:
+def test_example_may_vary_only_on_marked_lines(session: str, failed: int) -> None:
     assert run_session("example", session, report=lambda _: None)[0] == failed
 
 

@@ -1,1 +1,1 @@
-"""Tests of access, one file per threat, each against real daemons.  SECURITY.md names the test behind every promise."""
+"""Tests of security, one file per threat.  SECURITY.md names the test of every promise."""

@@ -17,12 +17,12 @@ only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become an
 
 
 def as_nobody(work: Callable[[], str]) -> str:
-    """Return the function's result as the user nobody, or its exception."""
+    """Run a function as the user nobody; return its result, or the exception as text."""
 
     def told() -> str:
         try:
             return work()
-        except Exception as error:  # noqa: BLE001 - the other side of a fork
+        except Exception as error:  # noqa: BLE001 - the caller is the parent process of a fork
             return f"{type(error).__name__}: {error}"
 
     return as_another(told)
@@ -30,7 +30,7 @@ def as_nobody(work: Callable[[], str]) -> str:
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    """Make a folder that other users may enter, unlike pytest's own."""
+    """Yield a folder that other users may enter, unlike pytest's folders."""
     with tempfile.TemporaryDirectory(prefix="gw") as name:
         Path(name).chmod(0o755)
         yield Path(name)

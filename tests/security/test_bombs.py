@@ -1,4 +1,4 @@
-"""Tests of files of some kilobytes that unpack to gigabytes: readers refuse or read them in bounded memory and time."""
+"""Tests of small files that unpack to gigabytes: readers reject the file, or read it in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuwatch.report import record
 from tests.annotate.builders import evidence
 from tests.waiting import PATIENCE_S
 
-MOST_BYTES = 3 << 30  # of address space, with an interpreter, numpy and scipy: threads reserve much and use little
+MOST_BYTES = 3 << 30  # address space, including the interpreter, numpy and scipy; threads reserve more than they use
 _PROGRAM = f"""
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({MOST_BYTES}, {MOST_BYTES}))
@@ -44,12 +44,12 @@ _GOOD = pack.pack([evidence(length_s=1.0, signals={"power_w": 600.0, "power_cap_
 
 @dataclass
 class Reader:
-    """A process with limited memory that reads files one after the other; a crash costs only its own test."""
+    """A process with limited memory that reads files one after the other; after a crash the next test starts a new one."""
 
     process: subprocess.Popen[str] | None = None
 
     def __call__(self, kind: str, path: Path) -> str:
-        """Return the answer to a file: the refusal in a line, or nothing."""
+        """Read a file; return the error as one line, or an empty text."""
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -91,14 +91,14 @@ def altered(change: Callable[[dict[str, Any]], None], arrays: bytes = b"") -> by
 
 
 def _many_columns(manifest: dict[str, Any]) -> None:
-    """Return one array of eight million numbers, under two thousand names."""
+    """Add one array of eight million numbers, referenced by two thousand columns."""
     manifest["arrays"].append([8_000_000, 1])
     number = len(manifest["arrays"]) - 1
     manifest["evidence"][0]["columns"] = {f"n{i}": [number, number] for i in range(2000)}
 
 
 def _many_repeats(manifest: dict[str, Any]) -> None:
-    """Return two rows per column an hour apart, repeated each millisecond."""
+    """Add two rows an hour apart, repeated each millisecond, to two thousand columns."""
     manifest["arrays"] += [[2, 1], [0, 1]]
     times, silent = len(manifest["arrays"]) - 2, len(manifest["arrays"]) - 1
     manifest["evidence"][0]["columns"] = {f"n{i}": [times, times, 1_000_000, silent] for i in range(2000)}
@@ -128,13 +128,13 @@ def _of_method(method: int) -> bytes:
     with zipfile.ZipFile(out, "w", method) as archive:
         archive.writestr(
             "manifest.json", b"{" + b" " * (1 << 20)
-        )  # refused before it is unpacked, because packing more takes seconds
+        )  # the method is rejected before unpacking, so a small member suffices
         archive.writestr("arrays", b"")
     return out.getvalue()
 
 
 @pytest.mark.parametrize("name", CAPSULES)
-def test_a_small_capsule_that_stands_for_much_is_refused(read: Reader, tmp_path: Path, name: str) -> None:
+def test_small_capsule_that_unpacks_to_much_is_rejected(read: Reader, tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.capsule"
     path.write_bytes(CAPSULES[name]())
     said = read("recording", path)
@@ -160,14 +160,14 @@ ARCHIVES = {
 
 @pytest.mark.parametrize("name", ARCHIVES)
 @pytest.mark.parametrize("kind", ["recording", "whole"])
-def test_a_small_archive_that_promises_much_is_refused(read: Reader, tmp_path: Path, name: str, kind: str) -> None:
+def test_small_archive_that_declares_much_is_rejected(read: Reader, tmp_path: Path, name: str, kind: str) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(zipped(ARCHIVES[name]))
     assert "expected" in read(kind, path)
 
 
-def test_archive_beyond_a_day_of_readings_is_refused(read: Reader, tmp_path: Path) -> None:
-    """An archive that unpacks to more than a day of readings holds is refused."""
+def test_archive_larger_than_the_limit_is_rejected(read: Reader, tmp_path: Path) -> None:
+    """An archive that unpacks to 2 GiB is rejected."""
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("telemetry.npy", npy("(1, 1)", "<f8", bytes(8)))
@@ -176,13 +176,15 @@ def test_archive_beyond_a_day_of_readings_is_refused(read: Reader, tmp_path: Pat
 
 
 def test_report_bomb_is_read_in_bounded_memory(read: Reader, tmp_path: Path) -> None:
-    """A report whose library unpacks to gigabytes is read within bounds.
+    """A report whose library unpacks to gigabytes is read within the memory limit.
 
-    The report names this version as its maker, so that its page is compared with one that this version writes.
+    The report names this version as its maker, so that the reader compares the page with a page of this version.
     """
     packing = zlib.compressobj(9, wbits=31)
     head = packing.compress(b"") + packing.flush(zlib.Z_FULL_FLUSH)
-    zeroes = packing.compress(bytes(1 << 24)) + packing.flush(zlib.Z_FULL_FLUSH)  # a replacement that contains itself
+    zeroes = packing.compress(bytes(1 << 24)) + packing.flush(
+        zlib.Z_FULL_FLUSH
+    )  # 16 MiB of zeros as a block that can be repeated
     bomb = head + zeroes * 512  # eight gigabytes
     data, packed = record.to_data(record.Record(windows=(), maker=record.maker()))
     page = (
@@ -196,7 +198,7 @@ def test_report_bomb_is_read_in_bounded_memory(read: Reader, tmp_path: Path) -> 
     read("report", path)
 
 
-def test_an_endless_line_and_endless_depth_are_refused(read: Reader, tmp_path: Path) -> None:
+def test_endless_line_and_damaged_archive_are_rejected(read: Reader, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_bytes(b"timestamp," * 10_000_000)
     assert "line of more than" in read("recording", path)

@@ -1,6 +1,6 @@
-"""Tests of the DaemonSet's own command, and of windows of pods: another user in another PID namespace.
+"""Tests of the DaemonSet's command, and of windows of pods: another user in another PID namespace.
 
-Not run on a cluster: the daemon has the manifest's command and no capability, and the kernel separates each client.
+No cluster is used: the daemon runs the manifest's command without capabilities, and ``unshare`` separates the clients.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ print(os.getuid(), os.getpid(), w.run_id or "-", w.verdict.status.value, w.verdi
 
 @pytest.fixture
 def root() -> None:
-    """Skip without other users and PID namespaces; on CI, fail for a root that cannot make them."""
+    """Skip the test without root or PID namespaces; on CI, fail the test if root cannot create a PID namespace."""
     if os.getuid() != 0:
-        pytest.skip("only root can become another user and make PID namespaces: run the tests as root")
+        pytest.skip("only root can become another user and create PID namespaces: run the tests as root")
     missing = [name for name in ("unshare", "setpriv") if shutil.which(name) is None]
     refused = missing or subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True, check=False).returncode
     if refused:
-        why = f"needs a PID namespace: {', '.join(missing) or 'unshare --pid'} is not to be had"
+        why = f"needs a PID namespace: {', '.join(missing) or 'unshare --pid'} is not available"
         if os.environ.get("CI", "").lower() in ("1", "true"):
             pytest.fail(why, pytrace=False)
         pytest.skip(why)
 
 
 def manifest_command() -> list[str]:
-    """Return the daemon container's command line from the manifest."""
+    """Return the arguments of the daemon container's command in the manifest."""
     line = re.search(r"command:\s*\[gpuwatch, (daemon, [^]]*)\]", MANIFEST.read_text())
     assert line is not None
     return [word.strip().strip('"') for word in line[1].split(",")]
@@ -56,7 +56,7 @@ def manifest_command() -> list[str]:
 
 @contextmanager
 def daemonset(folder: Path, *before: str) -> Iterator[Settings]:
-    """Run the manifest's daemon in a folder of the test, started by ``before``."""
+    """Run the manifest's daemon in a folder of the test, with ``before`` as launcher; yield its settings."""
     found, log = settings(folder), folder / "log"
     places = {"--state": str(found.state), "--socket": str(found.socket), "--listen": "127.0.0.1:0"}
     words = [f"{name}={places[name]}" if (name := word.partition("=")[0]) in places else word for word in manifest_command()]
@@ -75,7 +75,7 @@ def daemonset(folder: Path, *before: str) -> Iterator[Settings]:
 
 
 def pod_window(found: Settings, *before: str, user: int = NOBODY) -> tuple[int, int, str, str, str]:
-    """Open a window as another user; return its own uid and PID, its run, its status, and the reason."""
+    """Open a window as another user; return the process's uid and PID, and the window's run, status and reason."""
     environment = {
         "PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONPATH": str(MANIFEST.parents[2]),
         "GPUWATCH_SOURCE": found.source, "GPUWATCH_SOCKET": str(found.socket),
@@ -100,13 +100,13 @@ def test_window_of_another_pod_and_user_is_judged() -> None:
         assert run != "-", why
         kept = judged_run(found.state, run)
         assert (kept.uid, kept.label, kept.status) == (NOBODY, "of a pod", status)
-        assert kept.pid not in (0, 1)  # the daemon's view
-        assert kept.uuids, why  # its process was found on the GPU
+        assert kept.pid not in (0, 1)  # the PID in the daemon's namespace
+        assert kept.uuids, why  # the daemon found the process on the GPU
         assert kept.verdicts
 
 
 @pytest.mark.usefixtures("root")
-def test_window_that_a_daemon_cannot_see_says_why() -> None:
+def test_window_of_an_invisible_process_is_unproven() -> None:
     """Without hostPID the daemon sees no process of another pod: the verdict is unproven and names the remedy."""
     with open_folder() as folder, daemonset(folder, "unshare", "--pid", "--fork", "--mount-proc") as found:
         *_, run, status, why = pod_window(found)
@@ -117,8 +117,8 @@ def test_window_that_a_daemon_cannot_see_says_why() -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_window_refused_by_a_users_daemon_says_what_to_do() -> None:
-    """A daemon without --system serves its owner only; the refusal names the owner and the remedy."""
+def test_window_refused_by_a_users_daemon_names_the_remedy() -> None:
+    """A daemon without --system serves only its owner; the refusal names the owner and the remedy."""
     with open_folder() as folder:
         found, log = settings(folder), folder / "log"
         command = [sys.executable, "-P", "-m", "gpuwatch", *found.flags(), "daemon"]
@@ -135,6 +135,6 @@ def test_window_refused_by_a_users_daemon_says_what_to_do() -> None:
     assert "gpuwatch daemon --system" in why
 
 
-def test_manifest_says_that_it_was_not_run() -> None:
+def test_manifest_is_marked_as_not_run() -> None:
     assert MANIFEST.read_text().startswith("# Not run on a cluster")
     assert "--system" in manifest_command()

@@ -1,4 +1,4 @@
-"""Tests of written files: their modes, no writes through links, and no secrets in them."""
+"""Tests of written files: modes, links and secrets; and of the daemon's processes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def modes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
 
 
-def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Return a command's output, run in this process."""
+def run_command(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run a command in this process, and return its output."""
     capfd.readouterr()
     code = main(list(arguments))
     told = capfd.readouterr()
@@ -45,8 +45,8 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     return told.out
 
 
-def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Command lines, the environment, exceptions' texts, the folder and the program's name appear in no output of gpuwatch."""
+def test_secrets_of_a_process_are_in_no_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Command lines, environment, exception texts, and names of folder and program are in no output of gpuwatch."""
     work = tmp_path / SECRETS[3]
     work.mkdir()
     program = work / f"{SECRETS[4]}.py"
@@ -68,15 +68,15 @@ def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path, capfd
     flags = found.flags()
     out = tmp_path / "out"
     out.mkdir()
-    said(capfd, *flags, "report", run, "-o", str(out / "report.html"))
-    said(capfd, *flags, "record", "--run", run, "-o", str(out / "run.capsule"))
-    said(capfd, *flags, "export", "--parquet", str(out / "fleet"))
-    shown = (said(capfd, *flags, "show", run) + said(capfd, *flags, "show", run, "--json")).encode()
+    run_command(capfd, *flags, "report", run, "-o", str(out / "report.html"))
+    run_command(capfd, *flags, "record", "--run", run, "-o", str(out / "run.capsule"))
+    run_command(capfd, *flags, "export", "--parquet", str(out / "fleet"))
+    shown = (run_command(capfd, *flags, "show", run) + run_command(capfd, *flags, "show", run, "--json")).encode()
     made = [path for folder in (found.state, out) for path in folder.rglob("*") if path.is_file()]
     assert {path.suffix for path in made} >= {".db", ".html", ".capsule", ".parquet"}
     texts = {str(path): path.read_bytes() for path in made} | {"metrics": page, "show": shown, "log": live.log.read_bytes()}
     texts |= {f"{name} unpacked": blob for name, blob in _unpacked(found.state, out).items()}
-    # A control: the same search finds data that should be there.
+    # Control: the same search finds data that should be there.
     assert any(b"plain label" in text for text in texts.values())
     for secret in SECRETS:
         for name, text in texts.items():
@@ -84,7 +84,7 @@ def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path, capfd
 
 
 def _unpacked(state: Path, out: Path) -> dict[str, bytes]:
-    """Yield the content of compressed data: verdicts, evidence, the report's, and the rows of Parquet."""
+    """Return the content of compressed data by name: runs, evidence, capsule, report and Parquet rows."""
     import pyarrow.parquet as parquet
 
     from annotate.capsule.pack import unpack
@@ -104,7 +104,7 @@ def _unpacked(state: Path, out: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("mask", [0o022, 0o000])
 def test_daemon_files_are_closed_under_any_umask(tmp_path: Path, mask: int) -> None:
-    """Every file of a user's daemon is closed to other users, whatever the umask."""
+    """Every file of a user's daemon is closed to other users under any umask, except the public key."""
     folder = tmp_path / "made"
     folder.mkdir()
     found = settings(folder)
@@ -114,7 +114,7 @@ def test_daemon_files_are_closed_under_any_umask(tmp_path: Path, mask: int) -> N
         "with gpuwatch.window('a', settings=s) as w: pass\n"
         "print(w.verdict.status)"
     )
-    # The daemon that a window starts, with its log; the test ends it.
+    # The window starts the daemon; the test ends it.
     ended = subprocess.run(
         [sys.executable, "-c", program, str(found.state), str(found.socket), str(mask)], capture_output=True, text=True,
         timeout=PATIENCE_S, check=False,
@@ -127,7 +127,7 @@ def test_daemon_files_are_closed_under_any_umask(tmp_path: Path, mask: int) -> N
         assert any(name.startswith("state/readings-") for name in made)
         assert made["state"] == 0o700
         open_ = {name: oct(mode) for name, mode in made.items() if mode & 0o077}
-        assert open_ in ({}, {"state/signing.pub": "0o644"})  # a public file, in a folder closed to others
+        assert open_ in ({}, {"state/signing.pub": "0o644"})  # the public key, in a folder that is closed to others
     finally:
         with connect(found, start=False) as client:
             os.kill(int(client.status()["pid"]), 15)
@@ -164,7 +164,7 @@ def test_output_replaces_a_link(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("planted", ["gpuwatch/daemon/judge_worker.py", "msgspec.py", "numpy.py"])
-def test_nothing_is_run_from_the_folder_a_daemon_was_started_in(tmp_path: Path, planted: str) -> None:
+def test_daemon_imports_nothing_from_its_start_folder(tmp_path: Path, planted: str) -> None:
     folder, trap = tmp_path / "everybodys", tmp_path / "trapped"
     (folder / planted).parent.mkdir(parents=True)
     (folder / planted).write_text(f"open({str(trap)!r}, 'w')")
@@ -178,15 +178,15 @@ def test_nothing_is_run_from_the_folder_a_daemon_was_started_in(tmp_path: Path, 
         with connect(found, start=False) as client:
             opened = client.open()
             client.close_window(opened.run, opened.opened_ns, opened.opened_ns)
-            assert client.verdicts(opened.run).verdicts  # the worker lives, and has judged
+            assert client.verdicts(opened.run).verdicts  # the worker runs and has judged the window
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
     assert not trap.exists()
 
 
-def test_a_daemon_runs_one_other_process_and_that_one_only_reads(tmp_path: Path) -> None:
-    """A daemon runs only itself and the judge's worker, which holds no lock, socket or listener."""
+def test_daemon_runs_only_the_judge_worker(tmp_path: Path) -> None:
+    """A daemon's only child is the judge's worker, which has no lock and no write-ahead log open."""
     with running(tmp_path) as live, connect(live.settings) as client:
         pid = int(client.status()["pid"])
         opened = client.open()

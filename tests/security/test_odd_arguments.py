@@ -1,4 +1,4 @@
-"""Tests of odd objects, bytes and files as arguments: each is refused in one line, and no benchmark breaks."""
+"""Tests of odd objects, bytes and files as arguments: each gives a one-line error, and no benchmark fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpuwatch.wire.timings import recorded
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S, wait_until
 
-DEADLINE_S = PATIENCE_S / 5  # bytes, for each of four values
+DEADLINE_S = PATIENCE_S / 5  # for each of four readers
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 class Hostile(int):
-    """A number whose every conversion fails."""
+    """A number whose conversions all fail."""
 
     def __repr__(self) -> str:
         raise RuntimeError("repr")
@@ -54,10 +54,10 @@ def hazards(w: gpuwatch.Window) -> set[str]:
     return {finding.rule for finding in w.verdict.findings if finding.answered is Answered.FOUND}
 
 
-# Declared facts never hide a fact that gpuwatch itself saw
+# Declared facts never hide a fact that gpuwatch observed
 
 
-def test_declaration_hides_no_seen_tampering(daemon: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_declaration_does_not_hide_observed_tampering(daemon: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that replaces a timing function cannot declare that it replaced none."""
     real = time.perf_counter
     with gpuwatch.window(settings=daemon) as w:
@@ -66,7 +66,7 @@ def test_declaration_hides_no_seen_tampering(daemon: Settings, monkeypatch: pyte
     assert "timer-tampered" in hazards(w)
 
 
-def test_declaration_hides_no_profiler_of_the_beginning(daemon: Settings) -> None:
+def test_declaration_does_not_hide_a_profiler_at_the_start(daemon: Settings) -> None:
     """A profiler at the window's opening stays in the verdict, even if it ends later and is declared absent."""
     before = sys.getprofile()
     sys.setprofile(lambda *_: None)
@@ -79,7 +79,7 @@ def test_declaration_hides_no_profiler_of_the_beginning(daemon: Settings) -> Non
     assert "profiler-attached" in hazards(w)
 
 
-def test_declaration_hides_no_looked_at_inputs() -> None:
+def test_declaration_does_not_override_sampled_inputs() -> None:
     """Sampled zeros override a declared ratio of zeros."""
     testimony = Testimony()
     testimony.look_at((np.zeros(1000, np.float32),))
@@ -88,7 +88,7 @@ def test_declaration_hides_no_looked_at_inputs() -> None:
 
 
 def test_declaration_of_a_hazard_is_kept() -> None:
-    """A program may declare a hazard that gpuwatch did not see."""
+    """A program may declare a hazard that gpuwatch did not observe."""
     testimony = Testimony()
     testimony.begin()
     testimony.declare({"profiler_used": True, "tampered": "my.timer"})
@@ -100,7 +100,7 @@ def test_declaration_of_a_hazard_is_kept() -> None:
 
 
 def test_window_survives_closed_descriptors(daemon: Settings) -> None:
-    """A body that closes every descriptor, as daemons do, ends without an exception of gpuwatch's."""
+    """A body that closes every descriptor, as daemons do, ends without an exception of gpuwatch."""
     program = (
         "import os, sys, gpuwatch\n"
         "from gpuwatch.config import settings as config\n"
@@ -117,21 +117,21 @@ def test_window_survives_closed_descriptors(daemon: Settings) -> None:
 
 
 @pytest.mark.parametrize("name", ["label", "claim", "gpus", "policy", "settings", "on_reject"])
-def test_window_refuses_objects_without_repr(name: str) -> None:
-    """An argument whose representation fails raises UsageError like any other wrong argument."""
+def test_window_rejects_objects_without_repr(name: str) -> None:
+    """An argument whose ``repr`` fails raises UsageError like any other wrong argument."""
     arguments: dict[str, Any] = {name: Hostile(3)}
     with pytest.raises(UsageError, match=f"^{name}: expected"):
         gpuwatch.window(**arguments)
 
 
-def test_declare_refuses_values_that_do_not_convert() -> None:
+def test_declare_rejects_inconvertible_values() -> None:
     with pytest.raises(UsageError, match="declare: warmup_count: expected a value that converts, found RuntimeError"):
         Testimony().declare({"warmup_count": Hostile(3)})
     with pytest.raises(UsageError, match="declare: warmup_s: expected text, a number"):
-        Testimony().declare({"warmup_s": Fraction(10**5000)})  # type: ignore[dict-item]  # wrong on purpose
+        Testimony().declare({"warmup_s": Fraction(10**5000)})  # type: ignore[dict-item]  # deliberately wrong
 
 
-def test_inputs_refuses_lists_that_hold_themselves(daemon: Settings) -> None:
+def test_inputs_rejects_lists_that_contain_themselves(daemon: Settings) -> None:
     endless: list[object] = []
     endless.append(endless)
     with gpuwatch.window(settings=daemon) as w:
@@ -141,8 +141,8 @@ def test_inputs_refuses_lists_that_hold_themselves(daemon: Settings) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_record_counts_complex_and_failing_times_as_none() -> None:
-    """Complex numbers and failing iterables count as no durations; the benchmark sees neither warnings nor exceptions."""
+def test_record_replaces_complex_and_failing_times_by_zero() -> None:
+    """Complex numbers and failing iterables give times of 0 and a complaint, without a warning or an exception."""
 
     def failing() -> Iterator[float]:
         yield 1.0
@@ -159,7 +159,7 @@ def test_record_counts_complex_and_failing_times_as_none() -> None:
 
 
 def waits(work: Callable[[], object], fifo: Path) -> bool:
-    """Run it in a child, and return True if it blocks on the pipe."""
+    """Run a function in a child, and return True if it blocks on the pipe."""
     child = os.fork()
     if child == 0:
         try:
@@ -179,8 +179,8 @@ def waits(work: Callable[[], object], fifo: Path) -> bool:
     return False
 
 
-def test_pipes_in_the_place_of_files_are_not_waited_for(tmp_path: Path) -> None:
-    """A pipe without a writer is refused in place of a recording, the signing key, a trusted key and the database."""
+def test_pipes_in_place_of_files_do_not_block(tmp_path: Path) -> None:
+    """A pipe without a writer does not block in place of a recording, the signing key, a trusted key or the database."""
     fifo = tmp_path / "lab.pub"
     for name in (fifo.name, KEY, PUBLIC_KEY, "gpuwatch.db"):
         os.mkfifo(tmp_path / name, 0o600)
@@ -205,10 +205,10 @@ def test_pipes_in_the_place_of_files_are_not_waited_for(tmp_path: Path) -> None:
         (["audit", "--label", "\udcff"], 0, "no window matches"),
         (["show", "\udcffabcd"], 1, "expected one in"),
         (["export", "--ndjson", "--host", "\udcff\x1b[1m"], 0, ""),
-        (["export", "--parquet", ""], 2, "--parquet: expected DIR, found an empty text; for this folder write ."),
+        (["export", "--parquet", ""], 2, "--parquet: expected DIR, found an empty text; for the current folder write ."),
     ],
 )
-def test_command_refuses_odd_values_in_one_line(
+def test_command_handles_odd_values_without_a_traceback(
     arguments: list[str],
     code: int,
     words: str,
@@ -218,7 +218,7 @@ def test_command_refuses_odd_values_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Excessive years and counts, and undecodable bytes, cause neither a traceback nor an error about the database."""
-    monkeypatch.chdir(tmp_path)  # the target of an empty folder name
+    monkeypatch.chdir(tmp_path)  # an empty folder name would mean this folder
     with gpuwatch.window("one", settings=daemon) as w:
         pass
     assert w.verdict

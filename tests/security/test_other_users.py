@@ -1,4 +1,4 @@
-"""Tests of another user of the machine: at the system's daemon, at a user's own, and with folders that they made first."""
+"""Tests of another user of the machine: access to the system's daemon and to a user's daemon, and foreign folders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = only_root
 
 @dataclass(frozen=True)
 class Shared:
-    """The system's daemon, with its place."""
+    """The system's daemon, with its settings."""
 
     settings: Settings
     process: subprocess.Popen[bytes]
@@ -54,7 +54,7 @@ def shared() -> Iterator[Shared]:
 
 
 def replies(path: Path, *messages: wire.Message) -> str:
-    """Return the replies to each message after the greeting, a line each."""
+    """Return the replies to the messages after the greeting, one line per message."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
         connection.connect(str(path))
@@ -67,7 +67,7 @@ def replies(path: Path, *messages: wire.Message) -> str:
         return "".join(said[1:])
 
 
-def test_window_of_another_user_is_out_of_reach(shared: Shared) -> None:
+def test_window_of_another_user_is_inaccessible(shared: Shared) -> None:
     """The user nobody cannot end, close, time, query or see the window of another user."""
     path = shared.settings.socket
     with connect(shared.settings) as client:
@@ -91,24 +91,24 @@ def test_window_of_another_user_is_out_of_reach(shared: Shared) -> None:
         assert client.verdicts(opened.run).status in ("valid", "flagged", "unproven", "rejected")
 
 
-def test_window_belongs_to_the_user_the_kernel_names(shared: Shared) -> None:
-    """A window belongs to the kernel's user of the connection, whatever its client declares."""
+def test_window_belongs_to_the_kernels_user_of_the_client(shared: Shared) -> None:
+    """A window belongs to the kernel's user of the connection, regardless of declared facts."""
     path = shared.settings.socket
     forged = wire.Open(label="forged", parent="0" * 18, declared={"exception": "none", "uid": 0, "user": "root", "pid": 1})
     said = as_nobody(lambda: replies(path, forged))
     assert '"opened"' in said, said
     with connect(shared.settings) as client:
         run = said.partition('"run":"')[2].partition('"')[0]
-        client.verdicts(run)  # root may see all users' windows
+        client.verdicts(run)  # root has access to all users' windows
     from gpuwatch.store import Reader
 
     with Reader(shared.settings.state) as reader:
         found = reader.run(run)
         assert (found.uid, found.declared.get("user")) == (NOBODY, "root")  # declared facts are stored unchanged
-        assert found.user in (None, "nobody")  # looked up by PID, and the process may have ended
+        assert found.user in (None, "nobody")  # found by PID; None if the process has ended
 
 
-def test_told_facts_of_absurd_size_are_refused(shared: Shared) -> None:
+def test_declared_facts_beyond_the_limits_are_rejected(shared: Shared) -> None:
     path = shared.settings.socket
     absurd = (
         wire.Open(declared={str(i): i for i in range(300)}), wire.Open(declared={"a": "x" * 20_000}), wire.Open(declared={"x" * 20_000: 1}),
@@ -136,12 +136,12 @@ def mine() -> Iterator[Live]:
         yield live
 
 
-def test_a_users_socket_does_not_let_another_user_connect(mine: Live) -> None:
+def test_user_socket_rejects_another_user(mine: Live) -> None:
     assert stat.S_IMODE(mine.settings.socket.stat().st_mode) == 0o600
     assert "PermissionError" in as_nobody(lambda: replies(mine.settings.socket))
 
 
-def test_a_daemon_of_another_user_is_not_trusted_by_a_client() -> None:
+def test_client_rejects_a_daemon_of_another_user() -> None:
     with open_folder() as folder:
         os.chown(folder, NOBODY, NOBODY)
         found = settings(folder)
@@ -174,7 +174,7 @@ def test_a_daemon_of_another_user_is_not_trusted_by_a_client() -> None:
 
 @pytest.mark.parametrize("kind", ["folder", "link", "writable"])
 def test_foreign_socket_folder_is_refused(kind: str) -> None:
-    """Client and daemon refuse a socket folder that another user made."""
+    """Client and daemon reject a socket folder of another user, a link, and a folder that others may write to."""
     with open_folder() as folder:
         theirs = folder / "gpuwatch-0"
         if kind == "link":
@@ -206,7 +206,7 @@ def test_foreign_socket_folder_is_refused(kind: str) -> None:
 
 
 def test_store_in_a_foreign_temporary_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon keeps no store in a temporary folder of another user."""
+    """A store below a folder of another user is rejected."""
     with open_folder() as folder:
         theirs = folder / f"gpuwatch-{os.getuid()}"
         theirs.mkdir()
@@ -216,18 +216,16 @@ def test_store_in_a_foreign_temporary_folder_is_refused(monkeypatch: pytest.Monk
         assert not (theirs / "gpuwatch").exists()
 
 
-def test_second_connection_speaks_for_its_users_windows(shared: Shared) -> None:
-    """A second connection of the same user may act on its windows; one of another user never may.
-
-    A window belongs to a user, so that `gpuwatch run` may close its child's windows.
-    """
+def test_second_connection_may_close_its_users_windows(shared: Shared) -> None:
+    """A second connection of the same user can close the user's windows, as `gpuwatch run` does for its child."""
     with connect(shared.settings) as one, connect(shared.settings) as two:
         opened = one.open(label="shared among mine")
         two.close_window(opened.run, opened.opened_ns, clock.now_ns())
         assert two.verdicts(opened.run).run == opened.run
 
 
-def test_a_client_hears_only_what_its_greeting_allows(shared: Shared) -> None:
+def test_client_without_a_greeting_gets_no_answer(shared: Shared) -> None:
+    """Without a greeting, a request gets an error instead of an answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
         connection.connect(str(shared.settings.socket))

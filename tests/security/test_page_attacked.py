@@ -1,4 +1,4 @@
-"""Tests of the metrics page under attack: sampling continues, clients wait briefly, and refusals reveal nothing."""
+"""Tests of the metrics page under attack: sampling continues, other clients are served, and refusals reveal nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, str, int]]:
-    """Run a daemon; yield its settings, and host and port of its page."""
+    """Yield the settings of a daemon, and host and port of its page."""
     with running(tmp_path_factory.mktemp("page"), environment={"GPUWATCH_LISTEN": "127.0.0.1:0"}) as live:
         with connect(live.settings) as client:
             parts = urlsplit(client.status()["metrics"])
@@ -33,7 +33,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, s
 
 
 def asked(settings: Settings) -> tuple[int, int]:
-    """Return the numbers of fast-lane readings, and of missed ones."""
+    """Return the numbers of requested and missed fast-lane readings."""
     with connect(settings) as client:
         lane = client.status()["gpus"][0]["questions"]["fast"]
         return int(lane["asked_count"]), int(lane.get("missed_count", 0))
@@ -52,7 +52,7 @@ def answered(host: str, port: int, raw: bytes) -> bytes:
 
 @contextlib.contextmanager
 def attack(host: str, port: int) -> Iterator[None]:
-    """Run slow, hanging and very many clients during the body."""
+    """Run slow, hanging and very many clients during the block."""
     stop = threading.Event()
 
     def many() -> None:
@@ -75,12 +75,12 @@ def attack(host: str, port: int) -> Iterator[None]:
                 thread.join()
 
 
-def test_sampling_goes_on_under_attack(page: tuple[Settings, str, int]) -> None:
-    """Sampling continues under slow, hanging and very many clients."""
+def test_sampling_continues_under_attack(page: tuple[Settings, str, int]) -> None:
+    """Sampling continues with slow, hanging and very many clients."""
     settings, host, port = page
     with attack(host, port):
         before_count, _ = asked(settings)
-        wait_until(lambda: asked(settings)[0] >= before_count + 40, what="the GPU is read on")
+        wait_until(lambda: asked(settings)[0] >= before_count + 40, what="the GPU is still being read")
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_sampling_keeps_half_its_rate_under_attack(page: tuple[Settings, str, in
         before, begun_s = asked(settings), time.monotonic()
         sample_for(3.0)
         rate_hz = (asked(settings)[0] - before[0]) / (time.monotonic() - begun_s)
-    assert rate_hz > 10  # of 20, on a machine that the attack itself loads
+    assert rate_hz > 10  # half of 20 Hz, because the attack also loads the machine
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_sampling_keeps_half_its_rate_under_attack(page: tuple[Settings, str, in
     ],
     ids=["one header", "many headers", "path", "length", "chunks"],
 )
-def test_huge_request_leaves_the_next_served(page: tuple[Settings, str, int], raw: bytes) -> None:
-    """A huge request is refused or skipped, and the next one is served."""
+def test_huge_request_does_not_stop_the_server(page: tuple[Settings, str, int], raw: bytes) -> None:
+    """A huge request is rejected or dropped, and the next request is served."""
     _, host, port = page
     said = answered(host, port, raw)
     assert not said or said.startswith(b"HTTP/1.1 ")
@@ -124,14 +124,14 @@ def test_huge_request_leaves_the_next_served(page: tuple[Settings, str, int], ra
         "/metrics%00",
     ],
 )
-def test_there_are_no_files_behind_the_page(page: tuple[Settings, str, int], path: str) -> None:
+def test_page_serves_no_files(page: tuple[Settings, str, int], path: str) -> None:
     _, host, port = page
     said = answered(host, port, f"GET {path} HTTP/1.1\r\n\r\n".encode())
     assert said.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400")), said[:80]
     assert b"root:" not in said
 
 
-def test_request_reaches_no_header_of_the_answer(page: tuple[Settings, str, int]) -> None:
+def test_answer_headers_contain_no_part_of_the_request(page: tuple[Settings, str, int]) -> None:
     """No part of a request reaches the headers of the answer."""
     _, host, port = page
     connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
@@ -145,7 +145,7 @@ def test_request_reaches_no_header_of_the_answer(page: tuple[Settings, str, int]
 
 @pytest.mark.slow
 def test_refusal_time_reveals_no_user_or_password() -> None:
-    """The time of a refusal reveals neither a user nor a part of a password."""
+    """The median times of a refusal differ by less than 2 µs between a wrong password and an unknown user."""
     guarded = Access(None, {"prometheus": DIGEST})
     headers = [basic("prometheus", "x" * 28), basic("nobody", "x" * 28), basic("prometheus", "correct horse battery stapl3")]
     took: dict[str, list[float]] = {header: [] for header in headers}
@@ -159,12 +159,12 @@ def test_refusal_time_reveals_no_user_or_password() -> None:
 
 
 @pytest.mark.parametrize("coded", ["é", "\xff" * 9, "====", "Og==", "cHJvbWV0aGV1czo=", "\ud800", "a" * 100_000])
-def test_a_password_that_is_none_is_refused_and_logs_nothing(coded: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_password_is_rejected_without_a_log(coded: str, caplog: pytest.LogCaptureFixture) -> None:
     assert not Access(None, {"prometheus": DIGEST}).admits(f"Basic {coded}")
     assert not caplog.records
 
 
-def test_private_keys_and_users_are_named_and_never_quoted(tmp_path: Path) -> None:
+def test_access_errors_do_not_quote_keys_or_users(tmp_path: Path) -> None:
     from gpuwatch.errors import UsageError
     from gpuwatch.exporter.access import access
     from tests.gpuwatch.exporter.test_access import settings

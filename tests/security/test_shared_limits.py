@@ -1,4 +1,4 @@
-"""Tests of the limits of a shared daemon: one user's messages cost no other user a window."""
+"""Test of the limits of a shared daemon: one user's messages do not affect another user's windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
-from gpuwatch.daemon.line_reader import USER_HALF_SAID_BYTES
+from gpuwatch.daemon.line_reader import USER_UNFINISHED_BYTES
 from gpuwatch.wire import messages
 from tests.gpuwatch.live import settings, wait_for
 from tests.security.people import NOBODY, only_root, open_folder
@@ -69,7 +69,7 @@ def shared() -> Iterator[Settings]:
 
 @contextlib.contextmanager
 def unfinished(found: Settings) -> Iterator[list[str]]:
-    """Open many connections as nobody, each inside a line of a megabyte; return the answers to refused ones."""
+    """Open many connections as nobody, each with an unfinished line of a megabyte; yield the answers to rejected ones."""
     hello = messages.encode(messages.Hello(protocol=1, version="0")).decode().strip()
     command = [sys.executable, "-c", HOLDS, str(found.socket), str(UNFINISHED_COUNT), str(NOBODY), hello]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/") as other:
@@ -81,13 +81,13 @@ def unfinished(found: Settings) -> Iterator[list[str]]:
 
 
 def test_unfinished_lines_end_only_their_own_users_connections(shared: Settings) -> None:
-    """Another user's windows deliver times in long lines while nobody's connections use up their limit."""
+    """One user's unfinished lines use up that user's limit, while another user's windows still deliver long lines of times."""
     count = messages.TIMES_AT_ONCE_COUNT
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connect(shared)) for _ in range(WINDOWS_COUNT)]
         opened = [client.open(label="beside") for client in clients]
         refused = stack.enter_context(unfinished(shared))
-        assert UNFINISHED_COUNT * 1_000_000 > USER_HALF_SAID_BYTES
+        assert UNFINISHED_COUNT * 1_000_000 > USER_UNFINISHED_BYTES
         assert all('"busy"' in answer and "your connections" in answer for answer in refused), refused
         for client, window in zip(clients, opened, strict=True):
             times = Timings(window.opened_ns + np.arange(count), np.full(count, 1e-9))

@@ -1,4 +1,4 @@
-"""Tests of windows of untrusted code against that code, which knows the socket and the run, and is the same user."""
+"""Tests of untrusted windows: the measured code has the socket, the run id and the same user, but cannot change the window."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 def refusals(client: Client, run: str) -> list[str]:
-    """Try to end, close and feed a window; return the answer to each attempt."""
+    """Try to end a window, to close it and to send data to it; return the error of each attempt."""
     now_ns = clock.now_ns()
     times = PackedTimes(now_ns.to_bytes(8, "little"), b"\0" * 8, b"", 1)
     spans = Spans(run=run, what="other", begin_ns=b"", end_ns=b"", named=b"", names=[])
@@ -43,27 +43,29 @@ def refusals(client: Client, run: str) -> list[str]:
     return answers
 
 
-def test_untrusted_window_hears_only_its_opener(found: Settings) -> None:
-    """The measured program's own connection can neither end the window nor add to it."""
+def test_untrusted_window_accepts_only_its_opener(found: Settings) -> None:
+    """Another connection of the measured program can neither end the window nor add data."""
     with gpuwatch.window("outer", untrusted=True, sync=False, settings=found) as w, connect(found) as inner:
         answers = refusals(inner, w.run_id or "")
-    assert {each.partition(" takes ")[2] for each in answers} == {"times, facts and its end only from whoever opened it"}
+    assert {each.partition(" takes ")[2] for each in answers} == {
+        "times, facts and its end only from the client that opened it"
+    }
     assert w.end_ns is not None
     run = judged_run(found.state, w.run_id or "")
     assert run.declared["untrusted"] is True
     assert "claimed_calls_count" not in run.declared
 
 
-def test_mark_hears_only_its_name(found: Settings) -> None:
-    """A run's id, which all of the user's processes can read, ends no mark."""
+def test_mark_cannot_be_ended_by_its_run_id(found: Settings) -> None:
+    """A run id, which all processes of the user can read, does not end a mark."""
     with connect(found) as client:
         opened = client.exchange(OpenMark(name="held", expires_s=60.0, label="held"), Opened)
-        assert all("whoever opened it" in each for each in refusals(client, opened.run))
+        assert all("the client that opened it" in each for each in refusals(client, opened.run))
         assert client.exchange(CloseMark(name="held"), Closed).run == opened.run
 
 
-def test_untrusted_window_restates_nothing_at_its_end(found: Settings) -> None:
-    """Statements from before the code's run are final: the claim's parts, the work, and the mark as untrusted."""
+def test_untrusted_window_keeps_earlier_declarations(found: Settings) -> None:
+    """Facts declared before the untrusted code runs are final: parts of the claim, the work, and the untrusted mark."""
     w = gpuwatch.window("stated", untrusted=True, sync=False, settings=found)
     w.declare(call_flops_count=1e12)
     with w:
@@ -75,8 +77,8 @@ def test_untrusted_window_restates_nothing_at_its_end(found: Settings) -> None:
     assert (run.declared["call_flops_count"], run.declared["claimed_calls_count"]) == (1e12, 7)
 
 
-def test_untrusted_window_hears_of_a_timer_replaced_meanwhile(found: Settings) -> None:
-    """A hazard that is new at the end is added; one that was present at the opening stays."""
+def test_untrusted_window_adds_a_hazard_at_its_end(found: Settings) -> None:
+    """A hazard that is new at the end is added, and a hazard declared at the opening stays."""
     with connect(found) as client:
         opened = client.open(label="late", declared={"untrusted": True, "tampered": "", "profiler_used": True})
         now_ns = clock.now_ns()
@@ -86,17 +88,17 @@ def test_untrusted_window_hears_of_a_timer_replaced_meanwhile(found: Settings) -
     assert (declared["tampered"], declared["profiler_used"]) == ("time.perf_counter", True)
 
 
-def test_untrusted_window_is_as_long_as_the_daemon_saw(found: Settings) -> None:
-    """A client's early end of its work shortens no window."""
+def test_untrusted_window_length_is_the_daemons(found: Settings) -> None:
+    """A client's early end does not shorten an untrusted window."""
     with connect(found) as client:
         opened = client.open(label="cut", declared={"untrusted": True})
-        let_pass(0.15, "the piece that is cut off")
+        let_pass(0.15, "the time that the client cuts off")
         client.close_window(opened.run, opened.opened_ns, opened.opened_ns + 1)
         client.verdicts(opened.run)
     run = judged_run(found.state, opened.run)
     assert (run.end_ns or 0) - run.begin_ns > 140_000_000
 
 
-def test_untrusted_is_a_truth_value(tmp_path: Path) -> None:
+def test_untrusted_argument_must_be_a_bool(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="untrusted: expected True or False, found 'yes'"):
         gpuwatch.window("x", untrusted="yes")  # type: ignore[arg-type]

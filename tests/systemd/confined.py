@@ -1,6 +1,7 @@
 """A command under a unit's restrictions: ``python -m tests.systemd.confined UNIT COMMAND …``.
 
-The system calls of SystemCallFilter (else EPERM), no capability, no new privileges, no memory both writable and executable.
+The command has only the system calls of SystemCallFilter (others fail with EPERM), no capability, no new privileges, and no
+memory that is both writable and executable.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _SET_MDWE, _REFUSE_EXEC_GAIN, _SET_NO_NEW_PRIVS = 65, 1, 38  # from prctl(2)
 
 
 def allowed(unit: Path) -> frozenset[str]:
-    """Return the names of a unit's allowed system calls; systemd applies the lines in order, and those with ~ remove."""
+    """Return the names of a unit's allowed system calls: lines apply in order, and a line with ~ removes calls."""
     found: set[str] = set()
     for line in unit.read_text().splitlines():
         name, _, value = line.partition("=")
@@ -29,7 +30,7 @@ def allowed(unit: Path) -> frozenset[str]:
 
 
 def _calls(word: str) -> set[str]:
-    """Return the system calls of a set, from this machine's systemd."""
+    """Return the system calls of a set, as defined by this machine's systemd."""
     if not word.startswith("@"):
         return {word}
     listed = subprocess.run(["systemd-analyze", "syscall-filter", word], capture_output=True, text=True, check=True).stdout
@@ -46,11 +47,11 @@ def confine(calls: frozenset[str]) -> None:
         number = seccomp.seccomp_syscall_resolve_name(call.encode())
         if number >= 0:
             seccomp.seccomp_rule_add(context, _ALLOW, number, 0)
-    # Kernels before 6.3 lack it.
+    # Kernels before 6.3 lack this option, so its result is ignored.
     libc.prctl(_SET_MDWE, ctypes.c_ulong(_REFUSE_EXEC_GAIN), 0, 0, 0)
     libc.prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), 0, 0, 0)
     if seccomp.seccomp_load(context):
-        sys.exit("the filter was not taken")
+        sys.exit("the kernel rejected the seccomp filter")
 
 
 if __name__ == "__main__":

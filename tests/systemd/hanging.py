@@ -27,5 +27,5 @@ class Hanging(Simulated):
 
 if __name__ == "__main__":
     flag = Path(sys.argv[1])
-    setattr(source_keeper, "open_source", lambda _, clock: Hanging(flag, clock))  # noqa: B010 - no option of the daemon makes a driver hang
+    setattr(source_keeper, "open_source", lambda _, clock: Hanging(flag, clock))  # noqa: B010 - the daemon has no option for a hanging driver
     sys.exit(cli.main(sys.argv[2:]))

@@ -1,4 +1,4 @@
-"""A service manager for tests: it listens at NOTIFY_SOCKET, starts daemons, and passes them sockets."""
+"""A service manager for tests: it listens at NOTIFY_SOCKET, starts daemons, and passes sockets to them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from gpuwatch import clock
 from tests.waiting import PATIENCE_S
 
-# LISTEN_PID is the daemon's own PID, so the child sets it; sockets move to high numbers first, so that no descriptor is
-# overwritten before it was moved.
+# LISTEN_PID is the daemon's PID, so the child sets this variable.  Sockets are first copied to high numbers, so that none is
+# overwritten.
 _HAND_OVER = """
 import os, sys
 far = [os.dup2(int(number), 100 + at) for at, number in enumerate(sys.argv[1].split(","))]
@@ -28,7 +28,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass
 class Manager:
-    """The service's messages so far, each with its time."""
+    """The receiver of a service's messages; ``said`` has the received messages with their times."""
 
     address: str
     connection: socket.socket
@@ -45,7 +45,7 @@ class Manager:
                 self.said.append((clock.now_ns(), message))
                 if holds(message):
                     return message
-        raise AssertionError(f"it was never said; said was: {[message for _, message in self.said]}")
+        raise AssertionError(f"no message fulfilled the condition: {[message for _, message in self.said]}")
 
     def during(self, span_s: float) -> list[dict[str, str]]:
         """Return all messages within this time."""
@@ -57,7 +57,7 @@ class Manager:
 
 @contextlib.contextmanager
 def manager(address: Path | str) -> Iterator[Manager]:
-    """Listen at a path, or under an abstract name that begins with @."""
+    """Yield a manager that listens at a path, or at an abstract name that starts with @."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
         connection.bind("\0" + str(address)[1:] if str(address).startswith("@") else str(address))
         yield Manager(str(address), connection)
@@ -68,7 +68,7 @@ def service(
     told: Manager, arguments: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None,
     sockets: Sequence[socket.socket] = (), launcher: Sequence[str] = (sys.executable, "-m", "gpuwatch"),
 ) -> Iterator[subprocess.Popen[bytes]]:  # fmt: skip
-    """Start a daemon like a service manager, and stop it like one at the end."""
+    """Yield a daemon that is started and stopped like by a service manager."""
     env = {**os.environ, "NOTIFY_SOCKET": told.address, **(environment or {})}
     numbers = [one.fileno() for one in sockets]
     command = [*launcher, *arguments]

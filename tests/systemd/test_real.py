@@ -1,4 +1,4 @@
-"""Tests with a real systemd, a user's manager in its own mount namespace: install, activation, restart, uninstall."""
+"""Test with a real systemd, as a user's manager in a private mount namespace: install, activation, restart, uninstall."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S
 SYSTEMD = Path("/lib/systemd/systemd")
 NEEDED = ("unshare", "dbus-daemon", "systemctl")
 
-# sd_booted(3) checks for this folder; in a private namespace it affects no other process.
+# sd_booted(3) checks for /run/systemd/system; in a private namespace the folder affects no other process.
 MANAGER = """
 mount -t tmpfs none /run/systemd && mkdir /run/systemd/system || exit 77
 dbus-daemon --session --address=unix:path=$XDG_RUNTIME_DIR/bus --nofork --nopidfile 2>/dev/null & bus=$!

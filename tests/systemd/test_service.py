@@ -59,7 +59,7 @@ def test_service_notifies_its_manager(tmp_path: Path) -> None:
 
 
 def test_service_starts_without_a_driver(tmp_path: Path) -> None:
-    """A missing driver is a state that the daemon reports, not a failed start."""
+    """Without a working driver the daemon sends READY, reports the state, and keeps running."""
     with manager(tmp_path / "notify") as told:
         flags = settings(tmp_path, "auto").flags()
         environment = {**WATCHDOG, "LD_LIBRARY_PATH": str(_broken_driver(tmp_path))}
@@ -70,7 +70,7 @@ def test_service_starts_without_a_driver(tmp_path: Path) -> None:
 
 
 def _broken_driver(folder: Path) -> Path:
-    """Make a broken library that is found before the machine's own."""
+    """Return a folder with an invalid libnvidia-ml.so.1, for LD_LIBRARY_PATH."""
     libraries = folder / "libraries"
     libraries.mkdir()
     (libraries / "libnvidia-ml.so.1").write_bytes(b"not a library")
@@ -78,9 +78,9 @@ def _broken_driver(folder: Path) -> Path:
 
 
 def test_watchdog_waits_for_a_hung_sampler(tmp_path: Path) -> None:
-    """A hung sampler stops the watchdog's messages until its GPU is declared lost.
+    """A hung sampler stops the watchdog's messages until its GPU is declared lost after five seconds.
 
-    Five seconds of silence make a hung GPU a lost one: then the service continues for the others, and its status names it.
+    The status then names the lost GPU, and later the GPU that answers again.
     """
     flag = tmp_path / "hang"
     launcher = [sys.executable, "-m", "tests.systemd.hanging", str(flag)]
@@ -107,7 +107,7 @@ def _listening(path: Path) -> socket.socket:
 
 
 def _served_by(found: Settings) -> int:
-    """Return the PID of the answering daemon, 0 without an answer within a client's waiting time."""
+    """Return the PID of the answering daemon, or 0 if no daemon answers within a client's timeout."""
     try:
         with connect(found, start=False) as client:
             return client.welcome.pid
@@ -115,12 +115,12 @@ def _served_by(found: Settings) -> int:
         return 0
 
 
-def test_handed_over_socket_outlives_the_daemon(tmp_path: Path) -> None:
-    """The daemon serves a socket from the manager, and the socket outlives the daemon."""
+def test_service_socket_outlives_the_daemon(tmp_path: Path) -> None:
+    """The daemon serves a socket from the manager, and clients of the socket wait for the next daemon."""
     found = settings(tmp_path)
     with _listening(found.socket) as listener, manager(tmp_path / "notify") as told:
         early = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        early.connect(str(found.socket))  # before a daemon runs: the client waits
+        early.connect(str(found.socket))  # the client waits, because no daemon runs yet
         with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as first:
             told.until(ready)
             early.settimeout(PATIENCE_S)
@@ -128,17 +128,17 @@ def test_handed_over_socket_outlives_the_daemon(tmp_path: Path) -> None:
             assert b'"bad-message"' in early.recv(4096)
             early.close()
         assert stat.S_ISSOCK(found.socket.stat().st_mode)
-        # Between two daemons clients wait longer than the second that they allow a running daemon.
+        # Between two daemons, clients wait longer than the 1 s timeout for a running daemon.
         with ThreadPoolExecutor() as threads:
             waiting = threads.submit(wait_until, lambda: _served_by(found), what="a daemon answers")
-            let_pass(1.3, "a client waits longer than it gives a daemon that runs")
+            let_pass(1.3, "a client waits longer than its timeout for a running daemon")
             assert not waiting.done()
             with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as second:
                 assert waiting.result(PATIENCE_S) == second.pid != first.pid
 
 
 @pytest.mark.parametrize("kind", ["elsewhere", "tcp", "two"])
-def test_a_socket_that_clients_would_not_find_is_refused(tmp_path: Path, kind: str) -> None:
+def test_service_rejects_a_socket_at_another_place(tmp_path: Path, kind: str) -> None:
     found = settings(tmp_path)
     sockets = [_listening(tmp_path / "elsewhere")] if kind == "elsewhere" else [socket.create_server(("127.0.0.1", 0))]
     if kind == "two":
@@ -154,7 +154,7 @@ def test_a_socket_that_clients_would_not_find_is_refused(tmp_path: Path, kind: s
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """Make a folder that other users may enter, unlike pytest's own."""
+    """Yield a folder that other users may enter, unlike pytest's folders."""
     with tempfile.TemporaryDirectory(prefix="gw") as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -162,7 +162,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_system_daemon_serves_every_user(open_folder: Path) -> None:
-    """A system's daemon serves every user their own windows, and its group reads the store."""
+    """The system's daemon serves every user, hides other users' windows, and lets the group read the store."""
     found = settings(open_folder)
 
     def labels() -> str:
@@ -189,11 +189,11 @@ def test_system_daemon_serves_every_user(open_folder: Path) -> None:
             assert "no window" in foreign  # the answer does not reveal its existence
             assert '"opened"' in opened
             assert '"busy"' in as_another(lambda: _last_of_many(found.socket, server.USER_CONNECTIONS_COUNT + 1))
-            connect(found, start=False).close()  # the others are served
-            # During the writer's life: from outside, with a log that only the daemon may write.
+            connect(found, start=False).close()  # other users can still connect
+            # While the daemon runs: it has the write-ahead log open, which readers may not write.
             assert "of root" in as_another(labels, gids=[os.getgid()])
             assert as_another(labels).startswith("refused: ")
-        # After the writer's end.
+        # After the end of the daemon.
         assert "theirs,of root" in as_another(labels, gids=[os.getgid()])
 
 
@@ -214,7 +214,7 @@ def _answers(path: Path, lines: Sequence[bytes]) -> str:
 
 
 def _last_of_many(path: Path, count: int) -> str:
-    """Return the answer to the last of this number of connections."""
+    """Open ``count`` connections, and return the answer to the last one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     connections = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(count)]
@@ -225,7 +225,7 @@ def _last_of_many(path: Path, count: int) -> str:
 
 
 def as_another(work: Callable[[], str], gids: Sequence[int] = ()) -> str:
-    """Return the function's result as nobody with these groups."""
+    """Run a function as the user nobody with these groups, and return its result."""
     here, there = os.pipe()
     child = os.fork()
     if child == 0:

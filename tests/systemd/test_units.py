@@ -1,4 +1,4 @@
-"""Tests of the units: systemd's own verification, their exposure, and a daemon within their restrictions."""
+"""Tests of the units: systemd's verification, the exposure, and a daemon under the units' restrictions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_EXPOSURE = 2.0
 
 
 def placed(folder: Path, *drop_ins: str, kind: str = "") -> Path:
-    """Write the units as installed, for an existing program."""
+    """Write the units like an installation, with an existing program, and return the path of the service."""
     for name in ("gpuwatch.service", "gpuwatch.socket"):
         text = (UNITS / kind / name).read_text()
         (folder / name).write_text(text.replace("/usr/bin/gpuwatch", shutil.which("true") or "/bin/true"))
@@ -47,12 +47,12 @@ def exposure(unit: Path) -> float:
 
 @pytest.mark.parametrize("drop_in", ["", *DROP_INS])
 def test_system_unit_exposure_is_bounded(tmp_path: Path, drop_in: str) -> None:
-    """The exposure of the system's unit stays below the limit with every drop-in."""
+    """The exposure of the system's unit is at most 2.0 with every drop-in."""
     assert exposure(placed(tmp_path, *[drop_in] if drop_in else [])) <= MOST_EXPOSURE
 
 
 @pytest.mark.parametrize("kind", ["", "user"])
-def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path, kind: str) -> None:
+def test_units_pass_systemd_analyze_verify(tmp_path: Path, kind: str) -> None:
     unit = placed(tmp_path, *([] if kind else DROP_INS), kind=kind)
     manager_of = ["--user"] if kind else []
     said = subprocess.run(
@@ -63,7 +63,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path, kind: str) -
     assert (said.returncode, ours) == (0, [])
 
 
-def test_user_and_places_are_understood_by_sysusers_and_tmpfiles(tmp_path: Path) -> None:
+def test_units_sysusers_and_tmpfiles_are_valid(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     subprocess.run(
         [program("systemd-sysusers"), f"--root={tmp_path}", str(UNITS / "sysusers.conf")], capture_output=True, check=True
@@ -75,8 +75,8 @@ def test_user_and_places_are_understood_by_sysusers_and_tmpfiles(tmp_path: Path)
         assert (tmp_path / "var/lib/gpuwatch").stat().st_mode & 0o777 == 0o750
 
 
-def test_the_daemon_and_its_judge_live_within_the_units_walls(tmp_path: Path) -> None:
-    """The daemon and its judge work with the unit's system calls, without capabilities and without writable executable memory."""
+def test_daemon_and_judge_work_within_the_restrictions(tmp_path: Path) -> None:
+    """The daemon and the judge work with the unit's system calls, without capabilities or writable executable memory."""
     program("systemd-analyze")
     launcher = [
         sys.executable,
@@ -102,13 +102,13 @@ def test_the_daemon_and_its_judge_live_within_the_units_walls(tmp_path: Path) ->
             pass
         assert w.verdict.findings
     said = (tmp_path / "log").read_text()
-    # A busy machine may report late verdicts, which is no effect of the restrictions.
+    # On a busy machine verdicts may be late for reasons other than the restrictions.
     assert not re.search(r"WARNING(?!.*verdicts may be late)|ERROR|Traceback", said), said
     with Reader(found.state) as reader:
         assert [run.label for run in reader.runs()] == ["confined"]
 
 
-def test_every_drop_in_says_what_it_is_for_and_belongs_to_us() -> None:
+def test_drop_ins_have_a_mark_and_a_purpose() -> None:
     files = [path for path in UNITS.rglob("*") if path.suffix in (".service", ".socket", ".conf")]
     assert len(files) >= 6 + len(DROP_INS)
     assert all(path.read_text().startswith(units.MARK) for path in files)

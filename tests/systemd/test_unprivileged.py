@@ -1,4 +1,4 @@
-"""Tests of the system's daemon without root: unreadable facts about other users' processes are unknown, never clear."""
+"""Test of the host's facts without root: unreadable facts about other users' processes are unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become a
 
 
 def test_unprivileged_daemon_sees_tree_and_cpu_pressure() -> None:
-    """An unprivileged daemon sees the process tree and its CPU pressure, and no process's inside."""
+    """Without root, another user's process tree and CPU pressure are known, and its profilers and GPU sharing are unknown."""
     pid = os.getpid()
 
     def look() -> str:
@@ -32,6 +32,6 @@ def test_unprivileged_daemon_sees_tree_and_cpu_pressure() -> None:
     assert seen["threads"] >= 1
     assert seen["allowed"] == len(os.sched_getaffinity(0))
     assert (seen["profilers"], seen["sharing"]) == (False, None)
-    # Root, or a user with CAP_SYS_PTRACE, can read it.
+    # Root, or a user with CAP_SYS_PTRACE, can read these facts.
     assert profilers.attached([pid]) is not None
     assert gpu_sharing.sharing(pid) is not None

@@ -1,4 +1,4 @@
-"""The checks of `doctor`: each names its finding, the consequence for proof, and the remedy."""
+"""The checks of `doctor`, each with a finding, a grade and a remedy."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Grade(StrEnum):
-    """The grades of a check.  PASS: in order.  WARN: some rules see less.  FAIL: windows end unproven, or are not stored."""
+    """The grades of a check.  PASS: in order.  WARN: some rules lack evidence.  FAIL: windows are unproven or not stored."""
 
     PASS = "PASS"  # noqa: S105 - a grade
     WARN = "WARN"
@@ -15,7 +15,7 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check; ``fix`` is empty where no action is needed, ``facts`` are JSON values for programs."""
+    """One check; ``fix`` is empty if no action is needed, ``facts`` are values for --json."""
 
     name: str
     grade: Grade

@@ -1,4 +1,4 @@
-"""The source: an answering driver, and each GPU's signals, their cost and their age."""
+"""Checks of the source: the driver, and each GPU's signals with their cost and refresh period."""
 
 import statistics
 from collections.abc import Iterator
@@ -15,14 +15,12 @@ from gpuwatch.sources.nvml import compiled_loop
 
 
 def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[Check]:
-    """Check the source; ``source`` is None where it could not be opened, and ``absence`` says why."""
+    """Check the source; ``source`` is None if it could not be opened, and ``absence`` then is the reason."""
     if source is None:
-        yield failed(
-            "driver", absence, "every window ends unproven until this is fixed; to look around meanwhile: gpuwatch demo"
-        )
+        yield failed("driver", absence, "every window ends unproven until this is fixed; without a GPU, try: gpuwatch demo")
         return
     if source.simulated:
-        yield warned("driver", f"SIMULATED: {source.name}", "no line below is about this machine's GPUs", source=source.name)
+        yield warned("driver", f"SIMULATED: {source.name}", "the lines below describe simulated GPUs", source=source.name)
     try:
         devices = source.devices()
     except SourceError as error:
@@ -64,7 +62,7 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
 
 
 def _name(device: Device) -> str:
-    """Return a short name: simulated GPUs differ at the end of their UUIDs, real ones at the beginning."""
+    """Return a short name: the UUIDs of simulated GPUs differ at the end, those of real GPUs at the start."""
     return f"GPU-…{device.uuid[-7:]}" if device.simulated else device.uuid[:12]
 
 
@@ -77,10 +75,10 @@ def _binding() -> Check:
         other = None
     official = metadata.version("nvidia-ml-py")
     if other is not None:
-        # The abandoned package of that name holds no module of its own since version 12; older ones shadow the official.
+        # The abandoned package pynvml has no module since version 12; older versions shadow the official one.
         return warned(
             "pynvml",
-            f"nvidia-ml-py {official}, and beside it the package pynvml {other}, which may replace it at any update",
+            f"nvidia-ml-py {official}, but the package pynvml {other} is installed too and may replace it",
             "pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py",
             official=official,
             other=other,
@@ -94,7 +92,7 @@ def _loop() -> Check:
         return warned(
             "sampling loop",
             f"Python: {why}",
-            "verdicts are the same; watching takes 1.7 times the processor time: install gpuwatch again where gcc is",
+            "verdicts are the same, but watching needs more CPU time: install gcc, then gpuwatch again",
         )
     return passed("sampling loop", "compiled")
 
@@ -117,30 +115,30 @@ def _gpu(device: Device, plan: SamplingPlan) -> Iterator[Check]:
         yield failed(
             _name(device),
             f"{found}; without {', '.join(blind)} every window ends unproven",
-            "measure in the host or with full pass-through: MIG, vGPU and WSL hide these",
+            "measure on the host or with full pass-through: MIG, vGPU and WSL hide these",
             **facts,
         )
     elif dropped:
         names = ", ".join(dropped[:4]) + (f" and {len(dropped) - 4} more" if len(dropped) > 4 else "")
-        yield warned(_name(device), f"{found}; not {names}", "rules that need them say `not checked`", **facts)
+        yield warned(_name(device), f"{found}; not {names}", "rules that need these report `not checked`", **facts)
     else:
         yield passed(_name(device), found, **facts)
     yield _speed(device, plan)
 
 
-# Signals for the rules that every claim requires: any one of these counters, or a sampled reason that the GPU can report.
+# Signals for the rules that every claim requires: any of these counters, or a sampled reason that the GPU can report.
 _NEEDED: tuple[tuple[tuple[str, ...], Reason], ...] = (
     (("power_cap_ns", "power_violation_ns"), Reason.SW_POWER_CAP),
     (("sw_thermal_ns", "thermal_violation_ns"), Reason.SW_THERMAL),
     (("hw_thermal_ns",), Reason.HW_THERMAL),
-    ((), Reason.HW_SLOWDOWN),  # for which there is no counter
+    ((), Reason.HW_SLOWDOWN),  # has no counter
 )
 
 
 def _blind(device: Device, dropped: list[str]) -> list[str]:
     """List the needed signals that are missing."""
     blind: list[str] = [name for name in ("sm_clock_mhz", "event_reasons_mask") if name in dropped]
-    if "event_reasons_mask" in blind:  # it alone shows hardware slow-downs, and with it the counters are not needed
+    if "event_reasons_mask" in blind:  # without the mask, hardware slow-downs are invisible and counters do not help
         return blind
     known_mask = device.supported_reasons_mask
     for counters, reasons in _NEEDED:
@@ -155,7 +153,7 @@ _PULSE_WORDS = {"sm_clock_mhz": "clock", "event_reasons_mask": "reasons"}
 
 def _speed(device: Device, plan: SamplingPlan) -> Check:
     row_us, period_ms = plan.row_cost_ns.get(Lane.FAST, 0) / 1e3, plan.active_period_ns[Lane.FAST] / 1e6
-    taken = f"a fast reading costs {row_us:.0f} µs and is taken every {period_ms:g} ms in a window"
+    taken = f"in a window a fast reading is taken every {period_ms:g} ms and costs {row_us:.0f} µs"
     if Lane.PULSE in plan.active_period_ns:
         pulse_us, pulse_ms = plan.row_cost_ns.get(Lane.PULSE, 0) / 1e3, plan.active_period_ns[Lane.PULSE] / 1e6
         words = " and ".join(_PULSE_WORDS.get(name, name) for name in plan.names[Lane.PULSE])
@@ -167,7 +165,7 @@ def _speed(device: Device, plan: SamplingPlan) -> Check:
     fresh = (
         f"values change every {statistics.median(refresh):.0f} ms"
         if refresh
-        else "the refresh rate of values shows only under load"
+        else "the refresh period of values is visible only under load"
     )
     found = f"{taken}; {fresh}"
     if reasons := [plan.reasons[lane] for lane in (Lane.PULSE, Lane.FAST) if lane in plan.reasons]:
@@ -181,7 +179,7 @@ def _setup(device: Device, lock_mhz: int | None) -> Iterator[Check]:
     name = f"{_name(device)} setup"
     if device.persistence_mode is False:
         yield warned(
-            name, "persistence mode is off: the first window after a pause includes the driver's start", "sudo nvidia-smi -pm 1"
+            name, "persistence mode is off: the first window after a pause includes the driver start", "sudo nvidia-smi -pm 1"
         )
     if device.mig_mode:
         yield warned(
@@ -233,13 +231,13 @@ def _processes(device: Device, process_list: ProcessList) -> Check:
     name, count = f"{_name(device)} processes", len(process_list.processes)
     if count:
         return warned(
-            name, f"{count} on it now", "a benchmark beside them is flagged or rejected: nvidia-smi lists them", count=count
+            name, f"{count} running now", "a benchmark next to these is flagged or rejected; list them: nvidia-smi", count=count
         )
-    # An empty list proves nothing where it may leave processes out.
+    # An empty list proves nothing if processes may be missing in it.
     if process_list.visibility is Visibility.UNKNOWN:
         return warned(
             name, "the driver does not list its processes", "no window can prove that it was alone on this GPU", count=None
         )
     if process_list.visibility is Visibility.NAMESPACE:
-        return passed(name, "no process of this container on it now; processes outside would not show", count=0)
-    return passed(name, "no process on it now", count=0)
+        return passed(name, "no process of this container now; other processes are not visible", count=0)
+    return passed(name, "no process now", count=0)

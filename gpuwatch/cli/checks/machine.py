@@ -1,4 +1,4 @@
-"""The host: Python, container, visible processes, processors, and misspelt variables."""
+"""Checks of the host: Python, container, visible processes, processors, and misspelt variables."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ def checks() -> Iterator[Check]:
     yield _pressure(Path("/proc/pressure/cpu"))
     for name in settings.unknown_variables(os.environ):
         yield warned(
-            "environment", f"{name} is set, but is no setting of gpuwatch", f"unset {name}, or see: gpuwatch config show"
+            "environment", f"{name} is set, but is not a setting", f"unset {name}; list the settings: gpuwatch config show"
         )
 
 
@@ -37,8 +37,8 @@ def _container() -> Check:
     if kind == "wsl":
         return warned(
             "container",
-            "WSL: the driver leaves out clocks, process lists and time counters here",
-            "for proof, measure on Linux without Windows below it",
+            "WSL: the driver omits clocks, process lists and time counters here",
+            "for proof, measure on Linux without WSL",
             container=kind,
         )
     return passed("container", kind, container=kind)
@@ -74,7 +74,7 @@ def _pressure(file: Path) -> Check:
     except OSError as error:
         return warned(
             "cpu pressure",
-            f"{file} cannot be read ({error.strerror}): starved launches show in scheduler delays only",
+            f"{file} cannot be read ({error.strerror}): only scheduler delays show late launches",
             "boot with psi=1, or run outside the container",
             available=False,
         )

@@ -1,4 +1,4 @@
-"""The places and the daemon: configuration, store, socket, and the daemon that answers there."""
+"""Checks of configuration, store, socket, and the running daemon."""
 
 import os
 from collections.abc import Iterator
@@ -71,12 +71,12 @@ def _database(folder: Path) -> Iterator[Check]:
         with Reader(folder) as store:
             latest = store.runs(limit=1)
     except StoreError as error:
-        yield failed("windows", str(error), "move the folder aside; a daemon that starts sets a damaged store aside by itself")
+        yield failed("windows", str(error), "start the daemon again, which replaces a damaged store, or move the folder away")
         return
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     yield passed(
         "windows",
-        f"{_large(size)} kept, the last window is {latest[0].id}" if latest else f"{_large(size)} kept",
+        f"{_large(size)} stored, the last window is {latest[0].id}" if latest else f"{_large(size)} stored",
         size_bytes=size,
     )
 
@@ -107,7 +107,7 @@ def _daemon(settings: Settings) -> Check:
             facts = client.status()
     except DaemonError as error:
         if error.code == "unreachable":
-            return passed("daemon", "none runs; the first window starts one, which exits by itself", running=False)
+            return passed("daemon", "none is running; the first window starts one, which exits when idle", running=False)
         return failed(
             "daemon",
             str(error),

@@ -1,5 +1,5 @@
--- Which GPU has another power limit than its model usually has?
--- Takes each GPU's latest window.
+-- Which GPU has another power limit than most GPUs of its model?
+-- Uses each GPU's latest window.
 -- since: 7d
 WITH latest AS (
     SELECT gpu_uuid, arg_max(hostname, begun_utc) AS hostname, arg_max(gpu_name, begun_utc) AS gpu_name,

@@ -1,5 +1,5 @@
--- Which rows went out twice?
--- Returns none, unless two export folders were merged.
+-- Which rows were exported twice?
+-- Returns no rows, unless two export folders were merged.
 -- since: 3650d
 SELECT boot_id, run, gpu_uuid, count(*) AS times, string_agg(DISTINCT filename, ' ') AS files FROM windows
 WHERE begun_utc >= getvariable('since') AND begun_utc < getvariable('until')

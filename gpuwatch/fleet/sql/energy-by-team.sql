@@ -1,6 +1,5 @@
 -- How much energy did windows use, by team?
--- Counts outermost windows, of each GPU.  Idle energy is at most the energy times the share of time
--- in which the GPU did not work.
+-- Sums over outermost windows and their GPUs.  Idle energy is at most the energy times the idle share of time.
 -- since: 30d
 SELECT team, sum(energy_j) / 3.6e6 AS energy_kwh, sum(energy_j * (1 - least(busy_ratio, 1))) / 3.6e6 AS at_most_idle_kwh,
        sum(length_s) / 3600 AS gpu_hours, count(*) AS windows_count

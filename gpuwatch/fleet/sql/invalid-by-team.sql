@@ -1,5 +1,5 @@
 -- What was invalid last night, by team?
--- Counts windows, not GPUs, by the worst verdict over their GPUs.  A team is the tag team, else account, else namespace, else
+-- Counts each window once, by the worst verdict over its GPUs.  A team is the tag team, else account, else namespace, else
 -- the user.
 -- since: 24h
 WITH every AS (

@@ -1,5 +1,5 @@
--- Which evidence was required and missing?
--- Says what to repair so that windows can be proven.
+-- Which required evidence was missing?
+-- Shows what to repair so that windows can be proven.
 -- since: 7d
 SELECT hostname, proof, missing, count(*) AS windows_count
 FROM (SELECT hostname, proof.proof, unnest(proof.missing) AS missing

@@ -1,5 +1,5 @@
 -- Which GPU differs from its model in driver, firmware, ECC, MIG or persistence?
--- Takes each GPU's latest window; the usual value is the most common of its model.
+-- Uses each GPU's latest window; the usual value is the most common value of the model.
 -- since: 7d
 WITH latest AS (
     SELECT gpu_uuid, arg_max(hostname, begun_utc) AS hostname, arg_max(gpu_name, begun_utc) AS gpu_name,

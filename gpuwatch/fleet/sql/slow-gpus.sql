@@ -1,4 +1,4 @@
--- Which GPU is slower than the others of its node?
+-- Which GPU is slower than the other GPUs of its node?
 -- Compares the median time of the same work (label and team) between the GPUs of one node that share model and power limit,
 -- in windows without other processes on the GPU.
 -- since: 7d
@@ -9,12 +9,12 @@ WITH works AS (
     WHERE begun_utc >= getvariable('since') AND begun_utc < getvariable('until') AND time_median_s > 0
       AND NOT list_has_any(coalesce(found, []), ['contention-process', 'contention-residual', 'contention-self', 'overlapping-window'])
     GROUP BY ALL HAVING count(*) >= 3
-), beside AS (
+), compared AS (
     SELECT *, time_s / quantile_disc(time_s, 0.5) OVER work - 1 AS slower, clock_mhz / max(clock_mhz) OVER work - 1 AS clock,
            temperature_c - min(temperature_c) OVER work AS warmer, count(*) OVER work AS gpus
     FROM works WINDOW work AS (PARTITION BY hostname, gpu_name, gpu_power_limit_w, team, label)
 )
 SELECT hostname, gpu_uuid, gpu_name, median(slower) AS slower_ratio, median(clock) AS clock_change_ratio,
        median(warmer) AS warmer_c, count(*) AS works_count, sum(windows_count)::BIGINT AS windows_count
-FROM beside WHERE gpus >= 2 GROUP BY ALL HAVING median(slower) > 0.015
+FROM compared WHERE gpus >= 2 GROUP BY ALL HAVING median(slower) > 0.015
 ORDER BY slower_ratio DESC, hostname, gpu_uuid

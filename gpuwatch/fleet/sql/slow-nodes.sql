@@ -1,7 +1,7 @@
 -- Which node is slow?
--- Compares each node with the others of its model and power limit: the median time of the same work (label and team) in
--- windows without other processes on the GPU, and the canary's clock.  Half of a node's GPUs must be slow.  Needs the same work on
--- three nodes.
+-- Compares each node with other nodes of the same GPU model and power limit: the median time of the same work (label and team) in
+-- windows without other processes on the GPU.  Half of a node's GPUs must be slow.  Needs the same work on three nodes.
+-- Shows the changes of the driver's clock and of the canary's clock.
 -- since: 7d
 WITH alone AS (
     SELECT * FROM windows
@@ -11,7 +11,7 @@ WITH alone AS (
     SELECT gpu_name, gpu_power_limit_w, team, label, hostname, gpu_uuid, median(time_median_s) AS time_s,
            median(sm_clock_mean_mhz) AS clock_mhz, median(canary_clock_mhz) AS canary_mhz, count(*) AS windows_count
     FROM alone GROUP BY ALL HAVING count(*) >= 3
-), beside AS (
+), compared AS (
     SELECT *, time_s / median(time_s) OVER work - 1 AS slower, clock_mhz / median(clock_mhz) OVER work - 1 AS clock,
            canary_mhz / median(canary_mhz) OVER work - 1 AS canary,
            count(DISTINCT hostname) OVER (PARTITION BY gpu_name, gpu_power_limit_w, team, label) AS nodes
@@ -19,7 +19,7 @@ WITH alone AS (
 ), nodes AS (
     SELECT hostname, gpu_name, gpu_power_limit_w, quantile_disc(slower, 0.5) AS slower_ratio,
            median(clock) AS clock_change_ratio, median(canary) AS canary_change_ratio, count(DISTINCT label) AS works_count, sum(windows_count)::BIGINT AS windows_count
-    FROM beside WHERE nodes >= 3 GROUP BY ALL
+    FROM compared WHERE nodes >= 3 GROUP BY ALL
 ), spread AS (
     SELECT gpu_name, gpu_power_limit_w, 1.4826 * mad(slower_ratio) AS usual FROM nodes GROUP BY ALL
 )

@@ -1,4 +1,4 @@
-"""A hook that patches a harness once a program has imported it.  It imports nothing of gpuwatch until then."""
+"""A hook that patches a harness when a program imports it.  Until then the hook imports nothing of gpuwatch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
-# The module of a harness, and the function of gpuwatch that patches it.
+# By module of a harness: the function of gpuwatch that patches the module.
 PATCHES = {
     "triton.testing": "gpuwatch.harness.triton_testing:patch_testing",
     "triton.runtime.autotuner": "gpuwatch.harness.triton_tuner:patch_autotuner",
@@ -21,7 +21,7 @@ PATCHES = {
 
 
 class PatchingFinder(MetaPathFinder):
-    """A finder that wraps the loaders that other finders return for the modules above."""
+    """A finder that wraps the loaders of the modules in ``PATCHES``, as found by the other finders."""
 
     def __init__(self) -> None:
         self._finding: set[str] = set()
@@ -40,13 +40,13 @@ class PatchingFinder(MetaPathFinder):
 
 
 class _PatchingLoader(Loader):
-    """The loader of a harness's module, which patches it after its code ran."""
+    """A loader that patches a harness's module after executing it."""
 
     def __init__(self, loader: Loader, name: str) -> None:
         self._loader = loader
         self._name = name
 
-    def __getattr__(self, name: str) -> object:  # readers of source and data ask the loader for more
+    def __getattr__(self, name: str) -> object:  # readers of source and data use other methods of the loader
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
@@ -66,12 +66,12 @@ def apply_patch(name: str, module: ModuleType) -> None:
     try:
         patch: Callable[[ModuleType], None] = getattr(importlib.import_module(place), function)
         patch(module)
-    except Exception as error:  # noqa: BLE001 - the import of somebody's harness never fails by telemetry
+    except Exception as error:  # noqa: BLE001 - telemetry must not make the import of a harness fail
         sys.stderr.write(f"gpuwatch: {name} is not watched: {type(error).__name__}: {error}\n")
 
 
 def install() -> None:
-    """Patch the harnesses that are imported, and each later one when it is; a second call changes nothing."""
+    """Patch the imported harnesses now, and the others at their import; a second call changes nothing."""
     for name in PATCHES:
         if (module := sys.modules.get(name)) is not None:
             apply_patch(name, module)

@@ -1,14 +1,14 @@
-"""Python's start under `gpuwatch run --auto`, which puts this folder first on PYTHONPATH of the program it runs."""
+"""Python's startup module under `gpuwatch run --auto`, which puts this folder first on the PYTHONPATH of the program."""
 
 import importlib
 import os
 import sys
 
-_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib would cost every start of Python 5 ms
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib would slow down every start of Python
 
 
 def _run_hidden() -> None:
-    """Run the sitecustomize that this one hides, if the environment has one, as if this one were not there."""
+    """Import the environment's own sitecustomize, which this module hides, if there is one."""
     sys.path[:] = [each for each in sys.path if os.path.abspath(each or ".") != _HERE]  # noqa: PTH100 - as above
     here = sys.modules.pop("sitecustomize", None)
     try:
@@ -20,7 +20,7 @@ def _run_hidden() -> None:
             sys.modules["sitecustomize"] = here
 
 
-if __name__ == "sitecustomize":  # and not imported as part of the package
+if __name__ == "sitecustomize":  # False if imported as part of the package
     if os.environ.get("GPUWATCH_AUTO") == "1":
         importlib.import_module("gpuwatch_import_hook").install()
     _run_hidden()

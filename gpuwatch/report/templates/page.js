@@ -1,10 +1,10 @@
 "use strict";
-// What every page with pictures shares: its texts and colours, the button for light and dark, and Plotly, unpacked.
+// Shared by every page with charts: texts, colours, the button for light and dark, and the unpacking of Plotly.
 const page = (() => {
   const root = document.documentElement;
   const textOf = (id) => document.getElementById(id).textContent;
   const bytesOf = (text) => Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  // Plotly reads a few tags and %{…} in its texts: names chosen by users must not become one.
+  // Plotly interprets a few tags and %{…} in texts: escape them in names chosen by users.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%\u200b{");
   const colour = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
   const axis = (more) => ({ gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true, ...more });

@@ -12,7 +12,7 @@
   });
 
   const narrow = () => innerWidth < 600 && !paper;
-  const ROW_PX = () => (narrow() ? 34 : 23); // narrow: each row's name is above it, because there is no room beside it
+  const ROW_PX = () => (narrow() ? 34 : 23); // narrow: each row's name is above the row
   const TITLE_PX = () => (narrow() ? 44 : 30); // narrow: the names of the lines are below the title
 
   function timeline(data) {
@@ -35,7 +35,7 @@
       }
       top = low;
     });
-    layout.xaxis = axis({ range: [-0.02 * data.length_s, 1.02 * data.length_s], title: { text: "seconds since the window began" + (narrow() ? "" : "; dashed: its begin and end") },
+    layout.xaxis = axis({ range: [-0.02 * data.length_s, 1.02 * data.length_s], title: { text: "seconds since the window began" + (narrow() ? "" : "; dashed: start and end of the window") },
       anchor: data.lanes.length > 1 ? "y" + data.lanes.length : "y", showspikes: true, spikemode: "across", spikethickness: 1, spikecolor: colour("muted") });
     const upright = (x0, x1, more) => layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0, x1, y0: 0, y1: 1, layer: "below", ...more });
     data.findings.filter((each) => !each.whole).forEach((each) => upright(each.from_s, each.to_s,
@@ -46,7 +46,7 @@
     return [traces, layout];
   }
 
-  // The range of the values inside the window.  It includes a limit that is near; a distant one would flatten the curve.
+  // The range of the values inside the window, and of a near limit; a distant limit would flatten the curve.
   function fitted(lane, length_s) {
     const seen = lane.series.flatMap((each) => each.y.filter((y, place) => y !== null && each.x[place] <= length_s
       && (each.x[place] >= 0 || (each.shape === "step" && each.x[place + 1] > 0))));
@@ -90,7 +90,7 @@
 
   const small = (x, y) => ({ ...look(), barmode: "overlay", height: 350, margin: { l: 60, r: 10, t: 60, b: 45 }, legend: { orientation: "h", y: 1, yanchor: "bottom", itemsizing: "constant" },
     xaxis: axis({ title: { text: x } }), yaxis: axis({ title: { text: y } }) });
-  // Steps instead of bars keep the series behind visible.  The highest bin of each is 1; the hover shows the numbers.
+  // Steps instead of bars keep the series behind visible.  The highest bin of each series is 1; hovering shows the counts.
   const histograms = (all, unit) => [all.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), customdata: each.counts, mode: "lines",
     line: { shape: "hvh", width: 1.5, color: colour(ROLES[index % ROLES.length]), dash: ["solid", "dash", "dot"][Math.floor(index / ROLES.length) % 3] },
     fill: all.length < 4 ? "tozeroy" : "none", fillcolor: colour(ROLES[index % ROLES.length]) + "40",
@@ -99,7 +99,7 @@
   const cut = (data) => ", " + data.percent[0] + "th to " + data.percent[1] + "th percentile";
   const overlay = (data, which) => histograms(data[which], (which === "measured" ? "ms as measured" : "ms at " + Math.round(data.clock_mhz) + " MHz") + cut(data));
 
-  // Each iteration over time, and beside it the distribution of the times, on one axis.
+  // The iterations over time and, to the right, the distribution of the times, on one axis.
   function times(data) {
     const [counted] = histograms(data.histograms, ""), bins = data.histograms[0].x, half = 0.5 * (bins[1] - bins[0]);
     const over = data.drift.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), mode: "markers", marker: { color: colour(ROLES[index % 2]), size: 3 },
@@ -120,7 +120,7 @@
       const [traces, layout] = make(place.dataset[name]);
       if (ranges) Object.assign(layout.xaxis, ranges);
       if (paper) Object.assign(layout, { width: place.parentElement.classList.contains("pair") ? PAPER_PX / 2 - 8 : PAPER_PX, autosize: false });
-      place.style.height = layout.height + "px"; // Plotly loses its own height when the window's size changes
+      place.style.height = layout.height + "px"; // Plotly loses the height when the browser window is resized
       window.Plotly.react(place, traces, layout, { ...config, responsive: !paper });
     });
     put("timeline", (index) => timeline(drawn[Number(index)].timeline));
@@ -158,11 +158,11 @@
     link.click();
   }));
   let drawnNarrow = innerWidth < 600;
-  addEventListener("resize", () => { // the names move then
+  addEventListener("resize", () => { // a narrow layout places the names elsewhere
     if (drawnNarrow !== innerWidth < 600 && window.Plotly && !paper) { drawnNarrow = innerWidth < 600; draw(); }
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => window.Plotly && draw());
-  // Paper is light, narrow, and cannot be clicked.  The pictures are drawn before the print style sheet applies.
+  // Paper is light, narrow, and cannot be clicked: redraw the charts before the print style sheet applies.
   let chosen, closed = [];
   addEventListener("beforeprint", () => {
     chosen = root.dataset.theme; root.dataset.theme = "light"; paper = true;

@@ -1,4 +1,4 @@
-"""The driver's own telemetry through NVML: the only package that imports pynvml.  It only reads and calls no setter."""
+"""The driver's own telemetry through NVML: the only package that imports pynvml.  This package calls no setter."""
 
 from gpuwatch.sources.nvml.nvml_source import Nvml
 

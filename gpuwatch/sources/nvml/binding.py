@@ -6,7 +6,7 @@ from typing import Any, NoReturn, TypeAlias
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.utf8 import clean_text
 
-# pynvml has neither stubs nor annotations; every value is converted where it is received.
+# pynvml has neither stubs nor annotations; the receiving code converts every value.
 Api: TypeAlias = Any
 Handle: TypeAlias = Any
 
@@ -16,18 +16,18 @@ _LOST = {15: "the GPU fell off the bus or is otherwise lost", 16: "the GPU must 
 _GONE = {
     1: "NVML is not initialised",
     9: "the NVIDIA driver is not loaded: load the kernel module (modprobe nvidia), or check that the device is passed through",
-    12: "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is no library: install the NVIDIA driver, or start the container with its driver libraries mounted",
+    12: "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is not a library: install the NVIDIA driver, or start the container with its driver libraries mounted",
     18: "library and kernel module differ in version (upgraded under a running system?): reload the module or reboot",
 }
 GONE_OR_LOST = frozenset({*_LOST, *_GONE})  # after one of these, further calls are useless
 _NO_PERMISSION, _FUNCTION_NOT_FOUND = 4, 13
 _FORBIDDEN = "no permission to use the GPU: give this user read and write access to /dev/nvidiactl and /dev/nvidia*"
-# The driver will never answer this call: the GPU lacks it, this user may not make it, or the driver does not know it.
+# Codes of calls that never succeed: the GPU or the driver does not support the call, or this user has no permission.
 PERMANENT = frozenset({2, 3, 4, 13, 25, 26})
 
 
 def official() -> Api:
-    """Return the pynvml module of nvidia-ml-py.  Raises SourceGoneError: when it is missing or shadowed by another package."""
+    """Return the pynvml module of nvidia-ml-py.  Raises SourceGoneError: when the module is missing or not NVIDIA's."""
     fix = "run: pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py"
     try:
         import pynvml
@@ -40,7 +40,7 @@ def official() -> Api:
 
 
 def start(api: Api) -> None:
-    """Load the library and initialise it.  Raises SourceGoneError: naming the missing part."""
+    """Load and initialise the library.  Raises SourceGoneError: naming the missing part."""
     try:
         api.nvmlInit()
     except api.NVMLError as error:
@@ -50,13 +50,13 @@ def start(api: Api) -> None:
 
 
 def too_old(error: Exception) -> str:
-    """Return a hint for the error text when the library lacks a function without which nothing can be read."""
+    """Return a hint for the error text if the library lacks a required function, otherwise an empty text."""
     missing = error.value == _FUNCTION_NOT_FOUND  # type: ignore[attr-defined]  # as in ``treat``
     return ": libnvidia-ml.so.1 is older than this program needs; install a newer NVIDIA driver" if missing else ""
 
 
 def treat(error: Exception, uuid: str | None = None) -> None:
-    """Raise the gpuwatch error that matches; return for errors that only mean "no answer this time"."""
+    """Raise the matching gpuwatch error; return if the error only means "no answer this time"."""
     code = error.value  # type: ignore[attr-defined]  # an NVMLError, whose class is only known to the untyped binding
     if code in _GONE:
         raise SourceGoneError(_GONE[code]) from error
@@ -67,14 +67,16 @@ def treat(error: Exception, uuid: str | None = None) -> None:
 
 
 def lost(error: Exception, uuid: str) -> NoReturn:
-    """Raise DeviceLostError, or SourceGoneError, for any failure of a call without which a GPU cannot be read."""
+    """Raise DeviceLostError or SourceGoneError for any failure of a call that every reading of a GPU needs."""
     treat(error, uuid)
     forbidden = error.value == _NO_PERMISSION  # type: ignore[attr-defined]  # as in ``treat``
-    raise DeviceLostError(uuid, _FORBIDDEN if forbidden else f"the driver does not find it: {error_text(error)}") from error
+    raise DeviceLostError(
+        uuid, _FORBIDDEN if forbidden else f"the driver does not find this GPU: {error_text(error)}"
+    ) from error
 
 
 def asked(api: Api, function: str, *args: Any, uuid: str | None = None) -> Any:
-    """Return one call's answer, None where there is none.  Raises SourceGoneError, DeviceLostError."""
+    """Return one call's answer; None if the binding or the driver has none.  Raises SourceGoneError, DeviceLostError."""
     call = getattr(api, function, None)  # an older binding lacks newer functions
     if call is None:
         return None
@@ -86,7 +88,7 @@ def asked(api: Api, function: str, *args: Any, uuid: str | None = None) -> Any:
 
 
 def read_text(ask: Callable[[], Any]) -> Any:
-    """Return the binding's answer; text that is not UTF-8, which the binding rejects, gets replacement characters."""
+    """Return the binding's answer.  The binding rejects text that is not UTF-8; such text gets replacement characters."""
     try:
         return ask()
     except UnicodeDecodeError as error:
@@ -94,5 +96,5 @@ def read_text(ask: Callable[[], Any]) -> Any:
 
 
 def error_text(error: Exception) -> str:
-    """Return an NVMLError in the driver's own words."""
+    """Return the driver's text of an NVMLError."""
     return str(read_text(lambda: str(error)))

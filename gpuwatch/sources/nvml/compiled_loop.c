@@ -1,10 +1,10 @@
 /* The compiled loop: it reads the rows of one GPU on their deadlines and keeps the answers as the driver wrote them.
 
-After a pause the processor's caches no longer hold an interpreter, and a pass in Python costs ten to twenty times as much
-as back to back.  This loop is too small for that effect; Python decodes its answers later, many passes at once.
+After a pause the CPU caches no longer hold the Python interpreter, and a pass in Python is slow (docs/decisions/0053).
+This loop is small enough to stay fast; Python decodes the answers later, many passes at once.
 
-It knows nothing of NVML: compiled_loop.py, which has the same structures, passes the functions, their arguments, and the
-initial content of the answers' memory.  It allocates nothing and holds no lock. */
+The loop does not depend on NVML.  compiled_loop.py has the same structures and passes the functions, their arguments, and
+the initial content of the answers' memory.  The loop allocates nothing and holds no lock. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ const uint32_t gpuwatch_compiled_loop_layout = 2; /* version of these structures
 
 typedef struct { /* one call: f(handle, answer), or f(handle, number, answer) */
     void *function, *handle;
-    uint32_t has_number, number, offset, pad; /* offset: of its answer in the row's memory */
+    uint32_t has_number, number, offset, pad; /* offset: of the answer in the row's memory */
 } Question;
 
 typedef struct {
@@ -39,7 +39,7 @@ typedef struct {
     uint8_t *answers; /* of every pass, then of the last pulse: answers_bytes each */
     uint32_t passes_count, codes_count, answers_bytes, has_last_pulse;
     int32_t wake_fd, pad2;
-    int64_t asking_since_ns; /* 0 outside of calls; other threads read it */
+    int64_t asking_since_ns; /* 0 outside of calls; other threads read this field */
 } Loop;
 
 typedef int (*Plain)(void *handle, void *answer);
@@ -51,7 +51,7 @@ static int64_t now_ns(void) {
     return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
 
-/* Wait until a time; return 1 if woken before it. */
+/* Wait until ``due_ns``; return 1 if woken earlier. */
 static int woken(int wake_fd, int64_t due_ns) {
     int64_t left_ns;
     while ((left_ns = due_ns - now_ns()) > 0) {
@@ -59,13 +59,13 @@ static int woken(int wake_fd, int64_t due_ns) {
         struct timespec left = {left_ns / 1000000000, left_ns % 1000000000};
         if (ppoll(&wake, 1, &left, NULL) > 0) {
             uint64_t rung;
-            return read(wake_fd, &rung, sizeof rung) != 0; /* the read only clears it */
+            return read(wake_fd, &rung, sizeof rung) != 0; /* the read only resets the eventfd */
         }
     }
     return 0;
 }
 
-/* Make all calls of a row; return 0 after a code in ``ends``. */
+/* Make the calls of a row; stop and return 0 after a code in ``ends``, otherwise return 1. */
 static int ask(const Row *row, uint64_t ends, int32_t *codes, uint8_t *answers) {
     memcpy(answers, row->blank, row->bytes);
     for (uint32_t i = 0; i < row->questions_count; i++) {
@@ -81,7 +81,7 @@ static int ask(const Row *row, uint64_t ends, int32_t *codes, uint8_t *answers) 
     return 1;
 }
 
-/* Return whether a pulse equals the last one, and keep it as the last one. */
+/* Return 1 if a pulse equals the last pulse, otherwise 0; then store the pulse as the last pulse. */
 static int is_repeated(Loop *loop, uint32_t pass) {
     int32_t *codes = loop->codes + (uint64_t)pass * loop->codes_count;
     int32_t *last_codes = loop->codes + (uint64_t)loop->passes_count * loop->codes_count;
@@ -96,16 +96,16 @@ static int is_repeated(Loop *loop, uint32_t pass) {
     return repeats;
 }
 
-/* Make passes from ``due_ns`` on, ``period_ns`` apart, while they are due by ``until_ns``; always the first, unless woken.
-   A pass reads the whole row if the last one, at ``row_at_ns``, is ``row_after_ns`` old, otherwise the pulse.
-   ``is_resting``: keep only the first row or changed pulse, however long that takes.  Returns the number of passes. */
+/* Make passes from ``due_ns`` to ``until_ns``, ``period_ns`` apart.  Always make the first pass, unless woken.
+   A pass reads the whole row if the last row, at ``row_at_ns``, is at least ``row_after_ns`` old, otherwise the pulse.
+   If ``is_resting``, discard unchanged pulses and return after the first kept pass.  Return the number of kept passes. */
 uint32_t gpuwatch_compiled_loop(Loop *loop, int64_t due_ns, int64_t period_ns, int64_t until_ns, int64_t row_at_ns,
                                 int64_t row_after_ns, int64_t is_resting) {
     uint32_t count = 0;
     while (count < loop->passes_count) {
         if (woken(loop->wake_fd, due_ns)) break;
         int64_t begin_ns = now_ns();
-        int64_t missed_count = (begin_ns - due_ns) / period_ns; /* deadlines that passed are counted, never queued */
+        int64_t missed_count = (begin_ns - due_ns) / period_ns; /* count the missed deadlines, never queue them */
         due_ns += missed_count * period_ns;
         int is_pulse = loop->pulse.questions_count && begin_ns - row_at_ns < row_after_ns;
         if (!is_pulse) row_at_ns = begin_ns;

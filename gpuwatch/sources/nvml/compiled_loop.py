@@ -1,8 +1,8 @@
 """Passes without Python between them: a small compiled loop reads the fast row and the pulse; Python decodes them later.
 
-After a pause of milliseconds the processor's caches no longer hold the interpreter.  A pass in Python then took 150 to
-280 us on the measured machines, against 13 back to back; the loop's takes 60.  ``compiled_loop.c`` is built at
-installation.  Without a compiler the sampler reads in Python, for 1.7 times the whole daemon's CPU time.
+After a pause of milliseconds the CPU caches no longer hold the interpreter, and a pass in Python is slow.
+``compiled_loop.c`` is built at installation.  Without a compiler the sampler reads in Python, and the daemon uses 1.7 times
+the CPU time (docs/decisions/0053).
 """
 
 import ctypes
@@ -34,8 +34,8 @@ class _Form:
     """The memory for a function's answer: a ctypes type, or the name of one of the binding's structures."""
 
     kind: Any
-    value: _Value = lambda cell: cell  # the value that the binding's own function would return from it
-    version: str | None = None  # the constant for a structure's first word; the number asked for goes into its second
+    value: _Value = lambda cell: cell  # from the memory to the value that the binding's own function would return
+    version: str | None = None  # the constant for a structure's first word; the second word holds the requested number
 
 
 def _plain(cell: Any) -> Any:
@@ -87,12 +87,12 @@ class UnfitError(Exception):
 
 
 class _LoopRow:
-    """One row as the loop reads it: its calls, and the decoding of their answers.  Raises UnfitError."""
+    """One row in the loop's layout: the calls, and the decoding of their answers.  Raises UnfitError."""
 
     def __init__(self, api: Api, uuid: str, lane: Lane, row: Row) -> None:
         self._api, self._uuid, self.lane, self._batch = api, uuid, lane, row.batch
         if row.gpm is not None:
-            raise UnfitError("means over an interval are asked in Python")
+            raise UnfitError("only Python reads means over an interval")
         self._answers: list[tuple[int, Any, _Value, Sequence[tuple[str, _Value]]]] = []  # offset, type, value, receivers
         questions, blank = [], b""
         for call, takers in row.steps:
@@ -136,17 +136,17 @@ class _LoopRow:
 
 
 class CompiledLoop:
-    """The loop of one GPU.  One thread runs it; any thread may interrupt it or see how long it has waited for the driver."""
+    """The loop of one GPU.  One thread runs the loop.  Any thread may interrupt it, or read when a pending call started."""
 
     def __init__(self, library: ctypes.CDLL, api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> None:
-        self._lost = lost  # called when the GPU was lost: its handle is then invalid
+        self._lost = lost  # called when the GPU is lost and its handle is invalid
         self._run = library.gpuwatch_compiled_loop
         self._uuid = uuid
         self._row, self._pulse = _LoopRow(api, uuid, Lane.FAST, row), _LoopRow(api, uuid, Lane.PULSE, pulse)
         both = (self._row, self._pulse)
         self._codes_count, self._answers_bytes = max(each.count for each in both), max(each.bytes for each in both)
         self._passes = (_Pass * PASSES_COUNT)()
-        # One more than passes: the last pulse's answers, while the GPU rests.
+        # One slot more than passes: it holds the last pulse's answers while the GPU rests.
         self._codes = (ctypes.c_int32 * ((PASSES_COUNT + 1) * self._codes_count))()
         self._answers = (ctypes.c_uint8 * ((PASSES_COUNT + 1) * self._answers_bytes))()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -196,7 +196,7 @@ class CompiledLoop:
 
 
 def open_loop(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> CompiledLoop | None:
-    """Return the loop for these rows of a GPU; None if it was not built or cannot read one of them.  Raises OSError."""
+    """Return the loop for two rows of a GPU; None if the library was not built or does not fit a row.  Raises OSError."""
     library, _ = compiled()
     try:
         return None if library is None else CompiledLoop(library, api, uuid, row, pulse, lost)
@@ -207,12 +207,12 @@ def open_loop(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None
 @functools.cache
 def compiled(folder: Path = Path(__file__).parent) -> tuple[ctypes.CDLL | None, str]:
     """Return the library built at installation, or None and the reason."""
-    why = "it was not built: no C compiler was there when gpuwatch was installed"
+    why = "it was not built: no C compiler was found when gpuwatch was installed; install gcc, then reinstall gpuwatch"
     for path in sorted(folder.glob("_compiled_loop*.so")):
         try:
             library = ctypes.CDLL(str(path))
             if ctypes.c_uint32.in_dll(library, "gpuwatch_compiled_loop_layout").value != LAYOUT:
-                why = f"{path.name} is of another version of gpuwatch: install it again"
+                why = f"{path.name} belongs to another version of gpuwatch: reinstall gpuwatch"
                 continue
         except (OSError, ValueError) as error:
             why = f"{path.name} cannot be loaded: {error}"
@@ -226,7 +226,7 @@ def compiled(folder: Path = Path(__file__).parent) -> tuple[ctypes.CDLL | None, 
 def _parts(call: Callable[[], Any]) -> tuple[str, Any, int | None]:
     """Return function, handle and number of a bound call of the binding.  Raises UnfitError."""
     if not isinstance(call, partial) or getattr(call.func, "__name__", "") not in FORMS or len(call.args) > 2:
-        raise UnfitError(f"{call} is asked in Python")
+        raise UnfitError(f"only Python makes the call {call}")
     return call.func.__name__, call.args[0], call.args[1] if len(call.args) > 1 else None
 
 
@@ -235,7 +235,7 @@ def _question(api: Api, name: str, handle: Any, number: int | None, offset: int)
         function = ctypes.cast(api._nvmlGetFunctionPointer(name), ctypes.c_void_p).value  # noqa: SLF001 - as in fields.py
         address = ctypes.cast(handle, ctypes.c_void_p).value
     except ctypes.ArgumentError as error:
-        raise UnfitError(f"{name} is no function of a library") from error
+        raise UnfitError(f"{name} is not a library function") from error
     return _Question(function, address, number is not None, number or 0, offset)
 
 

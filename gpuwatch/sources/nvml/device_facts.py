@@ -19,13 +19,13 @@ _VIRTUALIZATION: Mapping[int, str] = {0: "none", 1: "pass-through", 2: "vgpu", 3
 
 
 def _name(names: Mapping[int, str], kind: str) -> Callable[[int], str]:
-    """Return a lookup of the driver's numbers; an unknown number stays a number."""
+    """Return a function from the driver's number to its name; an unknown number becomes ``KIND NUMBER``."""
     return lambda number: names.get(number, f"{kind} {number}")
 
 
 _LIMITS, _THRESHOLD = "nvmlDeviceGetPowerManagementLimitConstraints", "nvmlDeviceGetTemperatureThreshold"
 
-# Each fact of a device and the calls that may answer it, tried in order.
+# By fact of a device: the calls that may return it, tried in order.
 FACTS: Mapping[str, tuple[Call, ...]] = {
     "name": (Call("nvmlDeviceGetName", (), lambda name: name or "unknown", instance=True),),
     "pci_bus_id": (Call("nvmlDeviceGetPciInfo_v3", (), lambda pci: read_text(lambda: pci.busId)),),
@@ -41,7 +41,7 @@ FACTS: Mapping[str, tuple[Call, ...]] = {
     "temperature_slowdown_c": (Call(_THRESHOLD, ("NVML_TEMPERATURE_THRESHOLD_SLOWDOWN",)),),
     "temperature_shutdown_c": (Call(_THRESHOLD, ("NVML_TEMPERATURE_THRESHOLD_SHUTDOWN",)),),
     "memory_total_bytes": (Call("nvmlDeviceGetMemoryInfo", (), lambda memory: memory.total, instance=True),),
-    # The second version of the call counts the driver's reserve separately; its number holds the structure's version and size.
+    # Version 2 of the call reports the driver's reserve separately; the constant encodes the structure's version and size.
     "memory_reserved_bytes": (
         Call("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), lambda memory: memory.reserved, instance=True),
     ),
@@ -64,7 +64,7 @@ FACTS: Mapping[str, tuple[Call, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class BoardHandles:
-    """Handles of a GPU or MIG instance: its own, and the board's."""
+    """Handles of a GPU or MIG instance and of its board; for a GPU the two are equal."""
 
     uuid: str
     handle: Handle
@@ -83,7 +83,7 @@ def count(api: Api) -> int:
 
 
 def at(api: Api, index: int) -> Iterator[BoardHandles]:
-    """Yield the GPU at this place of the driver's list, then its MIG instances.  Raises DeviceLostError, SourceGoneError."""
+    """Yield the GPU at an index of the driver's list, then its MIG instances.  Raises DeviceLostError, SourceGoneError."""
     try:
         handle = api.nvmlDeviceGetHandleByIndex(index)
         uuid = read_text(lambda: api.nvmlDeviceGetUUID(handle))
@@ -102,7 +102,7 @@ def at(api: Api, index: int) -> Iterator[BoardHandles]:
 
 
 def board(api: Api, uuid: str) -> BoardHandles:
-    """Find a GPU or MIG instance again by its UUID.  Raises DeviceLostError, SourceGoneError."""
+    """Return the handles of a GPU or MIG instance by UUID.  Raises DeviceLostError, SourceGoneError."""
     try:
         handle = api.nvmlDeviceGetHandleByUUID(uuid)
     except api.NVMLError as error:
@@ -115,7 +115,7 @@ def board(api: Api, uuid: str) -> BoardHandles:
 
 
 def device(api: Api, of: BoardHandles) -> Device:
-    """Read the facts of one GPU; a MIG instance has its own name, memory and cores, and its board's limits and modes."""
+    """Read the facts of one GPU.  A MIG instance reports its own name, memory and cores; limits and modes are the board's."""
     facts = {name: value for name, calls in FACTS.items() if (value := _fact(api, of, calls)) is not None}
     if facts.get("numa_node_count", -1) < 0:
         facts["numa_node_count"] = numa_node(facts.get("pci_bus_id"))
@@ -125,7 +125,7 @@ def device(api: Api, of: BoardHandles) -> Device:
 
 
 def _fact(api: Api, of: BoardHandles, calls: Sequence[Call]) -> Any:
-    """Return the first answer; None if no call has one."""
+    """Return the first call's answer that is not None; None if no call has an answer."""
     for call in calls:
         handle = of.handle if call.instance else of.board_handle
         answer = asked(api, call.function, handle, *(getattr(api, each) for each in call.args), uuid=of.uuid)

@@ -1,4 +1,4 @@
-"""Enumeration of all listed GPUs, one thread each, so that a hanging or lost GPU delays no other."""
+"""Enumeration of all listed GPUs, in one thread per GPU, so that a hanging or lost GPU does not delay the others."""
 
 import threading
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -13,25 +13,25 @@ _Present = list[tuple[BoardHandles, Device]]
 
 
 def _ask(api: Api, index: int, answer: Future[_Present]) -> None:
-    """Answer for one place in the driver's list: a GPU and its MIG instances, or the reason for their absence."""
+    """Set ``answer`` for one index of the driver's list: a GPU and its MIG instances, or the error."""
     try:
         answer.set_result([(board, device_facts.device(api, board)) for board in device_facts.at(api, index)])
-    except Exception as error:  # noqa: BLE001 - raised again where the answer is used
+    except Exception as error:  # noqa: BLE001 - ``RollCall.call`` raises the error again
         answer.set_exception(error)
 
 
 class RollCall:
-    """Enumerates repeatedly; a GPU whose last call has not returned is not asked again."""
+    """Repeated enumeration.  A GPU whose last call has not returned gets no new call."""
 
     def __init__(self, api: Api, *, patience_s: float = 3.0) -> None:  # a slower GPU joins at the next call
         self._api = api
         self._patience_s = patience_s
         self._calling = threading.Lock()
         self._open: dict[int, Future[_Present]] = {}
-        self.missing: dict[int, str] = {}  # by place in the driver's list: the reason for the missing answer
+        self.missing: dict[int, str] = {}  # by index in the driver's list: the reason for the missing answer
 
     def call(self) -> _Present:
-        """Return the GPUs that answered, in the driver's order; wait while another one still answers within the patience.
+        """Return the GPUs that answered, in the driver's order.  Stop waiting after ``patience_s`` without a further answer.
 
         Raises SourceGoneError.
         """
@@ -48,7 +48,7 @@ class RollCall:
             waiting = set(asked.values())
             while waiting and (answered := wait(waiting, self._patience_s, FIRST_COMPLETED).done):
                 waiting -= answered
-            # An answer to this call must not count for the next one, also where this call ends here.
+            # Drop the finished answers before an error below can end this call: the next call must not reuse them.
             self._open = {index: answer for index, answer in asked.items() if answer in waiting}
             found: _Present = []
             self.missing = {}
@@ -62,6 +62,6 @@ class RollCall:
                     self.missing[index] = error.reason
                 except SourceGoneError:
                     raise
-                except Exception as error:  # noqa: BLE001 - an unforeseen answer, such as invalid text: the GPU is asked again
-                    self.missing[index] = f"its answer is not understood: {type(error).__name__}: {error}"
+                except Exception as error:  # noqa: BLE001 - an unforeseen answer, such as invalid text: retry at the next call
+                    self.missing[index] = f"invalid answer from the driver: {type(error).__name__}: {error}"
             return found

@@ -8,8 +8,8 @@ from annotate.evidence import Event
 from gpuwatch import clock
 from gpuwatch.sources.nvml.binding import TIMEOUT, Api, Handle, asked, treat
 
-# Bits as in nvml.h.  Clock changes (0x10) are not registered: under a power cap an H200 delivers dozens a second.  Each would
-# wake a thread without stating the clock, which the fast lane reads.
+# Bits as in nvml.h.  Clock changes (0x10) are not registered: under a power cap the driver sends dozens per second
+# (docs/decisions/0003).
 _KINDS: Mapping[int, str] = {
     0x0008: "xid", 0x0001: "ecc", 0x0002: "ecc", 0x0200: "ecc", 0x0400: "ecc", 0x0800: "ecc",
 }  # fmt: skip
@@ -29,7 +29,7 @@ class EventWait:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._uuids: dict[int, str] = {}
-        self.kinds: dict[str, frozenset[str]] = {}  # by UUID: the events that this GPU can report
+        self.kinds: dict[str, frozenset[str]] = {}  # by UUID: the kinds of events that the GPU can report
         self._set = asked(api, "nvmlEventSetCreate")
         if self._set is None:
             return
@@ -41,7 +41,7 @@ class EventWait:
                 self.kinds[uuid] = frozenset(_KINDS[bit] for bit in taken)
 
     def _register(self, handle: Handle, bit: int) -> bool:
-        # One by one, so that an event that needs privilege does not disable the others.
+        # One event per call: a refused event does not disable the others.
         try:
             self._api.nvmlDeviceRegisterEvents(handle, bit, self._set)
         except self._api.NVMLError:
@@ -49,7 +49,7 @@ class EventWait:
         return True
 
     def wait(self, timeout_s: float, *, most: int = 256) -> tuple[Event, ...]:
-        """Return the new events, waiting at most ``timeout_s`` for the first; at most ``most``, which bounds a flood."""
+        """Return at most ``most`` new events; wait at most ``timeout_s`` for the first."""
         if not self._uuids:
             self._closing.wait(timeout_s)
             return ()
@@ -68,7 +68,7 @@ class EventWait:
         return tuple(found)
 
     def _failed(self, error: Exception, timeout_s: float) -> None:
-        if error.value not in (15, 16):  # type: ignore[attr-defined]  # an unnamed GPU is lost: its lanes find out
+        if error.value not in (15, 16):  # type: ignore[attr-defined]  # a lost GPU, which the code does not name: the lanes report it
             treat(error)
         self._closing.wait(timeout_s)
 
@@ -79,11 +79,11 @@ class EventWait:
             return []
         text = _ECC_TEXTS.get(bit)
         if kind == "xid" and value == _UNKNOWN_XID:
-            text = "an Xid the driver does not name"
+            text = "an Xid without a known number"
         return [Event(uuid=uuid, at_ns=clock.now_ns(), kind=kind, value=int(value), text=text)]
 
     def close(self) -> None:
-        """Wait for a pending wait to return, then free the set; a wait that hangs in the driver keeps the set."""
+        """Wait for a pending ``wait`` to return, then free the set; keep the set if that call hangs in the driver."""
         self._closing.set()
         if not self._lock.acquire(timeout=self._patience_s):
             return

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from gpuwatch.sources.nvml.binding import SUCCESS, Api, Handle, treat
 
 # nvmlFieldValue_t: id, scope, timestamp us, latency us, value type, return code, and a union of eight bytes.  Defined here
-# because pynvml's Structure runs Python code at every attribute: 14 us for five fields instead of 3.
+# because pynvml's Structure runs slow Python code at every attribute.
 _ENTRY = struct.Struct("=IIqqIIQ")
 _UNSIGNED_LONG_LONG = 3
 _DOUBLE = struct.Struct("=d")
@@ -40,7 +40,7 @@ def decoded(kind: int, raw: int) -> float | int | None:
 
 
 class FieldBatch:
-    """A fixed set of fields of one GPU.  A batch costs the sum of its members, so it holds only fields of one lane."""
+    """A fixed set of fields of one GPU.  A batch costs the sum of its fields, so each lane has its own batch."""
 
     def __init__(self, api: Api, uuid: str, handle: Handle, wanted: Sequence[Wanted]) -> None:
         self._api = api
@@ -53,29 +53,29 @@ class FieldBatch:
         self._buffer = ctypes.c_char * len(self.template)
 
     def entries(self) -> list[Entry]:
-        """Return (return code, timestamp us, value type, raw value) of every field.  Raises as ``treat``, and NVMLError."""
-        # A new buffer each time: a window's edge may read the same batch from another thread.
+        """Return (return code, timestamp us, value type, raw value) of every field.  Raises NVMLError."""
+        # A new buffer for each call: a window's edge may read the same batch from another thread.
         buffer = self._buffer.from_buffer_copy(self.template)
-        ask = self._api._nvmlGetFunctionPointer(FUNCTION)  # noqa: SLF001 - the binding's own way in
+        ask = self._api._nvmlGetFunctionPointer(FUNCTION)  # noqa: SLF001 - the binding's lookup of functions
         code = ask(self.handle, ctypes.c_int(self.count), buffer)
         if code != SUCCESS:
             raise self._api.NVMLError(code)
         return _entries(buffer.raw)
 
     def ask(self, values: dict[str, Any]) -> None:
-        """Read the fields and store each answer under its signal's name."""
+        """Read the fields, and store each answer in ``values`` under the signal's name."""
         try:
             entries = self.entries()
         except self._api.NVMLError as error:
             treat(error, self._uuid)
             return
-        self._take(entries, values)
+        self._store(entries, values)
 
     def read(self, answer: bytes, values: dict[str, Any]) -> None:
-        """Store the answers of earlier entries."""
-        self._take(_entries(answer), values)
+        """Decode an answer of the driver, and store the fields in ``values``."""
+        self._store(_entries(answer), values)
 
-    def _take(self, entries: Sequence[Entry], values: dict[str, Any]) -> None:
+    def _store(self, entries: Sequence[Entry], values: dict[str, Any]) -> None:
         at = 0
         for name, fields, take in self._wanted:
             total: float | int | None = 0
@@ -83,7 +83,7 @@ class FieldBatch:
                 if code != SUCCESS:
                     treat(self._api.NVMLError(code), self._uuid)
                     total = None
-                # Fields 147, 226 and 227 return success without a timestamp on driver 580.159.04: no value.
+                # Success with a timestamp of 0 means that the driver stored no value (docs/HARDWARE.md).
                 elif filled_us == 0 or (value := decoded(kind, raw)) is None:
                     total = None
                 elif total is not None:
@@ -98,7 +98,7 @@ def _entries(answer: bytes) -> list[Entry]:
 
 
 def answers(api: Api, uuid: str, handle: Handle, ids: Sequence[int], *, kind: int | None = None) -> bool:
-    """Return whether all these fields answer on this GPU (with values of one type, if ``kind`` is given)."""
+    """Return True if the GPU answers all these fields, and with value type ``kind`` if given."""
     try:
         entries = FieldBatch(api, uuid, handle, [("", tuple(ids), abs)]).entries()
     except api.NVMLError as error:
@@ -108,10 +108,10 @@ def answers(api: Api, uuid: str, handle: Handle, ids: Sequence[int], *, kind: in
 
 
 def slowdown_counters(api: Api, uuid: str, handle: Handle, driver_version: str | None) -> tuple[int, int, int] | None:
-    """Return the ids of software-thermal, hardware-thermal and power-brake time on this driver; None if there are none.
+    """Return the field ids of software-thermal, hardware-thermal and power-brake time; None if the driver answers none.
 
-    The ids are 269-271.  On drivers 575 to 589 they may be 251-253, which mean power smoothing from 590 on.  Both sets
-    are tried, and only 64-bit answers count, because the version alone does not decide (580.159.04 answers 269-271).
+    The ids are 269-271.  On drivers 575 to 589 they may be 251-253, which mean power smoothing from 590 on.  The version
+    alone does not decide (580.159.04 answers 269-271): this function tries both sets and accepts only 64-bit answers.
     """
     if answers(api, uuid, handle, (269, 270, 271), kind=_UNSIGNED_LONG_LONG):
         return (269, 270, 271)

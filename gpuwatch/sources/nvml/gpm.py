@@ -10,7 +10,7 @@ from gpuwatch.sources.nvml.binding import SUCCESS, Api, Handle, asked, treat
 
 
 class Gpm:
-    """The monitor of one GPU or MIG instance: it keeps the previous sample and reuses all its memory."""
+    """The monitor of one GPU or MIG instance.  It keeps the previous sample, and reuses its memory."""
 
     def __init__(
         self,
@@ -19,9 +19,9 @@ class Gpm:
         handle: Handle,
         instance_id: int | None = None,
         *,
-        shortest_ns: int = 100_000_000,  # at shorter distances an H200 answers SUCCESS with 0.0 or NaN
+        shortest_ns: int = 100_000_000,  # below, an H200 answers SUCCESS with 0.0 or NaN (docs/HARDWARE.md)
         now_ns: Callable[[], int] = clock.now_ns,
-        patience_s: float = 0.5,  # the slowest known call took 0.3 s at worst
+        patience_s: float = 0.5,  # longer than the slowest call
     ) -> None:
         self._api = api
         self._uuid = uuid
@@ -40,16 +40,20 @@ class Gpm:
         return bool(answer and answer.isSupportedDevice)
 
     def ask(self, wanted: Sequence[tuple[str, int]], values: dict[str, Any]) -> None:
-        """Store each metric's mean since the last call, as a ratio, under its signal's name; nothing the first time."""
+        """Store each metric's mean since the previous sample in ``values``, as a ratio under the signal's name.
+
+        The first call, and a call too soon after the previous sample, store nothing.
+        """
         _, means = self.means([metric for _, metric in wanted])
         for name, metric in wanted:
             if metric in means:
                 values[name] = means[metric] / 100
 
     def means(self, metrics: Sequence[int]) -> tuple[int, dict[int, float]]:
-        """Return the time since the last call in nanoseconds, and each metric's mean over it in its own unit.
+        """Return the nanoseconds since the previous sample, and each metric's mean over that time in NVML's unit.
 
-        Both are empty the first time.  Raises DeviceLostError, SourceGoneError.
+        Return 0 and no means at the first call, too soon after the previous sample, or if the driver does not answer.
+        Raises DeviceLostError, SourceGoneError.
         """
         with self._lock:
             try:

@@ -1,4 +1,4 @@
-"""The source ``nvml``: the driver's answers in the form that the sampler reads."""
+"""The source ``nvml``: the driver's answers as readings."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from gpuwatch.sources.nvml.signals import SIGNALS
 
 
 class _NvmlGpu:
-    """Cached state of one GPU, dropped when the GPU is lost and built again when it is back."""
+    """Cached state of one GPU.  The source drops the state of a lost GPU, and builds a new one when the GPU answers."""
 
     def __init__(
         self, api: Api, board: device_facts.BoardHandles, driver_version: str | None, identities: host.Identities
@@ -40,7 +40,7 @@ class _NvmlGpu:
 
 
 class Nvml:
-    """The driver, through NVIDIA's own binding.  Raises SourceGoneError: when no driver answers.
+    """The driver, through NVIDIA's binding.  Raises SourceGoneError: when no driver answers.
 
     ``api`` is the pynvml module, or in tests a second copy of it over a test library.
     """
@@ -62,7 +62,7 @@ class Nvml:
         self._driver_version: str | None = binding.asked(self._api, "nvmlSystemGetDriverVersion")
 
     def devices(self) -> tuple[Device, ...]:
-        """Return the GPUs with their current facts; ``unanswered`` then names the other listed GPUs.
+        """Return the GPUs with their current facts, and update ``unanswered``, which names the other listed GPUs.
 
         Raises SourceGoneError: when the driver lists none, or none answers.
         """
@@ -74,15 +74,15 @@ class Nvml:
                     self._gpus[board.uuid] = _NvmlGpu(self._api, board, self._driver_version, self._identities)
         if not present:
             raise SourceGoneError(
-                f"no GPU that the driver lists answers: {'; '.join(self.unanswered)}"
+                f"the driver lists GPUs, but none of them answers: {'; '.join(self.unanswered)}"
                 if self.unanswered
-                else "the driver is loaded but lists no GPU: check nvidia-smi, and that the device is visible here"
+                else "the driver is loaded but lists no GPU: run nvidia-smi, and check that the GPU is passed to this container"
             )
         self._register_events(tuple(board for board, _ in present))
         return tuple(device for _, device in present)
 
     def _register_events(self, boards: tuple[device_facts.BoardHandles, ...]) -> None:
-        """Register these boards for events, if they differ from the boards registered before."""
+        """Store these boards; close the event set if they differ, so that ``events`` opens one for the new boards."""
         with self._lock:
             deaf = self._events if [board.uuid for board in boards] != [board.uuid for board in self._boards] else None
             self._boards = boards
@@ -112,7 +112,10 @@ class Nvml:
             return row
 
     def series(self, uuid: str, row: Sequence[str], pulse: Sequence[str]) -> CompiledLoop | None:
-        """Return the compiled loop over these two rows, if there is one.  Raises DeviceLostError, SourceGoneError."""
+        """Return the compiled loop over a row and a pulse; None if the loop cannot be opened.
+
+        Raises DeviceLostError, SourceGoneError.
+        """
         gpu, names = self._gpu(uuid), (tuple(row), tuple(pulse))
         if names not in gpu.loops:
             whole, part = (self._row(gpu, each) for each in names)
@@ -144,7 +147,7 @@ class Nvml:
         return PowerRecord(uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, sample_at_ns=times, sample_w=watts)
 
     def read_rare(self, uuid: str) -> RareReading:
-        """Read what only the metrics page shows of a board.  Raises DeviceLostError, SourceGoneError."""
+        """Read a board's signals for the metrics page.  Raises DeviceLostError, SourceGoneError."""
         with self._answering(uuid) as gpu:
             return gpu.rare.read()
 
@@ -160,13 +163,13 @@ class Nvml:
         return waiting.wait(timeout_s)
 
     def supported(self, uuid: str) -> frozenset[str]:
-        """Return the signals this GPU answers, each probed."""
+        """Return the signals that this GPU answers, found by a probe of each."""
         gpu = self._gpu(uuid)
         with gpu.lock:
             return frozenset(name for name in SIGNALS if gpu.questions.chosen(name) is not None)
 
     def notes(self, uuid: str) -> Mapping[str, str]:
-        """Describe the reading of this GPU: binding, counters, clock of the power record, events."""
+        """Return how this GPU is read: binding, counters, clock of the power record, events."""
         gpu = self._gpu(uuid)
         with gpu.lock:
             counters = gpu.questions.counters
@@ -174,8 +177,8 @@ class Nvml:
         return {
             "binding": f"nvidia-ml-py {_binding_version()}",
             "slow-down time": counters,
-            "power record": f"stamped by the {gpu.power.stamped_by} clock" if gpu.power.stamped_by else "nothing seen yet",
-            "events": ", ".join(sorted(kinds)) if kinds else ("none" if self._events is not None else "not asked yet"),
+            "power record": f"stamped by the {gpu.power.stamped_by} clock" if gpu.power.stamped_by else "no sample yet",
+            "events": ", ".join(sorted(kinds)) if kinds else ("none" if self._events is not None else "not requested yet"),
             "locked clocks": "only application clocks can be read back; a range locked with nvidia-smi -lgc cannot",
         }
 
@@ -189,7 +192,7 @@ class Nvml:
             waiting = self._events
         held = [each for gpu in gpus.values() for each in (gpu.questions.gpm.close, gpu.rare.close)]
         for release in held + ([waiting.close] if waiting else []):
-            with suppress(DeviceLostError, SourceGoneError):  # the driver is gone, and its objects with it
+            with suppress(DeviceLostError, SourceGoneError):  # a lost GPU or driver has already freed its objects
                 release()
         with suppress(self._api.NVMLError):
             self._api.nvmlShutdown()
@@ -209,7 +212,7 @@ class Nvml:
 
     @contextmanager
     def _answering(self, uuid: str) -> Iterator[_NvmlGpu]:
-        """Yield a GPU to read; drop its state if it turns out to be lost."""
+        """Yield a GPU to read; drop its state if it is lost."""
         gpu = self._gpu(uuid)
         try:
             yield gpu
@@ -218,7 +221,7 @@ class Nvml:
             raise
 
     def _forget(self, uuid: str) -> None:
-        # After a reset the handle is a new one, so the next call starts from the UUID.
+        # A reset invalidates the handle, so the next call finds the GPU by its UUID.
         with self._lock:
             self._gpus.pop(uuid, None)
 

@@ -1,4 +1,4 @@
-"""The driver's dense power record, and the clock of its time stamps."""
+"""The driver's dense power record, and the clock of the record's time stamps."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -10,13 +10,13 @@ from gpuwatch.sources.nvml.process_lists import Lists
 
 Offset: TypeAlias = Callable[[], int]
 
-STEP_NS = 100_000_000  # time daemons slew by at most 83 ms per second; more is a step
-SLACK_NS = 50_000_000  # a stamp this far in our future is an artefact of reading two clocks
+STEP_NS = 100_000_000  # an offset that changed by more was stepped: time daemons slew by at most 83 ms per second
+SLACK_NS = 50_000_000  # reading two clocks can put a stamp up to this far in the future
 FARTHEST_NS = 60_000_000_000  # a clock farther from the newest sample than this did not stamp it
 
 
 class DensePower:
-    """The cursor into one GPU's power record: on an H200 119 samples, 20 ms apart."""
+    """The cursor into one GPU's power record: on an H200 119 samples, 20 ms apart (docs/HARDWARE.md)."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class DensePower:
         stepped = self._offset_ns is not None and abs(offset_ns - self._offset_ns) > STEP_NS
         self._offset_ns = offset_ns
         if stepped:
-            # Stamps from before and after the step are indistinguishable: drop this interval; the next call starts anew.
+            # Stamps before and after the step cannot be distinguished, so skip to now.
             self._cursor_us = (self._now_ns() + offset_ns) // 1000
             return (), ()
         latest_ns = self._now_ns() + SLACK_NS
@@ -62,7 +62,7 @@ class DensePower:
         watts: list[float] = []
         for stamp_us, draw_w in samples:
             at_ns = stamp_us * 1000 - offset_ns
-            # After a clock was set back, older samples lie in the future until they leave the record.
+            # After a clock was set back, the record still holds samples from the future.
             if at_ns <= latest_ns:
                 self._cursor_us = max(self._cursor_us, stamp_us)
             if self._last_ns < at_ns <= latest_ns:
@@ -75,7 +75,7 @@ class DensePower:
         try:
             kind, found = self._lists.samples(self._api.NVML_TOTAL_POWER_SAMPLES, self._cursor_us)
         except self._api.NVMLError as error:
-            # An empty record is NotFound: the GPU sleeps, or no sample is newer than the cursor.
+            # The driver answers NotFound if no sample is newer than the cursor, for example on a sleeping GPU.
             if error.value not in PERMANENT and error.value != NOT_FOUND:
                 treat(error, self._uuid)
             return []

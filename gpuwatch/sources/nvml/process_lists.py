@@ -1,6 +1,6 @@
 """The driver's lists, each read in one call, and the processes of a GPU from those lists.
 
-The binding itself makes two calls for every list, the first only for its length.
+NVIDIA's binding makes two calls for every list, the first only for the length (docs/decisions/0072).
 """
 
 import ctypes
@@ -12,18 +12,18 @@ from annotate.evidence import Process, Visibility
 from gpuwatch.host.processes import Identities, Identity
 from gpuwatch.sources.nvml.binding import INSUFFICIENT_SIZE, NOT_FOUND, SUCCESS, Api, Handle, treat
 
-# Laid out here for the reason given in ``fields``; the functions' names fix these layouts, which do not vary with the binding.
+# Defined here for the reason given in ``fields``.  The layouts depend on the functions' versions, not on the binding.
 _PROCESS = struct.Struct("=I4xQII")  # nvmlProcessInfo_v2_t, and _v3: PID, bytes of memory, GPU and compute instance
 _SHARE = struct.Struct("=I4xQIIII")  # nvmlProcessUtilizationSample_t: PID, stamp us, percent of SM, memory, encoder, decoder
 _SAMPLE = struct.Struct("=QQ")  # nvmlSample_t: stamp us, and a union of eight bytes
 _NOT_AVAILABLE = (1 << 64) - 1
 
 UTILIZATION, SAMPLES = "nvmlDeviceGetProcessUtilization", "nvmlDeviceGetSamples"
-_SLACK, _MOST = 32, 1 << 14  # extra entries for processes that start meanwhile; no valid list is longer than the second number
+_SLACK, _MOST = 32, 1 << 14  # extra entries for processes that start between two reads; the longest list that is read
 
 
 class Lists:
-    """The lists of one GPU or MIG instance, as plain numbers.  All raise NVMLError, also for a missing function.
+    """The lists of one GPU or MIG instance, as plain numbers.  All methods raise NVMLError, also for a missing function.
 
     Each call has its own buffer, because two threads may read the same list.
     """
@@ -31,15 +31,15 @@ class Lists:
     def __init__(self, api: Api, handle: Handle) -> None:
         self._api = api
         self._handle = handle
-        self._rooms: dict[str, int] = {}  # by function: the size that sufficed last time
+        self._rooms: dict[str, int] = {}  # by function: the entries in the last buffer that was large enough
 
     def processes(self, function: str) -> list[tuple[int, int | None]]:
-        """Return PID and bytes of memory (None if unknown to the driver) from one of the lists of running processes."""
+        """Return PID and bytes of memory (None if not available) from one of the lists of running processes."""
         entries = self._asked(function, _PROCESS, 64, lambda ask, count, found: ask(self._handle, count, found))
         return [(pid, None if memory == _NOT_AVAILABLE else memory) for pid, memory, _, _ in entries]
 
     def utilization(self, since_us: int) -> list[tuple[int, int, int]]:
-        """Return PID, stamp and percent of SM time of the utilisation record's entries, possibly with older ones."""
+        """Return PID, stamp and percent of SM time from the utilisation record; entries older than ``since_us`` may occur."""
         since = ctypes.c_ulonglong(since_us)
         entries = self._asked(UTILIZATION, _SHARE, 256, lambda ask, count, found: ask(self._handle, found, count, since))
         return [(pid, stamp_us, percent) for pid, stamp_us, percent, *_ in entries]
@@ -59,20 +59,23 @@ class Lists:
     def _asked(
         self, function: str, entry: struct.Struct, room: int, call: Callable[[Any, Any, Any], int], *, cuts: bool = False
     ) -> list[Any]:
-        """Read a list.  ``cuts``: the driver truncates a list that is too long, without error, so a full one is read again."""
-        ask = self._api._nvmlGetFunctionPointer(function)  # noqa: SLF001 - the binding's own way in
+        """Read a list, with a larger buffer if needed.
+
+        ``cuts``: the driver truncates a long list without an error, so a full buffer means "read again".
+        """
+        ask = self._api._nvmlGetFunctionPointer(function)  # noqa: SLF001 - the binding's lookup of functions
         room = self._rooms.get(function, room)
         while True:
             found, count = ctypes.create_string_buffer(room * entry.size), ctypes.c_uint(room)
             code = call(ask, ctypes.byref(count), found)
             if code not in (SUCCESS, INSUFFICIENT_SIZE):
                 raise self._api.NVMLError(code)
-            told = count.value
-            if code == SUCCESS and (told < room or (told == room and not cuts) or room == _MOST):
-                return list(entry.iter_unpack(ctypes.string_at(found, min(told, room) * entry.size)))
+            listed_count = count.value
+            if code == SUCCESS and (listed_count < room or (listed_count == room and not cuts) or room == _MOST):
+                return list(entry.iter_unpack(ctypes.string_at(found, min(listed_count, room) * entry.size)))
             if room == _MOST:
                 raise self._api.NVMLError(code)
-            room = self._rooms[function] = min(max(2 * room, told + _SLACK), _MOST)
+            room = self._rooms[function] = min(max(2 * room, listed_count + _SLACK), _MOST)
 
 
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses_v3"
@@ -95,7 +98,9 @@ class ProcessLists:
         self._cursor_us: int | None = None
 
     def processes(self, *, utilization: bool) -> tuple[tuple[Process, ...], bool]:
-        """Return every listed process, by PID, and whether the list of compute processes answered.
+        """Return the processes in order of PID, and True if the driver answered the list of compute processes.
+
+        With ``utilization``, the processes include unlisted ones that used the GPU.
 
         Raises DeviceLostError, SourceGoneError.
         """
@@ -103,11 +108,11 @@ class ProcessLists:
         whole = True
         for function, graphics in _LISTS:
             entries = self._list(function)
-            # Other lists are missing on many systems; without the compute list an empty result means nothing.
+            # Many systems lack the other lists; without the compute list, the result is incomplete.
             whole = whole and not (entries is None and function == _COMPUTE)
             for pid, memory_bytes in entries or ():
                 memory, was_graphics = listed.get(pid, (None, True))
-                # A process on two lists has the same memory on both; it counts as graphics only if no other list names it.
+                # A process on two lists has the same memory in both; it is a graphics process only if no other list names it.
                 listed[pid] = (memory_bytes if memory is None else memory, graphics and was_graphics)
         busy = self._utilization() if utilization else {}
         found = [
@@ -127,7 +132,7 @@ class ProcessLists:
     def _process(
         self, pid: int, ratio: float | None, *, memory_bytes: int | None = None, graphics: bool = False, listed: bool = True
     ) -> Process:
-        # Outside the initial PID namespace an unlisted PID is the host's: the process with that number here is another one.
+        # Outside the initial PID namespace an unlisted PID is the host's, and this namespace may use it for another process.
         who = self._identities.of(pid) if listed or self._visibility == Visibility.HOST else Identity()
         return Process(
             pid=pid,
@@ -146,15 +151,15 @@ class ProcessLists:
         try:
             samples = self._lists.utilization(cursor_us)
         except self._api.NVMLError as error:
-            if error.value != NOT_FOUND:  # NotFound means no samples, as does SUCCESS with none
+            if error.value != NOT_FOUND:  # NotFound means no samples
                 treat(error, self._uuid)
             self._cursor_us = cursor_us
             return {}
         latest: dict[int, tuple[int, int]] = {}
         for pid, stamp_us, share in samples:
-            # The record repeats old entries, and sometimes holds garbage above 100 %.
+            # The record repeats old entries, and can hold invalid shares above 100 %.
             if stamp_us > cursor_us and share <= 100 and stamp_us > latest.get(pid, (0, 0))[0]:
                 latest[pid] = (stamp_us, share)
         self._cursor_us = max([cursor_us, *(stamp_us for stamp_us, _ in latest.values())])
-        # Without a cursor the driver averages its whole record, which includes processes that ended long ago.
+        # Without a cursor the driver averages its whole record, which includes ended processes.
         return {} if first else {pid: share / 100 for pid, (_, share) in latest.items()}

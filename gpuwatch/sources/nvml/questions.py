@@ -1,4 +1,4 @@
-"""The plan for one row: the calls and the batch of fields for a set of signals on one GPU, decided once."""
+"""The plan for one row: the calls and the batch of fields that read a set of signals on one GPU."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
@@ -16,7 +16,7 @@ Step: TypeAlias = tuple[Bound, tuple[tuple[str, Callable[[Any], Any]], ...]]
 
 
 class Row:
-    """The bound calls of one row, each with the receivers of its answer.  Several threads may call it at once."""
+    """The bound calls of one row, each with the receivers of its answer.  Several threads may call ``ask`` at once."""
 
     def __init__(self, api: Api, uuid: str, steps: Iterable[Step], batch: FieldBatch | None, gpm: Filler | None) -> None:
         self._error = api.NVMLError
@@ -26,7 +26,7 @@ class Row:
         self.gpm = gpm
 
     def ask(self) -> dict[str, Any]:
-        """Return the answers in a Reading's units, without unanswered signals.  Raises DeviceLostError, SourceGoneError."""
+        """Return the answered signals, in a Reading's units.  Raises DeviceLostError, SourceGoneError."""
         values: dict[str, Any] = {}
         for call, takers in self.steps:
             try:
@@ -44,7 +44,7 @@ class Row:
 
 
 class Questions:
-    """The alternative that answers each signal on one GPU: probed at the first need, then remembered."""
+    """The alternative that answers each signal on one GPU, probed at first use and cached."""
 
     def __init__(self, api: Api, board: BoardHandles, driver_version: str | None) -> None:
         self._api = api
@@ -54,7 +54,7 @@ class Questions:
         self.gpm = Gpm(api, board.uuid, board.board_handle, board.instance_id)
 
     def row(self, names: Sequence[str]) -> Row:
-        """Return the plan for these signals, without those this GPU does not support."""
+        """Return the plan for those of these signals that this GPU supports."""
         calls: dict[tuple[str, tuple[str, ...], bool], list[tuple[str, Callable[[Any], Any]]]] = {}
         fields: list[Wanted] = []
         metrics: list[tuple[str, int]] = []
@@ -86,10 +86,10 @@ class Questions:
 
     @property
     def counters(self) -> str:
-        """Return the origin of slow-down time, in words."""
+        """Return a description of the counters that report slow-down time."""
         ids = self._slowdown_counters
         if ids is None:
-            return "nvmlDeviceGetViolationStatus (thermal and power only; no slow-down counters answer on this driver)"
+            return "nvmlDeviceGetViolationStatus (thermal and power only; this driver answers no slow-down counters)"
         return f"fields {ids[0]}-{ids[2]}"
 
     @cached_property

@@ -1,6 +1,6 @@
 """Signals only for the metrics page: P-state, row remaps by cause, bytes on PCIe and NVLink, MIG instances.
 
-No window's evidence needs them, so they belong to no lane, and their expensive calls delay no lane.
+No window's evidence needs these signals, so they belong to no lane, and their expensive calls delay no lane.
 """
 
 import threading
@@ -17,9 +17,9 @@ from gpuwatch.sources.nvml.gpm import Gpm
 _EVERY_LINK = 0xFFFF_FFFF  # a field's scope that means all NVLinks together
 _PSTATES_COUNT = 16  # P0 to P15; 32 is "unknown"
 _MIB, _KIB = 1 << 20, 1 << 10
-_LINKS_COUNT = 36  # more than any board has: the loop ends at the first number that the driver refuses
+_LINKS_COUNT = 36  # more than any board has; the loop ends earlier, at the first link that the driver refuses
 
-# NVLink counters by the driver's own name, from the binding's constants; bytes come in KiB.
+# NVLink counters: the binding's constants, by the name in the reading.  Throughput counters are in KiB.
 _ERRORS: Mapping[str, str] = {
     "crc_flit": "NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
     "crc_data": "NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
@@ -30,8 +30,8 @@ _BYTES: Mapping[str, str] = {
     "sent": "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX",
     "received": "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX",
 }
-# PCIe throughput from the performance monitor, in MiB/s.  nvmlDeviceGetPcieThroughput blocks for 20 ms.  The byte counters
-# (fields 197 and 198) have 32 bits, which a link of generation 5 fills in 80 ms.
+# PCIe throughput from the performance monitor, in MiB/s.  nvmlDeviceGetPcieThroughput blocks for 21 ms, and the 32-bit byte
+# counters (fields 197 and 198) wrap within 80 ms (docs/decisions/0089).
 _PCIE: Mapping[str, str] = {"sent": "NVML_GPM_METRIC_PCIE_TX_PER_SEC", "received": "NVML_GPM_METRIC_PCIE_RX_PER_SEC"}
 _ACTIVITIES: Mapping[str, str] = {
     "sm_activity_ratio": "NVML_GPM_METRIC_SM_UTIL",
@@ -42,7 +42,7 @@ _ACTIVITIES: Mapping[str, str] = {
 
 
 class RareQuestions:
-    """The rare readings of one board, with its state between two reads."""
+    """The rare readings of one board, with the state between two reads."""
 
     def __init__(self, api: Api, board: BoardHandles) -> None:
         self._api = api
@@ -81,7 +81,7 @@ class RareQuestions:
         }
 
     def _pcie(self) -> dict[str, Any]:
-        """Integrate the monitor's means: its intervals follow each other without a gap."""
+        """Return the total bytes in each direction: the monitor's means, integrated over intervals without gaps."""
         if self._has_gpm is None:
             self._has_gpm = self._gpm.supported() and all(hasattr(self._api, metric) for metric in _PCIE.values())
         if not self._has_gpm:
@@ -112,7 +112,7 @@ class RareQuestions:
         }
 
     def _fields(self, names: tuple[str, ...]) -> dict[str, int]:
-        """Return the answers to these fields over all links, by the constants' names, without unanswered ones."""
+        """Return the answered fields, each over all links, by the constants' names."""
         known = [(name, getattr(self._api, name)) for name in names if hasattr(self._api, name)]
         found = self._asked("nvmlDeviceGetFieldValues", self._handle, [(number, _EVERY_LINK) for _, number in known])
         values: dict[str, int] = {}
@@ -123,7 +123,7 @@ class RareQuestions:
         return values
 
     def _partitions(self) -> Iterator[InstanceReading]:
-        """Read the current MIG instances: they come and go while the board stays."""
+        """Yield the readings of the current MIG instances, and close the samples of removed instances."""
         mode = self._asked("nvmlDeviceGetMigMode", self._handle)
         slots_count = self._asked("nvmlDeviceGetMaxMigDeviceCount", self._handle) if mode and mode[0] else 0
         present: dict[str, Gpm] = {}

@@ -1,7 +1,7 @@
-"""The table of signals: the driver's call for each, its unit, and the alternatives.
+"""The table of signals: for each, the driver's calls and the conversion of units.
 
-A new reading is one line here.  Alternatives are tried in order, once per GPU: successors first, then calls that
-NVIDIA has deprecated (removed with CUDA 14).  Units are converted here and nowhere else.
+A new signal of the driver is one line here.  The alternatives of a signal are tried in order, once per GPU: successors
+first, then calls that NVIDIA has deprecated (removed with CUDA 14).
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ class Call:
     function: str
     args: tuple[str, ...] = ()
     take: Callable[[Any], Any] = as_is
-    instance: bool = False  # True: on a MIG instance, call with the instance, not the board
+    instance: bool = False  # True: on a MIG instance, call with the instance's handle instead of the board's
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ SIGNALS: Mapping[str, tuple[Question, ...]] = {
     ),
     "utilization_ratio": (Call("nvmlDeviceGetUtilizationRates", (), lambda rates: rates.gpu / 100, instance=True),),
     "mem_utilization_ratio": (Call("nvmlDeviceGetUtilizationRates", (), lambda rates: rates.memory / 100, instance=True),),
-    # The first version of the call: its ``used`` includes the driver's reserve, which the second counts separately.
+    # ``used`` of the call's first version includes the driver's reserve; version 2 reports the reserve separately.
     "memory_used_bytes": (Call("nvmlDeviceGetMemoryInfo", (), lambda memory: memory.used, instance=True),),
     "power_cap_ns": (Field(("NVML_FI_DEV_PERF_POLICY_POWER",)), _violation("NVML_PERF_POLICY_POWER")),
     "sync_boost_ns": (Field(("NVML_FI_DEV_PERF_POLICY_SYNC_BOOST",)), _violation("NVML_PERF_POLICY_SYNC_BOOST")),
@@ -113,8 +113,8 @@ SIGNALS: Mapping[str, tuple[Question, ...]] = {
     "tensor_activity_ratio": (GpmMetric("NVML_GPM_METRIC_ANY_TENSOR_UTIL"),),
     "dram_activity_ratio": (GpmMetric("NVML_GPM_METRIC_DRAM_BW_UTIL"),),
     "power_limit_w": (Call("nvmlDeviceGetEnforcedPowerLimit", (), milli),),
-    # An application clock other than its default.  Driver 580 cannot read back a range set with ``nvidia-smi
-    # --lock-gpu-clocks``, so None does not exclude one.
+    # The application clock, if it is not the default.  Driver 580 cannot report a range set with ``nvidia-smi
+    # --lock-gpu-clocks``, so None does not exclude a lock.
     "sm_clock_lock_mhz": (Call("application_clock"),),
     "persistence_mode": (Call("nvmlDeviceGetPersistenceMode", (), bool),),
     "ecc_mode": (Call("nvmlDeviceGetEccMode", (), lambda modes: bool(modes[0])),),
@@ -126,7 +126,7 @@ SIGNALS: Mapping[str, tuple[Question, ...]] = {
 
 
 def application_clock(api: Any, handle: Any) -> int | None:
-    """Return the SM application clock in MHz if one was set, None if it has its default."""
+    """Return the SM application clock in MHz; None if it is the default."""
     target = api.nvmlDeviceGetApplicationsClock(handle, api.NVML_CLOCK_SM)
     default = api.nvmlDeviceGetDefaultApplicationsClock(handle, api.NVML_CLOCK_SM)
     return target if target != default else None

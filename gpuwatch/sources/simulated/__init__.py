@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpuwatch.sources.simulated.offline import simulate
 
 
-def __getattr__(name: str) -> Any:  # the requested name determines its type
+def __getattr__(name: str) -> Any:  # the type depends on the name
     if name != "simulate":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from gpuwatch.sources.simulated.offline import simulate  # imports numpy, and a daemon does not need it

@@ -1,6 +1,6 @@
 """The driver's view of a simulated board: values from a periodically refreshed page, counters, and the cost of each call.
 
-Refresh periods and costs were measured on one H200 (driver 580.159.04, pynvml, GPU busy, 2026-11).
+Refresh periods and costs were measured on one H200 (docs/HARDWARE.md).
 """
 
 import random
@@ -17,7 +17,7 @@ GPM_NS = 100_000_000  # two GPM samples closer than this give no value
 RESERVED_BYTES = 645_000_000
 OWN_BYTES = 2_300_000_000
 
-# Cost of each call in nanoseconds; all other signals come from the page in under a microsecond.
+# Cost of each call in nanoseconds; the signals not listed come from the page at ``_PAGE_COST_NS`` each.
 _PAGE_COST_NS = 800
 COST_NS: Mapping[str, int] = {
     "power_w": 2_600, "memory_used_bytes": 4_000, "power_cap_ns": 2_600, "sync_boost_ns": 2_600, "sw_thermal_ns": 2_600,
@@ -34,7 +34,7 @@ class Driver:
     def __init__(self, script: Script, seed: str) -> None:
         self.physics = Physics(script, seed)
         rng = random.Random(seed + "/driver")  # noqa: S311 - phases, not secrets
-        self.offset_ns = rng.randrange(10**12)  # counters do not begin at zero: the driver was loaded long ago
+        self.offset_ns = rng.randrange(10**12)  # counters do not start at zero: the driver was loaded long ago
         self._due_ns = [rng.randrange(period) for period in (PAGE_NS, UTILIZATION_NS, TEMPERATURE_NS)]
         self.page = self._fresh_page()
         self.temperature_c = round(self.physics.temperature_c)
@@ -44,7 +44,7 @@ class Driver:
         self.gpm: Mapping[str, float] = {}
 
     def advance(self, now_ns: int) -> None:
-        """Advance the board to a time since its epoch; an earlier time does nothing."""
+        """Advance the board to a time since the epoch; a time in the past does nothing."""
         physics = self.physics
         while physics.next_ns() <= now_ns:
             physics.step()
@@ -52,7 +52,7 @@ class Driver:
                 self._refresh(physics.now_ns)
 
     def values(self, names: frozenset[str]) -> dict[str, Any]:
-        """Return the current values of these signals, without those the board does not have."""
+        """Return the current values of those of these signals that the board has."""
         if names & _GPM.keys():
             self._read_gpm()
         read = {**self.page, **self.gpm}
@@ -66,7 +66,7 @@ class Driver:
         if now_ns >= utilization_ns:
             since_ns, utilized_ns, mem_utilized_ns = self._utilized_at
             totals, span_ns = self.physics.totals, max(1, now_ns - since_ns)
-            # In whole percent, as the driver reports it.
+            # The driver reports utilisation in whole percent.
             self.utilization_ratio = round((totals.utilized_ns - utilized_ns) / span_ns, 2)
             self.mem_utilization_ratio = round((totals.mem_utilized_ns - mem_utilized_ns) / span_ns, 2)
             self._utilized_at = (now_ns, totals.utilized_ns, totals.mem_utilized_ns)
@@ -76,7 +76,7 @@ class Driver:
             self._due_ns[2] = temperature_ns + TEMPERATURE_NS
 
     def _fresh_page(self) -> dict[str, float]:
-        """Return the signals of the driver's shared page at a refresh."""
+        """Return the signals of the driver's shared page, with their current values."""
         physics = self.physics
         return {
             "sm_clock_mhz": physics.programmed_mhz,
@@ -116,8 +116,8 @@ _GPM = {
     "dram_activity_ratio": "dram_active_ns",
 }
 
-# Signals from neither the page nor the GPM.
-_ASK: Mapping[str, Callable[[Driver], Any]] = {  # a signal's type is its field's in Reading, hence Any
+# Signals from neither the page nor the GPM; each has the type of its field in Reading.
+_ASK: Mapping[str, Callable[[Driver], Any]] = {
     "mem_clock_mhz": lambda driver: driver.physics.stretch.mem_clock_mhz,
     "temperature_c": lambda driver: driver.temperature_c,
     "utilization_ratio": lambda driver: driver.utilization_ratio,
@@ -147,6 +147,6 @@ _ASK: Mapping[str, Callable[[Driver], Any]] = {  # a signal's type is its field'
 
 
 def cost_ns(names: frozenset[str]) -> int:
-    """Return the time that reading these signals takes; the GPM ratios come from one sample."""
+    """Return the nanoseconds that reading these signals takes; all GPM ratios together cost one sample."""
     gpm = names & _GPM.keys()
     return sum(COST_NS.get(name, _PAGE_COST_NS) for name in names - gpm) + (COST_NS["sm_activity_ratio"] if gpm else 0)

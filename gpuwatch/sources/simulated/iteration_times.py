@@ -1,4 +1,4 @@
-"""Kernel times from the past of a board's true clock."""
+"""Kernel times, computed from the recorded true clock of a board."""
 
 import random
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ from gpuwatch.sources.simulated.physics import Moment
 from gpuwatch.sources.simulated.scenes import Scene
 
 _NOISE_MEMORY = 0.9
-# A kernel interrupted by the end of its time slice waits for the neighbour's slice: 8 of 10 000 (measured, H200).
+# Some kernels are interrupted by the end of their time slice, and wait for the neighbour's slice.
 _SLICE_S, _SLICE_RATIO = (2.3e-3, 2.5e-3), 8e-4
-# A launch whose thread lost its processor waits for a scheduler's quantum.
+# A launch from a preempted thread waits for a quantum of the scheduler.
 _QUANTUM_S, _QUANTUM_RATIO = (62e-3, 64e-3), 0.015
 
 
 def kernel_times(history: Iterable[Moment], scene: Scene, begin_ns: int, end_ns: int, epoch_ns: int) -> Timings | None:
-    """Return times of single iterations of the scene's own kernel, as events would measure them; None if it ran none.
+    """Return the simulated event times of single iterations of the scene's own kernel; None if the scene ran none.
 
-    ``time_s * (reference / clock) ** beta * exp(AR(1))``, with waits for a neighbour's time slice or a processor, and the
-    true clock of each iteration, as stamps around it would measure it.
+    A time is ``time_s * (reference / clock) ** beta * exp(AR(1))``, plus waits for a neighbour's time slice or a CPU core.
+    Each iteration also has its true clock, as stamps would measure it.
     """
     from_ns, to_ns = begin_ns - epoch_ns, end_ns - epoch_ns
     past = [m for m in history if m.end_ns > from_ns and m.end_ns - m.length_ns < to_ns and m.stretch.own]
@@ -31,7 +31,7 @@ def kernel_times(history: Iterable[Moment], scene: Scene, begin_ns: int, end_ns:
     begins_ns = np.array([m.end_ns - m.length_ns for m in past], np.float64)
     ends_ns = np.array([m.end_ns for m in past], np.float64)
     each_s = _at_clock(kernel, past, scene)
-    # The number of iterations that fit into each step; their sum maps iterations to time.
+    # The cumulative number of iterations at each step, which maps iterations to times.
     share = np.array([m.stretch.own_share for m in past])
     counts = np.concatenate([[0.0], np.cumsum((ends_ns - begins_ns) / 1e9 * share / each_s)])
     numbers = np.arange(int(counts[-1]))
@@ -52,7 +52,7 @@ def kernel_times(history: Iterable[Moment], scene: Scene, begin_ns: int, end_ns:
 def _at_clock(kernel: Kernel, past: list[Moment], scene: Scene) -> Values:
     clock = np.array([m.clock_ratio for m in past])
     memory = np.array([m.stretch.mem_clock_mhz for m in past]) / scene.board.mem_clock_max_mhz
-    # The part independent of the SM clock follows the memory clock.
+    # The part of the time that is independent of the SM clock follows the memory clock.
     times: Values = kernel.time_s * (kernel.reference_ratio / clock) ** kernel.beta * memory ** (kernel.beta - 1.0)
     return times
 

@@ -1,6 +1,6 @@
 """The kernels of a simulated GPU: the only module that holds the figures of single kernels.
 
-Clocks are true SM clocks (cycle counter over global timer), measured on one H200 (700 W, driver 580.159.04, 2026-11).
+Clocks are true SM clocks (cycle counter over global timer), from the H200 recordings in ``tests/traces/README.md``.
 """
 
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The power that a load draws, and the driver's meters under it."""
+    """The power that a load draws, and the driver's utilisation figures under the load."""
 
     dynamic_w: float  # above the static power, at the maximum clock
-    ceiling_ratio: float  # true clock under this load before any cap: tensor work lowers it at once
-    shown_ratio: float = 1.0  # under a cap: the ratio of NVML's clock to the true one
-    unrest_ratio: float = 0.005  # change of its power from one 20 ms bin to the next
-    heat_ratio: float = 1.0  # share of its power that reaches the core's sensor
+    ceiling_ratio: float  # true clock under this load before any cap: tensor work lowers the clock at once
+    shown_ratio: float = 1.0  # under a cap: the ratio of NVML's clock to the true clock
+    unrest_ratio: float = 0.005  # standard deviation of the power's change from one 20 ms bin to the next
+    heat_ratio: float = 1.0  # share of the power that reaches the core's sensor
     utilization_ratio: float = 1.0
     mem_utilization_ratio: float = 0.25
     sm_activity_ratio: float = 0.95
@@ -27,13 +27,13 @@ class Load:
 class Kernel(Load):
     """One kernel run back to back: its load and its duration.
 
-    Its time is ``time_s * (reference_ratio / clock_ratio) ** beta``; all clock ratios are of the board's maximum.
+    The time of one run is ``time_s * (reference_ratio / clock_ratio) ** beta``; clock ratios are of the board's maximum.
     """
 
     name: str
     time_s: float
     reference_ratio: float  # the true clock at which the kernel takes time_s
-    beta: float  # sensitivity of its time to the clock: 1 is compute-bound, 0 memory-bound
+    beta: float  # sensitivity of the time to the clock: 1 is compute-bound, 0 memory-bound
     noise_ratio: float = 0.002  # variation of one iteration beyond the clock's effect
 
 
@@ -68,7 +68,7 @@ VECTOR_ADD = Kernel(
     shown_ratio=1.11, utilization_ratio=1.0, mem_utilization_ratio=1.0, sm_activity_ratio=0.98, dram_activity_ratio=0.9,
     occupancy_ratio=0.9,
 )  # fmt: skip
-# Every SM spins for some cycles: not measured, but too light for any cap.
+# Every SM spins for some cycles.  The power is an assumption, too low for any cap.
 SPIN = Kernel(
     name="spin", time_s=2e-3, reference_ratio=1.0, beta=1.0, dynamic_w=60.0, ceiling_ratio=1.0, noise_ratio=0.0004,
     mem_utilization_ratio=0.0, dram_activity_ratio=0.0,

@@ -37,7 +37,7 @@ _EPOCH_NS = 1_000_000_000_000
 
 
 class _Witness:
-    """A single-threaded stand-in for the sampler of one GPU: it stores rows, and records a gap where the GPU was lost."""
+    """A single-threaded stand-in for the sampler of one GPU: it stores rows, and a gap for each time the GPU was lost."""
 
     def __init__(self, source: Simulated, device: Device) -> None:
         self.source, self.uuid = source, device.uuid
@@ -57,7 +57,7 @@ class _Witness:
 
     def row(self, lane: Lane, at_ns: int) -> None:
         names = PULSE if lane is Lane.PULSE else signals_of(lane)
-        # The pulse reads a part of the fast lane, so a lost pulse is a gap of the fast lane.
+        # The pulse reads some signals of the fast lane, so a lost pulse is a gap of the fast lane.
         asked = Lane.FAST if lane is Lane.PULSE else lane
         reading = self._ask(asked, at_ns, lambda: self.source.read(self.uuid, lane, names))
         self.readings += [reading] if reading else []
@@ -88,13 +88,13 @@ class _Witness:
 def simulate(
     scene: str | Scene, *, seed: int = 0, lead_s: float = 5.0, tail_s: float = 0.5, timings: bool = True
 ) -> tuple[Evidence, ...]:
-    """Return the evidence that a daemon would collect of the scene's benchmark, one record per GPU.
+    """Return the evidence that a daemon would collect of the scene's benchmark, one piece per GPU.
 
     The fast lane runs at 20 Hz.  During the benchmark, clock and event reasons run at 100 Hz.  The slow lane runs every
     second and after the edges; process lists are read every 200 ms.
 
-    The lead begins no earlier than the scene's epoch.  ``scene`` may be a ``Scene`` that has no registered name.  Equal
-    arguments give equal evidence.
+    The lead starts no earlier than the scene's epoch.  ``scene`` may be an unregistered ``Scene``.  Equal arguments give
+    equal evidence.
 
     Raises UsageError: for an unknown scene.
     """
@@ -145,7 +145,7 @@ _NEVER = threading.Event()
 
 
 def _grid(first_ns: int, begin_ns: int, end_ns: int, last_ns: int) -> list[int]:
-    """Return the times of all reads: every 50 ms outside the window, every 10 ms inside, at both edges and at the end."""
+    """Return the times of all reads: every 50 ms outside the window, every 10 ms inside, both edges, and the end."""
     due = [*range(first_ns, begin_ns, 50 * _MS), *range(begin_ns, end_ns, 10 * _MS), end_ns]
     return due + list(range(end_ns + 10 * _MS, last_ns, 50 * _MS)) + [last_ns]
 
@@ -157,7 +157,7 @@ def _owned(process: Process) -> Process:
 
 
 def _host(scene: Scene) -> Host:
-    """Invent host figures: an idle host, or in a hogged scene a benchmark that waits half of the time for a CPU core."""
+    """Return host figures: of an idle host, or in a hogged scene of a benchmark that waits half the time for a CPU core."""
     length_s = scene.bench[1] - scene.bench[0]
     run_wait_s = 0.5 * length_s if scene.hogged else 0.002 * length_s
     return Host(

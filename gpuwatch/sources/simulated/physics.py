@@ -1,7 +1,7 @@
-"""One simulated board: load to clock, power, heat and counters.  The only module that integrates anything.
+"""One simulated board: the load determines clock, power, heat and counters.  The only module that integrates over time.
 
-The figures were measured on one H200 (700 W, driver 580.159.04, 2026-11).  ``tests/gpuwatch/sources/test_fit.py``
-compares the results with other recordings.  No code here depends on a scene's name.
+The figures come from the H200 recordings in ``tests/traces/README.md``; ``tests/gpuwatch/sources/test_fit.py`` compares the
+results with other recordings.  No code here depends on a scene's name.
 """
 
 import math
@@ -13,21 +13,21 @@ from annotate.evidence import Reason
 from gpuwatch.sources.simulated.script import Script, ScriptPiece
 
 STEP_NS = 5_000_000
-BIN_NS = 20_000_000  # of the driver's dense power record; the controllers act once per bin
-RECORD_COUNT = 119  # bins in that record: 2.36 s
+BIN_NS = 20_000_000  # bin of the driver's dense power record; the controllers act once per bin
+RECORD_COUNT = 119  # bins in the dense power record
 _AVERAGE_COUNT = 50  # bins in the trailing second of the average power, which the power controller watches
 _HISTORY_COUNT = 12_000  # steps kept for kernel times: a minute
 
-# Static power without and with a context, and its growth with heat (leakage) above 40 °C.
+# Static power without and with a context, and the growth of leakage power above 40 °C.
 _BARE_W, _CONTEXT_W, _LEAK_W_PER_C = 82.0, 123.0, 0.8
 # Two thermal poles: die to spreader, spreader to air.
 _AIR_C = 29.6
 _FAST_C_PER_W, _FAST_S, _SLOW_C_PER_W, _SLOW_S = 0.033, 0.12, 0.008, 6.0
 
-# The cap engages after this much energy above the limit: 56 ms of a 16384³ product, 75 ms of a 4096³ one.
+# The cap engages after this much energy above the limit: 56 to 75 ms after the start of a product (docs/HARDWARE.md).
 _ONSET_J = 13.0
-# Then power stays at most 3 % above the limit, less the excess of the last second's mean.  That second of memory causes the
-# limit cycle: the controller forgets a dip abruptly, one second later.
+# The target power is then 3 % above the limit, minus the gain times the last second's mean above 98 % of the limit.  A dip
+# leaves this mean abruptly after one second, which causes the limit cycle.
 _BURST_RATIO, _FLOOR_RATIO, _SET_RATIO, _GAIN = 1.03, 0.78, 0.980, 7.0
 _RELEASE_RATIO, _RELEASE_COUNT = 0.8, 8  # released after 160 ms below 80 % of the limit
 _LOAD_MEMORY = 0.7  # the kernels' power varies as AR(1), one step per bin
@@ -39,7 +39,7 @@ _HOT_C, _COOL_C, _HOT_SHARE, _SHUT_SHARE = 85.0, 82.0, 0.8, 0.5
 
 @dataclass(slots=True)
 class Totals:
-    """Totals that only grow, since the scene's epoch."""
+    """Totals since the scene's epoch; they never decrease."""
 
     energy_j: float = 0.0
     power_cap_ns: int = 0
@@ -47,7 +47,7 @@ class Totals:
     sw_thermal_ns: int = 0
     hw_thermal_ns: int = 0
     power_brake_ns: int = 0
-    utilized_ns: float = 0.0  # these and the following: ratios integrated over time
+    utilized_ns: float = 0.0  # this and the fields below: ratios integrated over time
     mem_utilized_ns: float = 0.0
     sm_active_ns: float = 0.0
     tensor_active_ns: float = 0.0
@@ -58,7 +58,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One past step: its end, its length, the true clock, and its stretch."""
+    """One past step: end, length, true clock, and stretch."""
 
     end_ns: int
     length_ns: int
@@ -67,7 +67,7 @@ class Moment:
 
 
 class Physics:
-    """The state of one board, integrated in fixed steps from the epoch: the same at any time for any sequence of calls."""
+    """The state of one board, integrated from the epoch in steps that do not depend on the sequence of calls."""
 
     stretch: ScriptPiece
     _stretch_end_ns: int
@@ -118,7 +118,7 @@ class Physics:
 
     @property
     def programmed_mhz(self) -> int:
-        """Clock in the driver's view: 15 MHz steps, above the true one under a cap, without the cost of tensor work."""
+        """SM clock that the driver reports, in steps of 15 MHz: higher than the true clock under a cap or tensor work."""
         top_mhz = self.board.sm_clock_max_mhz
         sums, share = self.stretch.sums, self._clock_share()
         if self.stretch.context and (not sums.busy_share or not self.capped) and self.board.ramp_s < 0.1:
@@ -130,7 +130,7 @@ class Physics:
         return min(top_mhz, 15 * round(top_mhz * shown / 15))
 
     def next_ns(self) -> int:
-        """Return the end of the next step: the next 5 ms mark, or the end of the interval if that comes first."""
+        """Return the end of the next step: the next 5 ms mark, or the end of the stretch if earlier."""
         return min(self.now_ns - self.now_ns % STEP_NS + STEP_NS, self._stretch_end_ns)
 
     def step(self) -> None:
@@ -163,9 +163,9 @@ class Physics:
             self._enter(end_ns)
 
     def _enter(self, now_ns: int) -> None:
-        """Enter the stretch that begins now."""
+        """Enter the stretch that starts now."""
         round_begin_ns = now_ns - now_ns % self._round_ns
-        # A microsecond later, so that rounding cannot find the previous stretch.
+        # Add a microsecond, so that rounding cannot find the previous stretch.
         self.stretch = self.script.at((now_ns - round_begin_ns) / 1e9 + 1e-6)
         self._stretch_end_ns = max(now_ns + 1, round_begin_ns + round(self.stretch.end_s * 1e9))
 
@@ -173,7 +173,7 @@ class Physics:
         return 1.0 if self.stretch.context else self.board.idle_clock_mhz / self.board.sm_clock_max_mhz
 
     def _clock_share(self) -> float:
-        """Return the ratio of the clock that faults and heat leave."""
+        """Return the share of the clock that faults and heat allow."""
         share = self.stretch.clock_share
         sag = self.stretch.sag
         if sag is not None:
@@ -198,7 +198,7 @@ class Physics:
             aim = sums.ceiling_ratio * self._clock_share()
             if self.capped:
                 aim = min(aim, self._cap_ratio)
-        # Clocks fall at once; they also rise at once, except out of the idle state.
+        # Clocks change at once, except that a board with a lower idle clock raises an uncapped clock gradually.
         if aim > self.clock_ratio and self.board.idle_clock_mhz / self.board.sm_clock_max_mhz < 0.999 and not self.capped:
             self.clock_ratio += (aim - self.clock_ratio) * (1.0 - math.exp(-length_s / self.board.ramp_s))
         else:
@@ -230,7 +230,7 @@ class Physics:
                 self.by_neighbour_ns[neighbour.pid] = self.by_neighbour_ns.get(neighbour.pid, 0.0) + share * length_ns
 
     def _control(self) -> None:
-        """Run once per bin: the power record, the power and heat controllers, and the load's own noise."""
+        """Update the power record, the power and heat controllers, and the load's noise; called once per bin."""
         power_w = self._bin_j / (BIN_NS / 1e9)
         self._bin_j = 0.0
         self.record.append((self.now_ns, power_w))

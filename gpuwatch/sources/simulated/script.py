@@ -1,4 +1,4 @@
-"""A scene as a sequence of constant stretches, over which the physics integrates."""
+"""A scene as a sequence of stretches with constant conditions, over which the physics integrates."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from annotate.evidence import Reason
 from gpuwatch.sources.simulated.kernels import Kernel, Load
 from gpuwatch.sources.simulated.scenes import Fault, Mishap, Neighbour, Phase, Scene
 
-# Two busy processes share a GPU by time slices; the benchmark got 46 % of them (measured, H200).
+# Two busy processes share a GPU by time slices; the benchmark gets this share.
 OWN_SHARE_RATIO = 0.46
 
-# Pulses are written out for 30 s; a longer scene then keeps its last state.
+# The script lists single pulses for this long; afterwards a scene keeps its last state.
 _PULSED_S = 30.0
 
 _REASONS = {
@@ -24,14 +24,14 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums(Load):
-    """The load of an interval: the sums over its kernels."""
+    """The load of a stretch: the sums over its kernels."""
 
     busy_share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptPiece:
-    """A piece of scene time with constant conditions.  Shares are of the GPU's time."""
+    """A stretch of scene time with constant conditions.  Shares are of the GPU's time."""
 
     begin_s: float
     end_s: float
@@ -42,7 +42,7 @@ class ScriptPiece:
     sums: Sums
     mishaps: tuple[Mishap, ...]
     reasons_mask: int
-    clock_share: float  # share of the clock that mishaps leave
+    clock_share: float  # remaining share of the clock under mishaps
     sag: Mishap | None
     air_c: float
     mem_clock_mhz: int
@@ -60,7 +60,7 @@ class Script:
         self._begins = edges[:-1]
 
     def at(self, scene_s: float) -> ScriptPiece:
-        """Return the stretch at this time since the epoch; it is valid for every time in the stretch."""
+        """Return the stretch at this time since the epoch."""
         return self.stretches[bisect_right(self._begins, scene_s % self.scene.length_s) - 1]
 
 

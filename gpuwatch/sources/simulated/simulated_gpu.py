@@ -10,14 +10,14 @@ from gpuwatch.sources.simulated.scenes import Fault, Scene
 from gpuwatch.sources.simulated.script import Script
 
 UUID_PREFIX = "GPU-51301a7e-"  # "simulate", spelled with hexadecimal digits
-OWN_PID = 51_301  # of the scene's own process, until a window adopts it
+OWN_PID = 51_301  # of the scene's own process, until a window adopts a real process
 
 
 @dataclass(slots=True)
 class SimulatedGpu:
     """A board, and the driver's cursors for its callers.  Times are nanoseconds since the epoch.
 
-    Not thread-safe by itself: callers hold ``lock``.
+    Callers must hold ``lock``.
     """
 
     device: Device
@@ -32,7 +32,7 @@ class SimulatedGpu:
 
     @property
     def visibility(self) -> Visibility:
-        """View of the process list: a hidden neighbour runs in another container, so the scene is seen from a PID namespace."""
+        """Visibility of processes: NAMESPACE if a neighbour is hidden, because it runs in another container, else HOST."""
         hides = any(not neighbour.listed for neighbour in self.script.scene.neighbours)
         return Visibility.NAMESPACE if hides else Visibility.HOST
 
@@ -44,14 +44,14 @@ class SimulatedGpu:
         self.own_pid = pid
 
     def fresh_record(self) -> list[tuple[int, float]]:
-        """Return the new samples of the dense power record since the last call: time and watts."""
+        """Return the samples of the dense power record since the last call, as nanoseconds and watts."""
         fresh = [(at_ns, power_w) for at_ns, power_w in self.driver.physics.record if at_ns > self._record_until_ns]
         if fresh:
             self._record_until_ns = fresh[-1][0]
         return fresh
 
     def processes(self, now_ns: int, *, utilization: bool) -> tuple[Process, ...]:
-        """List the processes; with ``utilization`` also the use of each since the last such call."""
+        """Return the processes; with ``utilization`` also each one's GPU share since the last such call."""
         scene, physics = self.script.scene, self.driver.physics
         at_s = physics.stretch.begin_s
         totals = {**physics.by_neighbour_ns, self.own_pid: physics.totals.own_ns}
@@ -71,14 +71,14 @@ class SimulatedGpu:
             pid, busy = neighbour.pid, busy_ratio(neighbour.pid)
             if neighbour.listed:
                 out.append(Process(pid=pid, name=neighbour.name, memory_bytes=neighbour.memory_bytes, utilization_ratio=busy))
-            elif busy:  # in another container: missing from the list, but present in the utilisation record
+            elif busy:  # another container's process: only the utilisation record names it
                 out.append(Process(pid=pid, utilization_ratio=busy, listed=False))
         if utilization:
             self._busy_at_ns, self._busy_ns = now_ns, totals
         return tuple(out)
 
     def reports(self, epoch_ns: int) -> list[Event]:
-        """List the driver's events in the first round of the scene."""
+        """Return the scene's Xid events, for the first round of the scene only."""
         return [
             Event(uuid=self.device.uuid, at_ns=epoch_ns + round(m.begin_s * 1e9), kind="xid", value=int(m.value))
             for m in self.script.scene.mishaps
@@ -87,7 +87,7 @@ class SimulatedGpu:
 
 
 def gpu_of(scene: Scene, position: int, seed: int) -> SimulatedGpu:
-    """Build the GPU at this position of the machine, with this scene; its UUID depends on the position alone."""
+    """Build the GPU at this position of the machine, with this scene.  The UUID depends only on the position."""
     board = scene.board
     uuid = f"{UUID_PREFIX}0000-0000-0000-{position:012d}"
     device = Device(

@@ -20,14 +20,14 @@ from gpuwatch.sources.simulated.simulated_gpu import SimulatedGpu, gpu_of
 
 
 class Simulated:
-    """One simulated GPU per scene, on any clock; all its names contain SIMULATED.
+    """One simulated GPU per scene, on any clock.  The names of all GPUs contain SIMULATED.
 
-    ``scenes`` is a name, several names with commas, a fleet's name, or Scene objects; without names, the default fleet.
-    The scenes begin at ``epoch_ns`` (default: now).  The same scenes, seed and epoch give the same readings at the same
+    ``scenes`` is a name, several names with commas, a fleet's name, or Scene objects; None means the default fleet.
+    The scenes start at ``epoch_ns`` (default: now).  The same scenes, seed and epoch give the same readings at the same
     times, for any sequence of calls.
 
-    A simulated GPU cannot know the real process that a window measures: ``adopt(uuid, pid)`` sets it.  From then on that
-    process takes the place of the scene's own one in the process list and the utilisation record.  The last adoption wins.
+    ``adopt(uuid, pid)`` sets the real process that a window measures.  From then on this process replaces the scene's own
+    process in the process list and the utilisation record.  The last adoption wins.
 
     Raises UsageError: for an unknown scene.
     """
@@ -45,7 +45,7 @@ class Simulated:
         self._closed = threading.Event()
         self._gpus: dict[str, SimulatedGpu] = {}
         self._by_instance: dict[str, SimulatedGpu] = {}
-        self._told_ns = -1  # events up to here were already returned
+        self._returned_ns = -1  # events up to here were already returned
         for position, scene in enumerate(members):
             gpu = gpu_of(scene, position, seed)
             self._gpus[gpu.device.uuid] = gpu
@@ -102,7 +102,7 @@ class Simulated:
         )
 
     def read_rare(self, uuid: str) -> RareReading:
-        """Return readings for the metrics page: the board receives 1 MB per second of work and sends a tenth of that."""
+        """Return readings for the metrics page: the board receives 1 MB and sends 0.1 MB per second of work."""
         gpu, now_ns = self._at_now(uuid)
         with gpu.lock:
             gpu.driver.advance(now_ns)
@@ -140,17 +140,17 @@ class Simulated:
             now_ns = self._now_ns()
             due = [event for gpu in self._gpus.values() for event in gpu.reports(self.epoch_ns)]
             due.sort(key=lambda event: event.at_ns)
-            fresh = tuple(event for event in due if self._told_ns < event.at_ns - self.epoch_ns <= now_ns)
-            self._told_ns = max(self._told_ns, now_ns)
+            fresh = tuple(event for event in due if self._returned_ns < event.at_ns - self.epoch_ns <= now_ns)
+            self._returned_ns = max(self._returned_ns, now_ns)
             if fresh or self._clock.now_ns() >= deadline_ns:
                 return fresh
             ahead_ns = [event.at_ns for event in due if event.at_ns - self.epoch_ns > now_ns]
             self._clock.wait_until(min([deadline_ns, *ahead_ns]), self._closed)
 
     def timings(self, uuid: str, begin_ns: int, end_ns: int) -> Timings | None:
-        """Return kernel times of the scene's own process over an interval of the last minute, outside the Source role.
+        """Return kernel times of the scene's own process over an interval of the last minute; None if it ran no kernel.
 
-        They follow the true clock, which the driver does not report.
+        The times follow the true clock, which the driver does not report.  This method is not part of the Source protocol.
         """
         from gpuwatch.sources.simulated.iteration_times import kernel_times  # imports numpy, and watching does not need it
 
@@ -160,7 +160,7 @@ class Simulated:
             return kernel_times(gpu.driver.physics.history, gpu.script.scene, begin_ns, end_ns, self.epoch_ns)
 
     def adopt(self, uuid: str, pid: int) -> None:
-        """Make a real process the scene's own on this GPU, even a lost GPU.  Raises DeviceLostError: for an unknown UUID."""
+        """Replace the scene's own process by a real one, even on a lost GPU.  Raises DeviceLostError: for an unknown UUID."""
         gpu = self._known(uuid)
         with gpu.lock:
             gpu.adopt(pid)
@@ -191,12 +191,12 @@ class Simulated:
 
 
 def profile_bytes(name: str) -> int:
-    """Return the memory in the name of a MIG instance: "… 3g.71gb"."""
+    """Return the bytes of memory stated in the name of a MIG instance, such as "… 3g.71gb"."""
     return int(name.rpartition(".")[2].removesuffix("gb")) << 30
 
 
 def scenes_named(names: str) -> tuple[Scene, ...]:
-    """Return the scenes of ``NAME[,NAME…]``, fleets expanded.  Raises UsageError: with the nearest name."""
+    """Return the scenes of ``NAME[,NAME…]``, with fleets expanded.  Raises UsageError: with the nearest known name."""
     out: list[Scene] = []
     for name in names.split(","):
         for member in FLEETS.get(name, (name,)):

@@ -37,7 +37,7 @@ class EventEntry:
 
 
 def last_hour(live: Live, events: Sequence[Event]) -> list[EventEntry]:
-    """Return the last hour before the content, the newest first."""
+    """Return the events of the hour before the live answer, newest first."""
     every = chain(map(_of_event, events), _of_windows(live))
     return sorted((each for each in every if live.at_ns - HOUR_NS <= each.at_ns <= live.at_ns), key=lambda each: -each.at_ns)
 
@@ -88,8 +88,8 @@ class EventsScreen(ChoosingScreen, SecondaryScreen):
     """The last hour, newest first; one line is selected."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The next event"),
-        Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The event before"),
+        Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The event above, a newer one"),
+        Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The event below, an older one"),
         Binding("enter", "open", "jump", id="open", key_display="⏎", tooltip="Go back to the time of the event"),
     ]
 

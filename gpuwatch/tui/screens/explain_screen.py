@@ -17,7 +17,7 @@ from gpuwatch.tui.requests import ExplainNames
 
 @cache
 def pages() -> Mapping[str, str]:
-    """Return the Markdown pages by name, without the figures of a finding.  The first call imports every rule, which is slow."""
+    """Return the Markdown pages by name, without the figures of a finding.  The first call slowly imports every rule."""
     from annotate.clock_reasons import REASONS
     from annotate.output.rule_pages import page, reason_page, without_facts
     from annotate.rules import RULES
@@ -27,7 +27,7 @@ def pages() -> Mapping[str, str]:
 
 
 def page_of(names: Iterable[str]) -> str:
-    """Join the pages of these rules, reasons or bits of reasons.  An unknown name gets a page that says so."""
+    """Join the pages of these rules, reasons or bits of reasons; an unknown name gets a notice."""
     from annotate.clock_reasons import REASONS
 
     known = pages()

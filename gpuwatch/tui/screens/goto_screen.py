@@ -16,7 +16,7 @@ from gpuwatch.tui.widgets.text_lines import TextLines
 
 
 class GoToScreen(ModalScreen[int | None]):
-    """An input that returns the moment, or None; after a mistake it shows the expected form and waits again."""
+    """A dialog that returns a moment, or None after Esc; invalid input shows the expected form and keeps the dialog open."""
 
     CSS = """
     GoToScreen { align: center middle; }

@@ -18,7 +18,7 @@ from gpuwatch.tui.widgets.curves import Curves
 from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import LiveGpu
 
-ROOMY_COUNT = 30  # least height of a screen with more than curves
+ROOMY_COUNT = 30  # least height of a screen with the line of limits
 
 
 class GpuScreen(SecondaryScreen):
@@ -77,7 +77,7 @@ class GpuScreen(SecondaryScreen):
         return self._timeline.uuid
 
     def show_content(self, content: ScreenContent) -> None:
-        """Show this content; live curves update at half the rate."""
+        """Show this content; live curves are redrawn less often."""
         before, self._content = self._content, content
         if before.past_ns != content.past_ns:
             self._timeline.range.follow()
@@ -145,7 +145,7 @@ class GpuScreen(SecondaryScreen):
         if gpu is None:
             return
         limits = self.query_one("#limits", TextLines)
-        limits.display = height >= ROOMY_COUNT  # on a small screen the curves take these lines
+        limits.display = height >= ROOMY_COUNT  # on a small screen the curves take this line
         limits.show([gpu_facts.limits(gpu, self.columns)])
         self.query_one("#now", TextLines).show([gpu_facts.now(gpu, live, self.columns)])
         most = 2 if height < ROOMY_COUNT else 4 if height < 2 * ROOMY_COUNT else 8

@@ -1,4 +1,4 @@
-"""The help: keys from the bindings of the screen below, letters from the table that draws them."""
+"""The help: keys from the bindings of the screen below, and letters from the tables of `words`."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ _KEY_COLUMNS = 12
 
 
 class HelpScreen(ModalScreen[None]):
-    """A page over the screen, closed by any of its keys."""
+    """A modal help page; Esc, q, ? or Enter closes the page."""
 
     CSS = """
     HelpScreen { align: center middle; }
@@ -27,7 +27,7 @@ class HelpScreen(ModalScreen[None]):
 
     def __init__(self, bindings: Sequence[ActiveBinding], kept_at: Path | None, actions: Collection[str]) -> None:
         super().__init__()
-        self._keys_told = bindings
+        self._listed_bindings = bindings
         self._kept_at = kept_at
         self._actions = actions
 
@@ -52,9 +52,9 @@ class HelpScreen(ModalScreen[None]):
         self.query_one(TextLines).show(lines)
 
     def _keys(self) -> list[list[Piece]]:
-        """Return one line per action; actions that differ only in their number share a line."""
+        """Return one line per action; actions with equal descriptions share a line."""
         said: dict[str, tuple[list[str], str]] = {}
-        for active in self._keys_told:
+        for active in self._listed_bindings:
             binding = active.binding
             if binding.id is None or not binding.description:  # textual's own bindings
                 continue

@@ -25,7 +25,7 @@ from gpuwatch.view.live import Live
 
 
 class WindowList(RowList):
-    """Each window's verdict, or its open state, and the rules with findings."""
+    """The list of windows, each with a verdict or open state, and the rules with findings."""
 
     def show_live(
         self, live: Live, width: int, so_far: Mapping[str, Sequence[str]], chosen: str | None, arrangement: Arrangement
@@ -67,7 +67,7 @@ class OverviewScreen(ChoosingScreen):
         yield QuietScroll(WindowList(), id="windows")
 
     def add_live(self, live: Live) -> None:
-        """Add a live answer, whichever screen is on top: hazards of open windows, clocks and reasons."""
+        """Add a live answer's clocks, reasons and hazards of open windows, also while another screen is on top."""
         self._hazards.add_live(live)
         self._histories.add_live(live)
 
@@ -106,7 +106,7 @@ class OverviewScreen(ChoosingScreen):
             self._chosen = self._uuids[number]
             self.action_open()
         else:
-            self.notify(f"there is no GPU {number}", severity="warning", timeout=3)
+            self.notify(f"expected a number below {len(self._uuids)}, found {number}", severity="warning", timeout=3)
 
     def action_explain(self) -> None:
         """Explain the reasons behind a GPU's clock, or the first finding of a window."""
@@ -119,7 +119,7 @@ class OverviewScreen(ChoosingScreen):
                 names = window.hazards[:1]
         for gpu in live.gpus:
             if gpu.device.uuid == (chosen or self._uuids[0]):
-                mask, notice = gpu.said("event_reasons_mask") or 0, "no reason holds its clock"
+                mask, notice = gpu.said("event_reasons_mask") or 0, "no reason limits this GPU's clock"
                 names = [reason.name or "" for reason in Reason if mask & reason]
         if names:
             self.post_message(ExplainNames(tuple(names)))

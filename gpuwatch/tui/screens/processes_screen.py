@@ -34,7 +34,7 @@ class GpuProcess:
 
 
 def gpu_processes(live: Live) -> list[GpuProcess]:
-    """Return every process of every GPU with its owner, as determined by the open windows."""
+    """Return every listed process of every GPU with its owner."""
     return [
         GpuProcess(position, process, owner)
         for position, gpu in enumerate(live.gpus)
@@ -78,7 +78,7 @@ def lines(live: Live, order: str, width: int) -> Iterator[list[Piece]]:
     if left_out_count := sum(gpu.processes_left_out_count for gpu in live.gpus):
         yield [Piece(f"  and {left_out_count} more", Tone.DIM)]
     if any(gpu.process_list is not None and gpu.process_list.visibility is Visibility.NAMESPACE for gpu in live.gpus):
-        yield [Piece(words.cut("  ≥ a container's view: other processes may be on the GPUs unseen", width), Tone.DIM)]
+        yield [Piece(words.cut("  ≥ a container's view: other processes may be on the GPUs", width), Tone.DIM)]
 
 
 class ProcessesScreen(SecondaryScreen):

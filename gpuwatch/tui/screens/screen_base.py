@@ -36,7 +36,7 @@ class BaseScreen(Screen[None]):
 
     @property
     def is_whole(self) -> bool:
-        """Return True once all its widgets exist: scrolling ones get their content last."""
+        """Return True once the screen's widgets exist; scrolling containers get their content last."""
         return bool(self.query(StatusLine)) and all(quiet.children for quiet in self.query(QuietScroll))
 
     @property
@@ -52,7 +52,7 @@ class SecondaryScreen(BaseScreen):
     """A screen over the first one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,backspace", "app.back", "back", id="back", key_display="Esc", tooltip="To the screen before"),
+        Binding("escape,backspace", "app.back", "back", id="back", key_display="Esc", tooltip="Return to the previous screen"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The screen of one window: its verdicts, its findings with figures and remedies, and the jump to their moment."""
+"""The screen of one window: verdicts, findings with figures and remedies, and the jump to a finding's moment."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ class WindowScreen(ChoosingScreen, SecondaryScreen):
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The finding above"),
         Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The finding below"),
         Binding("enter", "open", "jump", id="open", key_display="⏎", tooltip="Go back to the time of the finding"),
-        Binding("e", "explain", "explain", id="explain", tooltip="The page of its rule"),
+        Binding("e", "explain", "explain", id="explain", tooltip="The page of the finding's rule"),
         Binding("c", "copy", "copy", id="copy", tooltip="Copy the verdict as Markdown to the terminal's clipboard"),
-        # Eighty columns hold the names of nine keys; the page itself names this one.
+        # The footer fits nine keys in 80 columns; the page's text names this key.
         Binding("a", "all", "all", id="all", show=False, tooltip="Show clear and unchecked rules too"),
         Binding("left", "app.step(-1)", "earlier", id="earlier", show=False, tooltip="By 1 s"),
     ]
@@ -39,8 +39,8 @@ class WindowScreen(ChoosingScreen, SecondaryScreen):
         self._window: Shown | None = None
         self._content = content
         self._verdicts: Sequence[Verdict] = ()
-        self._asked: str | None = None  # the window's status at the query of its verdicts
-        self._why = "reading its verdict" if past is not None else "no store holds its verdict"
+        self._asked: str | None = None  # the window's status when its verdicts were queried
+        self._why = "reading the verdict" if past is not None else "no store holds the verdict"
         self._every = False
 
     def show_content(self, content: ScreenContent) -> None:

@@ -12,9 +12,9 @@ from gpuwatch.tui.text import plot
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces, span
 
 DENSE_HOLDS_NS = 100_000_000  # five samples of the record: a longer pause is a gap, and sampled power fills it
-PROCESS_LIST_HOLDS_NS = 11_000_000_000  # lifetime of a slow lane's row: some sources read process lists that rarely
+PROCESS_LIST_HOLDS_NS = 11_000_000_000  # longer than the slow lane's period: some sources read process lists only that often
 MOST_ROWS_COUNT = 16  # more lines add nothing to a curve
-AT_LIMIT_RATIO = 0.98  # these two as in the table of all GPUs
+AT_LIMIT_RATIO = 0.98  # this and NEAR_C: as in the table of all GPUs
 NEAR_C = 5.0
 
 
@@ -40,7 +40,7 @@ PANELS = (CLOCK, POWER, TEMPERATURE, UTILISATION)  # the most important first
 
 
 def rows_counts(height: int) -> list[int]:
-    """Return the lines of curve of each panel below its title; on a small screen the first panels get them."""
+    """Return each panel's number of curve lines below the title; a small screen shows only the first panels."""
     shown = min(len(PANELS), (max(height, 0) + 1) // 5)  # four lines each, without the title; the last one may get three
     if not shown:
         return []
@@ -129,7 +129,7 @@ def _title(panel: Panel, of: PanelData, found: plot.Band, line: float | None, *,
 
 
 def value_at(panel: Panel, trace: Trace, at_ns: int) -> tuple[float | None, bool]:
-    """Return the valid value at a moment, None without one; and True if it comes from the dense record."""
+    """Return the valid value at a moment, or None, and True if the value comes from the dense record."""
     if panel is POWER and (value := _in_force(trace.dense_power, at_ns, DENSE_HOLDS_NS)) is not None:
         return value, True
     value = _in_force(trace.column(panel.signal), at_ns, plot.HOLDS_NS)
@@ -146,7 +146,7 @@ def _in_force(of: Column, at_ns: int, holds_ns: int) -> float | None:
 
 
 def _tones(panel: Panel, of: PanelData, cells: plot.Band, line: float | None) -> plot.Tones:
-    """Return loud tones as in the table of all GPUs; for the clock, while a reason limits it."""
+    """Return each cell's tone, by the thresholds of the table of all GPUs; reasons set the clock's tone."""
     plain = plot.plain_tones(of.cells.slices_count)
     if panel is CLOCK:
         return of.held

@@ -1,4 +1,4 @@
-"""The lines of a verdict on the screen, as `gpuwatch show` prints them; each finding also has its figures."""
+"""The lines of a verdict on the screen, as `gpuwatch show` prints them, with the figures of each finding."""
 
 import textwrap
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def lines(finding: Finding, format_time: Callable[[int], str], width: int) -> li
 
 
 def _effect(finding: Finding) -> str:
-    """Format the effect on the measured time; empty without one."""
+    """Format the effect on the measured time; empty without an effect."""
     if finding.effect_ratio is None:
         return ""
     return f"   reads {abs(finding.effect_ratio):.1%} too {'long' if finding.effect_ratio > 0 else 'short'}"

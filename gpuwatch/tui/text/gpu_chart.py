@@ -1,4 +1,4 @@
-"""One GPU's curves and strips over one axis of time, as lines of text: the only place that lays them out."""
+"""The layout of one GPU's curves and strips over one axis of time, as lines of text."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -118,7 +118,7 @@ def foreign(process_list: ProcessList, uuid: str, windows: Sequence[Shown]) -> i
 
 
 def _verdicts(view: ChartView, cells: plot.Span) -> list[Chip]:
-    """Draw the windows on this GPU by their letters, in each cell the worst one."""
+    """Draw the status letters of the windows on this GPU; each cell shows the worst window."""
     shown = [Chip(" ", "none", Tone.DIM)] * cells.slices_count
     edges_ns = cells.edges_ns()
     of_gpu = [window for window in view.windows if view.device.uuid in window.uuids or not window.uuids]
@@ -133,7 +133,7 @@ def _verdicts(view: ChartView, cells: plot.Span) -> list[Chip]:
 
 
 def _axis(view: ChartView, cells: plot.Span, cursor: int | None) -> list[Piece]:
-    """Draw the wall time at both ends, the steps between them, the driver's events, and the cursor."""
+    """Draw the times of both ends, the steps between them, the driver's events, and the cursor."""
     count = cells.slices_count
     step_s = next((step for step in _STEPS_S if step * 1e9 / cells.slice_ns >= _LABEL_COUNT), 3600)
     text, tones = [" "] * count, [Tone.DIM] * count
@@ -146,7 +146,7 @@ def _axis(view: ChartView, cells: plot.Span, cursor: int | None) -> list[Piece]:
     if count >= 2 * _LABEL_COUNT:
         _put(text, 0, first)
         _put(text, count - len(last), last)
-    # A live range ends on a whole dot: steps count from there, so that they do not move.
+    # A live range ends on a whole dot: labels count from that end, so that they do not move.
     zero_ns = view.end_ns if 0 <= view.end_ns - view.zero_ns < cells.slice_ns else view.zero_ns
     begin_s, end_s = (view.begin_ns - zero_ns) / 1e9, (view.end_ns - zero_ns) / 1e9
     for step in range(int(begin_s // step_s), int(end_s // step_s) + 1):
@@ -177,7 +177,7 @@ def _offset(seconds: int, step_s: int) -> str:
 
 
 def _at_cursor(view: ChartView, cells: plot.Span, cursor: int | None, reasons: reason_strip.ReasonSlices) -> Iterator[Piece]:
-    """Name the reasons, processes, windows and events of the marked cell; without one, each reason's share of the view."""
+    """Name the marked cell's reasons, processes, windows and events; without a marked cell, each reason's share of the view."""
     if cursor is None or view.cursor_ns is None:
         yield Piece(" in view", Tone.DIM)
         shares = reason_strip.shares(view.trace.column(REASONS), view.begin_ns, min(view.end_ns, view.zero_ns))

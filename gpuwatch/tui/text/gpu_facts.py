@@ -19,7 +19,7 @@ _WHOSE = {
 
 
 def head(uuid: str, gpu: LiveGpu | None, live: Live, width: int) -> list[Piece]:
-    """Name the GPU, and its loss or silence."""
+    """Format the GPU's number, name and UUID, and any loss or staleness."""
     everyone = [each.device.uuid for each in live.gpus]
     of = f" of 0–{len(everyone) - 1}" if len(everyone) > 1 else ""
     pieces = [Piece(f" GPU {everyone.index(uuid)}{of}" if uuid in everyone else " GPU")]
@@ -31,7 +31,7 @@ def head(uuid: str, gpu: LiveGpu | None, live: Live, width: int) -> list[Piece]:
 
 def _wrong(gpu: LiveGpu | None, live: Live) -> list[Piece]:
     if gpu is None:
-        return [Piece("  × not among the GPUs of this time", Tone.BAD)]
+        return [Piece("  × no such GPU at this time", Tone.BAD)]
     if gpu.lost is not None:
         return [Piece(f"  × LOST  {report.plain(gpu.lost)}", Tone.BAD)]
     stale_s = gpu_words.stale_s(gpu, live.at_ns)
@@ -64,7 +64,7 @@ def _fact(text: str, value: float | str | None) -> str:
 
 
 def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
-    """Format its values as in the table of all GPUs, each with its unit, and its reasons by name."""
+    """Format the GPU's values as in the table of all GPUs, with units, and name the clock event reasons."""
     held, (mhz, _, share) = gpu_words.clock(gpu), gpu_words.clock(gpu).text.partition(" ")
     pieces = [
         Piece(f" {mhz} MHz{f' {share.strip()}' if share else ''}", held.tone),
@@ -93,13 +93,13 @@ def _with(piece: Piece, unit: str) -> Piece:
 
 
 def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[Piece]]:
-    """List its processes, foreign ones first, then by memory; and the number left out."""
+    """List the GPU's processes, foreign ones first, then by memory, and the number left out."""
     process_list = gpu.process_list
     if process_list is None:
         return [[Piece(f" {NOTHING} processes were not observed", Tone.DIM)]]
     partial = process_list.visibility is Visibility.NAMESPACE
     if not process_list.processes:
-        return [[Piece(" no process on it" + (", as far as this container sees" if partial else ""), Tone.DIM)]]
+        return [[Piece(" no process on this GPU" + (" visible to this container" if partial else ""), Tone.DIM)]]
     seen = owned_processes(gpu, live.windows)
     seen.sort(key=lambda each: (each[1] is not Ownership.FOREIGN, -(each[0].memory_bytes or 0), each[0].pid))
     count = len(seen) + gpu.processes_left_out_count
@@ -107,7 +107,7 @@ def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[
     opened = open_windows_on(live.windows, gpu.device.uuid, {process.pid for process, _ in seen})
     lines = [_process(process, owner, _role(process, owner, opened), width) for process, owner in seen[:fit]]
     rest = [f"and {count - fit} more"] if count > fit else []
-    rest += ["a container's view: other processes may be on it unseen"] if partial else []
+    rest += ["a container's view: other processes may be on this GPU"] if partial else []
     return [*lines, [Piece(words.cut(f" {', '.join(rest)}", width), Tone.DIM)]] if rest and most > 1 else lines
 
 

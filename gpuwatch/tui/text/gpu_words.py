@@ -30,7 +30,7 @@ def clock(gpu: LiveGpu) -> Piece:
 
 
 def power(gpu: LiveGpu) -> Piece:
-    """Format board power against the enforced limit; ``!`` at the limit.  A log may hold only the mean of a second."""
+    """Format board power against the enforced limit; ``!`` at the limit.  Some logs hold only the mean of a second."""
     now_w = gpu.said("power_w")
     watts, limit = (
         gpu.said("power_average_w") if now_w is None else now_w,
@@ -71,7 +71,7 @@ def _gb(amount: int) -> str:
 
 
 def processes(gpu: LiveGpu, windows: Sequence[Shown]) -> Piece:
-    """Count the processes on it; while a window is open on it, by own (o) and foreign (F)."""
+    """Count the processes on the GPU; while a window is open on the GPU, own (o) and foreign (F) ones."""
     if gpu.process_list is None:
         return Piece(NOTHING, Tone.DIM)
     pids = {process.pid for process in gpu.process_list.processes}
@@ -86,7 +86,7 @@ def processes(gpu: LiveGpu, windows: Sequence[Shown]) -> Piece:
 
 
 def stale_s(gpu: LiveGpu, now_ns: int) -> float | None:
-    """Return the length of its fast lane's silence, if too long; None otherwise."""
+    """Return the age of the last fast-lane row if the row is stale, else None."""
     age_s = gpu.age_s(now_ns)
     if age_s is None or age_s <= max(LEAST_STALE_S, STALE_PERIODS * gpu.period_ns.get(Lane.FAST, 0) / 1e9):
         return None

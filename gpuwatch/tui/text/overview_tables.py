@@ -42,7 +42,7 @@ def columns(width: int) -> list[TableColumn]:
 
 
 def bar(amount: float | None, most: float | None) -> str:
-    """Draw a share of the maximum in eighths of a character; a larger value is full."""
+    """Draw a share of the maximum in eighths of a character; values above the maximum fill the bar."""
     if amount is None or not most:
         return ""
     eighths = round(min(max(amount / most, 0.0), 1.0) * BAR_COUNT * 8)
@@ -74,7 +74,7 @@ def gpu_lines(live: Live, width: int) -> Iterator[list[Piece]]:
 def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[TableColumn], room: int) -> list[Piece]:
     head = [Piece(str(position)), Piece(gpu_words.name(gpu))]
     if gpu.lost is not None or Lane.FAST not in gpu.rows:
-        why = f"LOST  {report.plain(gpu.lost)}" if gpu.lost is not None else "no reading of this time"
+        why = f"LOST  {report.plain(gpu.lost)}" if gpu.lost is not None else "no reading at this time"
         left = sum(column.width + 1 for column in wanted[2:]) + room
         return [*_row(head, wanted), Piece(cut(why, left), Tone.BAD if gpu.lost is not None else Tone.DIM)]
     stale = gpu_words.stale_s(gpu, live.at_ns)
@@ -101,7 +101,7 @@ def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[TableCol
 def absence_lines(live: Live) -> list[list[Piece]]:
     """Return the reason for an empty table, and the remedy."""
     return [
-        [Piece("no GPU to watch", Tone.BAD), Piece(f": {report.plain(live.absence or 'the source names none')}")],
+        [Piece("no GPU to watch", Tone.BAD), Piece(f": {report.plain(live.absence or 'the source has none')}")],
         [Piece("`gpuwatch doctor` gives the reason; --source simulated shows simulated GPUs", Tone.DIM)],
     ]
 
@@ -122,7 +122,7 @@ class Arrangement:
         return tuple(shown)
 
     def next_status(self, windows: Sequence[Shown]) -> str | None:
-        """Return the next of the present statuses; None, for all, after the last."""
+        """Return the next status among the windows; None, for all windows, after the last."""
         known = [None, *(each.value for each in reversed(Status) if each.value in {window.status for window in windows})]
         return known[(known.index(self.status) + 1) % len(known)] if self.status in known else None
 
@@ -134,7 +134,7 @@ class Arrangement:
 def window_lines(
     live: Live, width: int, so_far: Mapping[str, Sequence[str]] | None = None, arrangement: Arrangement = Arrangement()
 ) -> Iterator[list[Piece]]:
-    """Draw open and recent windows in this arrangement, with verdicts and findings; for open ones the hazards ``so_far``."""
+    """Draw open and recent windows in this arrangement, with verdicts and findings; open windows show hazards ``so_far``."""
     places = {gpu.device.uuid: str(position) for position, gpu in enumerate(live.gpus)}
     label_width = 14 if width < 90 else 22 if width < 110 else 28
     yield [
@@ -156,11 +156,11 @@ def window_lines(
             ),
         ]
     if not live.windows:
-        # The simulated GPUs have their own daemon: a plain command would reach another one.
+        # Simulated GPUs have a separate daemon, which the plain command would not reach.
         hint = "" if live.simulated else ": gpuwatch run -- python bench.py"
         yield [Piece(f"  none yet{hint}", Tone.DIM)]
     elif not windows:
-        yield [Piece("  none of that verdict; f shows others", Tone.DIM)]
+        yield [Piece("  no window with this verdict; f shows others", Tone.DIM)]
     elif live.windows_left_out_count:
         yield [Piece(f"  and {live.windows_left_out_count} more: gpuwatch audit", Tone.DIM)]
 

@@ -18,7 +18,7 @@ HOLDS_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # as in evidence.Trace: a value exp
 GUTTER_COUNT = 7  # columns to the left of a curve: label and axis
 LINE = "╌"
 CURSOR = "│"
-_MOST = 1e15  # a value beyond this is no reading, and its dot would overflow
+_MOST = 1e15  # larger values are not readings, and their dots would overflow
 # The dots of a braille character: four rows of two, one bit each.
 _BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], np.uint32)
 _BLANK = 0x2800
@@ -93,7 +93,7 @@ def without(column: Column, gaps: Sequence[Gap]) -> Column:
 
 
 def band(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Band:
-    """Return the range of a step function in each slice: its rows there, and the value at the slice's begin."""
+    """Return the range of a step function in each slice: the rows in the slice, and the value at the slice's start."""
     low, high = np.full(span.slices_count, np.nan), np.full(span.slices_count, np.nan)
     if not len(column) or span.end_ns <= span.begin_ns:
         return Band(low, high)
@@ -105,10 +105,10 @@ def band(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Band:
         within, at = values[starts[0] : starts[-1]], starts[filled] - starts[0]
         low[filled], high[filled] = np.fmin.reduceat(within, at), np.fmax.reduceat(within, at)
     before = starts[:-1] - 1
-    stands = (before >= 0) & (edges_ns[:-1] - column.at_ns[before] <= holds_ns)
+    holds = (before >= 0) & (edges_ns[:-1] - column.at_ns[before] <= holds_ns)
     first = np.minimum(starts[:-1], len(values) - 1)
-    stands &= ~((column.at_ns[first] == edges_ns[:-1]) & np.isnan(values[first]))  # the previous value ended exactly there
-    carried = np.where(stands, values[before], np.nan)
+    holds &= ~((column.at_ns[first] == edges_ns[:-1]) & np.isnan(values[first]))  # the previous value ended exactly there
+    carried = np.where(holds, values[before], np.nan)
     return Band(np.fmin(low, carried), np.fmax(high, carried))
 
 
@@ -163,7 +163,7 @@ def plain_tones(count: int) -> Tones:
 
 
 def toned(cells: Tones, where: npt.NDArray[np.bool_], tone: Tone) -> Tones:
-    """Return the same tones, with another one in some cells."""
+    """Return the tones with ``tone`` in the cells of ``where``."""
     return np.where(where, _TONES.index(tone), cells)
 
 

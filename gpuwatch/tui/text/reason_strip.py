@@ -1,4 +1,4 @@
-"""Clock event reasons over time, one letter per slice: the gravest one, or a dash if part of the slice was unobserved."""
+"""Clock event reasons over time, one letter per slice: the gravest reason; without one, a dash if partly unobserved."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from annotate.evidence import Column, Times
 from gpuwatch.tui.text.plot import HOLDS_NS, Span
 from gpuwatch.tui.text.words import CHIPS, KNOWN_MASK, NOTHING, UNKNOWN, Chip, Piece, Tone, chips
 
-_MOST = 2.0**52  # a larger value is no mask
+_MOST = 2.0**52  # a larger value is not a mask
 _TONES = (Tone.BAD, Tone.WARN, Tone.NOTE, Tone.DIM)
 # Bits and chips; an unnamed bit may be grave, so it precedes harmless ones.
 _GRAVEST_FIRST: Sequence[tuple[int, Chip]] = sorted(
@@ -25,7 +25,7 @@ NONE = Chip("·", "none", Tone.DIM)
 
 @dataclass(frozen=True, slots=True)
 class ReasonSlices:
-    """All reasons in each slice of a span; ``seen`` and ``whole``: observed in part, and throughout."""
+    """All reasons in each slice of a span; ``seen``: observed at least in part; ``whole``: observed throughout."""
 
     masks: Times
     seen: npt.NDArray[np.bool_]
@@ -42,7 +42,7 @@ def slices(column: Column, span: Span) -> ReasonSlices:
         return ReasonSlices(np.zeros(count, np.int64), np.zeros(count, bool), np.zeros(count, bool))
     begins_ns, ends_ns, masks = _intervals(column)
     edges_ns = span.edges_ns()
-    # A slice meets the intervals from the first that ends after its begin to the last that begins before its end.
+    # A slice overlaps the intervals from the first that ends after its start to the last that starts before its end.
     first = np.searchsorted(ends_ns, edges_ns[:-1], side="right")
     last = np.searchsorted(begins_ns, edges_ns[1:], side="left")
     met = last > first
@@ -91,7 +91,7 @@ def shares(column: Column, begin_ns: int, end_ns: int) -> dict[Chip, float]:
 
 
 def _intervals(column: Column) -> tuple[Times, Times, Times]:
-    """Return begins, ends and masks of the intervals with a valid mask, in order and disjoint."""
+    """Return start times, end times and masks of the intervals with a valid mask, in order and disjoint."""
     begins_ns = column.at_ns
     ends_ns = np.minimum(np.append(begins_ns[1:], begins_ns[-1] + HOLDS_NS), begins_ns + HOLDS_NS)
     good = np.isfinite(column.values) & (column.values >= 0) & (column.values < _MOST) & (ends_ns > begins_ns)

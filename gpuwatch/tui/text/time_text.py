@@ -1,4 +1,4 @@
-"""A moment as text: a user's input, and a wall clock's time."""
+"""Moments as text: parsing of a user's input, and formatting as wall time."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,11 +9,11 @@ from gpuwatch.config.quantities import QuantityError
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,9})?))?\Z", re.ASCII)
 EXPECTED = "14:02:31, -5m, -30s, 2026-11-20 14:02:31 or now"
-EXPECTED_WITHOUT_WALL = "-5m (before its end), +12.5s (since its beginning) or end"
+EXPECTED_WITHOUT_WALL = "-5m (before the end), +12.5s (after the start) or end"
 
 
 def time_of_day(at_ns: int, wall_offset_ns: int | None = None) -> str:
-    """Format a moment by the local wall clock; with its day if that is not today."""
+    """Format a moment as local wall time, with month and day if not today."""
     wall_s = clock.wall_s()
     ahead_s = wall_offset_ns / 1e9 if wall_offset_ns is not None else wall_s - clock.now_ns() / 1e9
     at = datetime.fromtimestamp(at_ns / 1e9 + ahead_s, tz=UTC).astimezone()
@@ -22,9 +22,9 @@ def time_of_day(at_ns: int, wall_offset_ns: int | None = None) -> str:
 
 
 def moment_ns(text: str, *, begin_ns: int, now_ns: int, wall_offset_ns: int | None) -> int:
-    """Read a moment of the axis; ``wall_offset_ns`` added gives wall time, None means unknown.
+    """Parse a moment; ``wall_offset_ns`` plus the moment is wall time, None if unknown.
 
-    Raises ValueError: with a one-line message, for text that is no moment.
+    Raises ValueError: with a one-line message, for any other text.
     """
     word = text.strip().replace("−", "-")
     if word.lower() in ("now", "end", "live"):

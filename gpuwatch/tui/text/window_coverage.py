@@ -1,6 +1,6 @@
 """The windows of a GPU: the owners of its processes, and the hazards seen so far in open windows.
 
-Hazards are no verdict: an unseen hazard may still exist.
+The hazards are not a verdict: an unseen hazard may still exist.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ _ORDER = (_LOST, _FOREIGN, *(words.CHIPS[reason].name for reason in _AGAINST))
 
 
 def is_window_on(window: Shown, uuid: str, pids: Collection[int]) -> bool:
-    """Return True if the window names the GPU, or names none and one of its processes is among ``pids``, those on this GPU."""
+    """Return True if the window names this GPU, or names no GPU and has a process in ``pids``, the processes on this GPU."""
     return uuid in window.uuids if window.uuids else not set(window.pids).isdisjoint(pids)
 
 
@@ -29,7 +29,7 @@ def open_windows_on(windows: Iterable[Shown], uuid: str, pids: Collection[int]) 
 
 
 def owned_processes(gpu: LiveGpu, windows: Iterable[Shown]) -> list[tuple[Process, Ownership]]:
-    """Return its processes: own or foreign to the windows open on this GPU, unknown without an open window."""
+    """Return the GPU's processes and their owners, as recorded or else by the windows open on this GPU."""
     processes = gpu.process_list.processes if gpu.process_list is not None else ()
     opened = open_windows_on(windows, gpu.device.uuid, {process.pid for process in processes})
     owners = [each.pids for each in opened if each.pids]
@@ -43,7 +43,7 @@ def owned_processes(gpu: LiveGpu, windows: Iterable[Shown]) -> list[tuple[Proces
 
 
 class OpenWindowHazards:
-    """The hazards of each open window, collected from answer to answer."""
+    """The hazards of each open window, accumulated over live answers."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {}
@@ -58,7 +58,7 @@ class OpenWindowHazards:
 
 
 def _found(window: Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
-    """Name the hazards in one answer; only readings since the window's begin count."""
+    """Yield the hazards in one answer; rows and process lists from before the window do not count."""
     for gpu in gpus:
         pids = {process.pid for process in gpu.process_list.processes} if gpu.process_list is not None else set()
         if not is_window_on(window, gpu.device.uuid, pids):

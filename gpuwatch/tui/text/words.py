@@ -1,6 +1,6 @@
 """Pieces of text with a tone, and the letters for reasons and verdicts, independent of any terminal.
 
-Every tone that can be a reason for a bad number comes with a letter or a word, so that no meaning depends on colour alone.
+A tone that marks a reason for a bad number comes with a letter or a word: no meaning depends on colour alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ NOTHING = "–"  # not observed
 
 
 class Tone(StrEnum):
-    """The meaning of a piece; a screen gives each a colour."""
+    """The meaning of a piece of text; a screen maps each tone to a colour."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -74,8 +74,8 @@ STATUSES: Mapping[str, Chip] = {
 MARKS: Mapping[str, str] = {
     "!": "power at its limit, or within 5 °C of slow-down; !! past it",
     "o F": "processes of your open windows (own), and others (Foreign)",
-    "≥": "a container's view: other processes may be on the GPU unseen",
-    "2 min": "the gravest reason of each moment; above it the clock at its lowest",
+    "≥": "a container's view: other processes may be on the GPU",
+    "2 min": "the gravest reason of each cell; the line above: the lowest clock",
     "so far": "seen while the window is open: no verdict yet",
     "STALE": "the GPU's sampler has been silent for this long",
     "–": "not observed",

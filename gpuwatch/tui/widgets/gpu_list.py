@@ -1,4 +1,4 @@
-"""The list of GPUs: one line per GPU, and on a large screen the last two minutes of its clock and event reasons."""
+"""The list of GPUs: one line per GPU, and on a large screen two minutes of clocks and clock event reasons."""
 
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
@@ -9,14 +9,14 @@ from gpuwatch.tui.text.words import Piece, Tone, span
 from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.view.live import Live
 
-COLUMN_FROM = 170  # least screen width for a strip beside the table
+COLUMN_FROM = 170  # least screen width for a strip next to the table
 SHARE_RATIO = 0.6  # greatest share of the screen's lines; the rest is for the windows
-_BESIDE_COUNT = 131  # columns of the table with the strip beside it
+_BESIDE_COUNT = 131  # columns of a table with the strip next to the table
 _GUTTER_COUNT = 16
 
 
 class HistoryPlacement(Enum):
-    """The placement of the last two minutes of history; NOWHERE if they do not fit."""
+    """The placement of the two-minute history; NOWHERE if the screen has no room."""
 
     NOWHERE = auto()
     BESIDE = auto()

@@ -13,9 +13,9 @@ from gpuwatch.tui.text.words import Piece, Tone
 
 
 class LineView(Widget):
-    """Text in tones, never wrapped; its height is its number of lines, unless its styles say otherwise."""
+    """Text in tones, never wrapped; the number of lines is the height, unless a style sets another."""
 
-    # As STYLES of `text_lines`; here textual takes a style by class, one line at a time.
+    # The same colours as STYLES of `text_lines`, as classes, because render_line draws one line at a time.
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"line-view--{tone}" for tone in Tone} | {"line-view--chosen"}
     DEFAULT_CSS = """
     LineView { height: auto; }
@@ -34,7 +34,7 @@ class LineView(Widget):
         self._styles: dict[str, Style] = {}
 
     def draw_lines(self, lines: Iterable[list[Piece]], *, chosen: int | None = None) -> None:
-        """Show these lines; ``chosen`` is the number of the selected one."""
+        """Show these lines; ``chosen`` is the number of the selected line."""
         before, self._lines = self._lines, list(lines)
         moved = {self._chosen, chosen} if chosen != self._chosen else set()
         self._chosen = chosen

@@ -1,4 +1,4 @@
-"""A list of lines with one selected: the screen handles keys, this widget the mouse."""
+"""A list of lines with one selected: the screen handles keys, and this widget handles clicks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class RowList(LineView):
         self.draw_lines(lines, chosen=self.place(chosen))
 
     def place(self, name: str | None) -> int | None:
-        """Return the number of the first line of that name."""
+        """Return the number of the first line of that name; None without such a line."""
         return self._names.index(name) if name is not None and name in self._names else None
 
     def on_click(self, event: Click) -> None:
@@ -38,7 +38,7 @@ class RowList(LineView):
 
 
 def moved(names: Sequence[str], chosen: str | None, by: int) -> str | None:
-    """Return the name ``by`` lines on, at most at an end; without a selection the first, or the last when moving up."""
+    """Return the name ``by`` lines on, up to either end, or from outside without a selection; None without names."""
     if not names:
         return None
     if chosen not in names:

@@ -1,4 +1,4 @@
-"""The first lines of every screen: the moment, the counts, and the mark of data that comes from no driver."""
+"""The first lines of every screen: the moment, the counts, and a banner over simulated or replayed data."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +15,7 @@ LEAST_COLUMNS, LEAST_LINES = 80, 24  # least size that fits every key and the ta
 
 
 class ScreenState(StrEnum):
-    """The relation of the screen to now."""
+    """The age and origin of the displayed content."""
 
     ASKING = "ASKING"
     LIVE = "LIVE"
@@ -36,7 +36,7 @@ _LOOKS = {  # mark and tone
 
 
 def screen_state(content: ScreenContent | None, problem: str | None) -> ScreenState:
-    """Return the state of the screen; without content no answer came yet."""
+    """Return the state of the screen; ASKING until the first answer."""
     if content is not None and content.past_ns is not None:
         return ScreenState.PAST
     if problem is not None:
@@ -56,9 +56,9 @@ class StatusLine(TextLines):
     def show_content(
         self, content: ScreenContent | None, problem: str | None, width: int, now_ns: int | None, *, is_small: bool = False
     ) -> None:
-        """Show the state; ``now_ns`` is now on the axis of the content, None without a present.
+        """Show the state; ``now_ns`` is the time of the last live answer, None without one.
 
-        ``is_small``: the terminal is smaller than the screens need; a note about it replaces the count of open windows.
+        ``is_small``: the terminal is smaller than the screens need; a note replaces the counts of GPUs and windows.
         """
         state = screen_state(content, problem)
         mark, tone = _LOOKS[state]
@@ -71,13 +71,13 @@ class StatusLine(TextLines):
                 back = "; l goes back to live"
         room = width - sum(len(piece.text) for piece in line)
         if state is ScreenState.GONE:
-            line += [Piece(words.cut(f"  r starts one; {report.plain(problem or '')}", room))]
+            line += [Piece(words.cut(f"  r starts a daemon; {report.plain(problem or '')}", room))]
         elif content is None:
             line += [Piece(words.cut("  connecting to the daemon, or starting one", room), Tone.DIM)]
         else:
             opened_count = sum(each.end_ns is None for each in content.live.windows)
             said = (
-                f"  make it {LEAST_COLUMNS}×{LEAST_LINES}: some text is cut off"
+                f"  enlarge to {LEAST_COLUMNS}×{LEAST_LINES}: some text is cut off"
                 if is_small
                 else f"  {words.counted(len(content.live.gpus), 'GPU')}, {words.counted(opened_count, 'open window')}"
             )
@@ -86,7 +86,7 @@ class StatusLine(TextLines):
 
 
 class Banner(TextLines):
-    """A line visible while the source is no driver: simulated GPUs, or a recording."""
+    """A line shown over simulated GPUs and recordings."""
 
     def show_live(self, live: Live) -> None:
         replayed = live.source.startswith("replay:")

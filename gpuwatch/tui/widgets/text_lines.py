@@ -1,4 +1,4 @@
-"""A widget of lines in tones, wrapped if necessary, and drawn only when they changed."""
+"""A widget of lines in tones, wrapped if necessary, and redrawn only after a change."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,9 +18,9 @@ STYLES: Mapping[Tone, str] = {
 
 
 class TextLines(Static):
-    """Text in tones; it remembers its last drawing, so that an idle screen costs nothing.
+    """Text in tones, redrawn only after a change, so that an idle screen costs nothing.
 
-    A widget with a fixed height never changes the layout: its four updates a second move nothing around it.
+    An update of a widget with a fixed height computes no layout.
     """
 
     _shown: tuple[tuple[Piece, ...], ...] = ()

@@ -1,4 +1,4 @@
-"""Packed evidence gives the same verdict wherever and whenever it is judged again."""
+"""Packed evidence: round trips, equal verdicts, decimation, and damaged data."""
 
 from __future__ import annotations
 
@@ -93,24 +93,24 @@ def same(one: Evidence, other: Evidence) -> bool:
 @settings(max_examples=share_of(25))
 @given(observed())
 def test_pack_round_trip_keeps_evidence_and_verdict(about: Evidence) -> None:
-    """What comes out is what went in and gives the same verdict."""
+    """Unpacked evidence equals the packed evidence and gives the same verdict."""
     (unpacked,) = unpack(pack([about]))
     assert same(unpacked, about)
     assert judge(unpacked).to_dict() == judge(about).to_dict()
 
 
-def test_several_windows_and_none_travel_together() -> None:
+def test_pack_holds_several_windows_or_none() -> None:
     two = (evidence(length_s=1.0, label="first"), evidence(length_s=2.0, label="second", device=None))
     assert [each.window.label for each in unpack(pack(two))] == ["first", "second"]
     assert unpack(pack([])) == ()
 
 
-def test_a_window_without_any_telemetry_keeps_its_reason() -> None:
+def test_pack_keeps_the_reason_for_missing_telemetry() -> None:
     nothing = Evidence(window=WindowRecord(begin_ns=5, end_ns=6), absence="no daemon")
     assert same(unpack(pack([nothing]))[0], nothing)
 
 
-def test_six_seconds_at_100_hz_take_less_than_ten_kilobytes() -> None:
+def test_pack_of_six_seconds_takes_less_than_10_kb() -> None:
     (scene,) = simulate("steady-gemm")[:1]
     assert scene.window.length_s > 3
     assert len(pack([replace(scene, timings=None)])) < 10_000
@@ -118,7 +118,7 @@ def test_six_seconds_at_100_hz_take_less_than_ten_kilobytes() -> None:
 
 @settings(max_examples=share_of(50))
 @given(st.lists(st.integers(-(1 << 62), (1 << 62) - 1)))
-def test_whole_numbers_survive_their_planes(values: list[int]) -> None:
+def test_integers_survive_byte_planes(values: list[int]) -> None:
     array = np.array(values, np.int64)
     decoded, rest = byte_planes.decode(byte_planes.encode(array) + b"rest", len(values))
     assert decoded.tolist() == values
@@ -142,7 +142,7 @@ class TestLongWindows:
         return evidence(length_s=900.0, period_s=0.1, signals=wanders, **changes)
 
     def test_decimate_keeps_extremes_counters_and_verdict(self) -> None:
-        """Keep their extremes their counters and their verdict in little room."""
+        """Decimation keeps extremes, counters and the verdict in less than half of the bytes."""
         about = self.long()
         data = pack([about])
         (thin,) = unpack(data)
@@ -158,10 +158,10 @@ class TestLongWindows:
         assert [f.rule for f in kept.hazards if f.severity != "note"] == [f.rule for f in whole.hazards if f.severity != "note"]
         assert throughput_bound(kept) == pytest.approx(
             throughput_bound(whole), abs=0.002
-        )  # extremes weigh more than they lasted
+        )  # decimation gives extremes more weight
 
-    def test_decimate_keeps_what_was_watched(self) -> None:
-        """Still show that the GPU was watched throughout and where it was not."""
+    def test_decimate_keeps_silences(self) -> None:
+        """A decimated column has the same unobserved times as the original."""
         about = self.long(skip=lambda t: 400 < t < 410)
         (thin,) = unpack(pack([about]))
         times = np.arange(about.window.begin_ns, about.window.end_ns, 50_000_000, dtype=np.int64)
@@ -169,7 +169,7 @@ class TestLongWindows:
         assert 100 < unseen.sum() < 200
         assert np.array_equal(np.isnan(thin.trace.at("sm_clock_mhz", times)), unseen)
 
-    def test_keep_a_neighbour_who_stayed_for_a_second(self) -> None:
+    def test_decimate_keeps_a_neighbour_of_one_second(self) -> None:
         about = self.long()
         visited = tuple(
             replace(process_list, processes=(*process_list.processes, STRANGER))
@@ -182,26 +182,26 @@ class TestLongWindows:
         assert seen
         assert 500 < min(seen) <= max(seen) < 501
 
-    def test_are_whole_when_asked_for(self) -> None:
+    def test_pack_without_decimation_is_lossless(self) -> None:
         about = self.long()
         assert same(unpack(pack([about], decimate=False))[0], about)
 
 
 class TestDamage:
     @pytest.mark.parametrize("data", [b"", b"PK", b"not a zip at all", bytes(1000)])
-    def test_what_is_no_recording_is_refused_in_one_line(self, data: bytes) -> None:
+    def test_invalid_recording_is_refused_in_one_line(self, data: bytes) -> None:
         with pytest.raises(CapsuleError, match="expected") as refused:
             unpack(data)
         assert "\n" not in str(refused.value)
 
-    def test_another_archive_is_refused(self) -> None:
+    def test_unpack_refuses_another_archive(self) -> None:
         with pytest.raises(CapsuleError, match="another archive"):
             unpack(zipped({"readme": b"hello"}))
 
     @settings(max_examples=share_of(60))
     @given(st.data())
     def test_unpack_damage_raises_only_capsule_errors(self, data: st.DataObject) -> None:
-        """Torn or altered recordings never escape as another error."""
+        """Damaged recordings raise only CapsuleError, in one line."""
         packed = bytearray(PACKED)
         if data.draw(st.booleans()):
             del packed[data.draw(st.integers(0, len(packed) - 1)) :]
@@ -211,11 +211,11 @@ class TestDamage:
         try:
             unpack(bytes(packed))
         except CapsuleError as error:
-            assert "\n" not in str(error)  # noqa: PT017 - no error at all is fine too: the change hit a byte nobody reads
+            assert "\n" not in str(error)  # noqa: PT017 - no error at all is fine too: the changed byte may be unused
 
     @settings(max_examples=share_of(60))
     @given(st.data())
-    def test_altered_manifests_never_escape_as_another_error(self, data: st.DataObject) -> None:
+    def test_altered_manifests_raise_only_capsule_errors(self, data: st.DataObject) -> None:
         manifest = json.loads(member(PACKED, "manifest.json"))
         entry = manifest["evidence"][0]
         parts = (manifest, entry, entry["window"], entry["columns"])
@@ -227,21 +227,21 @@ class TestDamage:
         except CapsuleError as error:
             assert "\n" not in str(error)  # noqa: PT017
 
-    def test_a_newer_schema_says_so(self) -> None:
+    def test_recording_of_a_newer_schema_is_refused(self) -> None:
         with pytest.raises(CapsuleError, match="use a newer gpuwatch"):
             unpack(zipped({"manifest.json": b'{"schema": 99}', "arrays": b""}))
 
-    def test_a_zip_bomb_is_refused_before_it_is_unpacked(self) -> None:
+    def test_zip_bomb_is_refused_before_unpacking(self) -> None:
         with pytest.raises(CapsuleError, match="at most"):
             unpack(zipped({"manifest.json": b"{}", "arrays": bytes(300 << 20)}))
 
-    def test_repeats_without_end_are_refused(self) -> None:
+    def test_too_many_repeated_rows_are_refused(self) -> None:
         with pytest.raises(ValueError, match="at most"):
             decimate.fill_index(np.array([0, 1 << 60], np.int64), 1, np.empty(0, np.int64))
 
 
 def test_unpack_reads_facts_of_other_versions() -> None:
-    """Facts of a newer version are left out and those of an older one are not observed."""
+    """Unknown facts of a newer version are left out, and facts missing in an older version are not observed."""
     manifest = json.loads(member(PACKED, "manifest.json"))
     manifest["evidence"][0]["device"]["colour"] = "green"
     del manifest["evidence"][0]["device"]["ecc_mode"]
@@ -274,7 +274,7 @@ def test_overlapping_windows_survive_packing() -> None:
 
 
 def test_capsule_without_overlapping_windows_has_none() -> None:
-    """An older version's capsule names no other window."""
+    """A capsule of an older version has no overlapping windows."""
     assert unpack(rewritten(lambda entry: entry.pop("overlapping")))[0].overlapping == ()
 
 
@@ -288,7 +288,7 @@ RECORD = WorkRecord((RecordedWindow(4926.1, 203e-6, steady_clock_mhz=1440.0), Re
 
 
 def test_record_of_the_work_survives_packing() -> None:
-    """The verdict can be repeated where the store of that time is not."""
+    """A packed record makes the verdict repeatable without the store."""
     (kept,) = unpack(pack([replace(evidence(), record=RECORD)]))
     assert kept.record == RECORD
 
@@ -313,7 +313,7 @@ def test_capsule_with_an_impossible_record_is_refused(record: dict[str, Any]) ->
 
 
 def rewritten(change: Callable[[dict[str, Any]], object]) -> bytes:
-    """A capsule whose manifest was changed."""
+    """Return a capsule with a changed manifest."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(pack([evidence()]))) as old, zipfile.ZipFile(out, "w") as new:
         manifest = json.loads(old.read("manifest.json"))
@@ -334,7 +334,7 @@ def test_other_work_and_pauses_survive_packing() -> None:
 
 
 def test_older_capsule_observes_no_other_work_or_pauses() -> None:
-    """An older version's capsule knows neither declared other work, nor pauses, nor its program."""
+    """A capsule of an older version has no other work, no pauses and no program."""
 
     def strip(entry: dict[str, Any]) -> None:
         del entry["other_work"], entry["pauses"], entry["window"]["program"]

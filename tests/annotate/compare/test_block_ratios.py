@@ -58,13 +58,13 @@ class TestMixtures:
         assert found.mean_used == "plain"
         assert "of its blocks" in str(found)
 
-    def test_slow_blocks_of_a_say_that_b_is_faster_there(self) -> None:
+    def test_slow_blocks_of_a_are_reported_as_faster_blocks_of_b(self) -> None:
         mixed = quads(slow_ratio=0.3)
         found = decided(Quads(mixed.b_s, mixed.a_s))
         assert found.decision is Decision.INCONCLUSIVE
         assert "b is faster in" in str(found)
 
-    def test_mixture_beside_a_difference_leaves_it(self) -> None:
+    def test_mixture_does_not_hide_a_difference(self) -> None:
         """A few outlying blocks do not hide a difference between the usual blocks."""
         assert decided(quads(slow_ratio=0.05, change=0.02)).decision is Decision.SLOWER
 

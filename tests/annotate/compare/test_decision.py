@@ -28,7 +28,7 @@ def pairs(change: float, *, sd: float = 0.004, count: int = 500, seed: int = 0) 
 
 
 def even(change: float, *, sd: float, count: int) -> Values:
-    """Normal pairs without luck: their quantiles, in a random order."""
+    """Return the quantiles of normal pairs in a random order, so that chance has no effect."""
     shares = (np.arange(count) + 0.5) / count
     return np.asarray(np.random.default_rng(0).permutation(np.log1p(change) + sd * ndtri(shares)))
 
@@ -44,16 +44,16 @@ class TestDecision:
             (-0.01, Decision.FASTER),
             (0.01, Decision.SLOWER),
             (0.0, Decision.SAME),
-            (0.002, Decision.SAME),  # it is there, and below what this GPU makes of two equal variants
+            (0.002, Decision.SAME),  # a real difference below this GPU's noise floor
             (0.02, Decision.SLOWER),
         ],
     )
     def test_decide_by_floor_and_interval(self, change: float, expected: Decision) -> None:
-        """A difference beyond floor and interval is one and a small one is none."""
+        """A difference beyond floor and interval is FASTER or SLOWER; a small one is SAME."""
         assert decided(change).decision is expected
 
     def test_decide_noise_is_inconclusive_and_counts_pairs(self) -> None:
-        """Noise makes it inconclusive and says how many pairs more."""
+        """Noise makes the answer inconclusive, with the number of further pairs that decide."""
         found = decide("a", "b", quads_of(even(0.02, sd=0.1, count=60)))
         assert found.decision is Decision.INCONCLUSIVE
         assert found.needed_pairs_count is not None
@@ -63,22 +63,22 @@ class TestDecision:
         enough = decide("a", "b", quads_of(even(0.02, sd=0.1, count=60 + round(1.2 * found.needed_pairs_count))))
         assert (half.decision, enough.decision) == (Decision.INCONCLUSIVE, Decision.SLOWER)
 
-    def test_fewer_than_thirty_pairs_are_none(self) -> None:
+    def test_fewer_than_thirty_pairs_are_inconclusive(self) -> None:
         found = decided(0.1, count=20)
         assert (found.decision, found.needed_pairs_count) == (Decision.INCONCLUSIVE, 10)
         assert found.ratio is None
 
-    def test_decide_between_margin_and_floor_wants_no_more_pairs(self) -> None:
-        """A difference between margin and floor is beyond more pairs."""
+    def test_decide_between_margin_and_floor_needs_no_more_pairs(self) -> None:
+        """More pairs cannot decide on a difference between margin and floor."""
         found = decided(0.01, floor_ratio=0.02)
         assert (found.decision, found.needed_pairs_count) == (Decision.INCONCLUSIVE, None)
         assert "do not help" in str(found)
 
-    def test_what_may_be_nothing_is_printed_with_a_question_mark(self) -> None:
+    def test_uncertain_change_is_printed_with_a_question_mark(self) -> None:
         assert "? " in str(decided(0.002))
         assert "?" not in str(decided(0.02))
 
-    def test_times_by_the_hosts_clock_are_not_said_to_be_at_a_gpus(self) -> None:
+    def test_times_by_the_hosts_clock_mention_no_gpu_clock(self) -> None:
         by_events = replace(
             decide("a", "b", quads_of(np.full(200, 0.01))), timer="events", own_ratio=Interval(1.0, 0.9, 1.1, 0.95, 4)
         )
@@ -92,10 +92,10 @@ class TestDecision:
     @pytest.mark.parametrize(
         ("took_s", "said"), [(12.345e-6, "12.35 µs"), (0.99999e-3, "1 ms"), (2.5e-3, "2.5 ms"), (1.5, "1.5 s"), (3e-8, "30 ns")]
     )
-    def test_a_duration_has_four_digits_and_the_unit_that_fits(self, took_s: float, said: str) -> None:
+    def test_duration_has_four_digits_and_a_fitting_unit(self, took_s: float, said: str) -> None:
         assert duration_text(took_s) == said
 
-    def test_swapping_the_arms_turns_the_answer_around(self) -> None:
+    def test_swapped_variants_reverse_the_decision(self) -> None:
         row = pairs(0.01)
         there, back = decide("a", "b", quads_of(row)), decide("b", "a", quads_of(-row))
         assert (there.decision, back.decision) == (Decision.SLOWER, Decision.FASTER)
@@ -104,7 +104,7 @@ class TestDecision:
         assert there.ratio.centre * back.ratio.centre == pytest.approx(1.0)
 
     @given(st.lists(st.floats(-0.2, 0.2), min_size=0, max_size=60), st.floats(1e-5, 0.05))
-    def test_any_pairs_give_an_answer_that_prints_and_is_plain_data(self, logs: list[float], floor_ratio: float) -> None:
+    def test_any_pairs_give_an_answer_as_text_and_plain_data(self, logs: list[float], floor_ratio: float) -> None:
         found = decide("a", "b", quads_of(np.array(logs, np.float64)), floor_ratio=floor_ratio)
         assert found.decision.value.upper() in str(found)
         assert found.to_dict()["decision"] == found.decision.value
@@ -115,7 +115,7 @@ class TestDecision:
 
 class TestManyArms:
     def test_corrected_keeps_only_clear_differences(self) -> None:
-        """A clear difference stands among many and a doubtful one does not."""
+        """Holm's correction keeps a clear difference among many and drops a doubtful one."""
         rows = {"clear": pairs(0.02), **{f"equal{n}": pairs(0.0, seed=n + 5) for n in range(18)}}
         doubtful = next(
             row
@@ -129,23 +129,24 @@ class TestManyArms:
         assert found["doubtful"].decision is Decision.INCONCLUSIVE
         assert "Holm" in str(found["doubtful"])
 
-    def test_one_comparison_is_left_as_it_is(self) -> None:
+    def test_one_comparison_is_not_corrected(self) -> None:
         one = decided(0.01)
         assert correct_for_many([one], {"b": quads_of(pairs(0.01))}) == (one,)
 
 
 @pytest.mark.parametrize("kernel", [GEMM, COPY], ids=["capped GEMM", "copy"])
 class TestOnASimulatedCappedGpu:
-    """Three seconds of blocks of 3 ms; the clock swings by 3 % and dips, as on an H200.  `make bench` runs more."""
+    """Three seconds of blocks of 3 ms; the clock swings and dips as on an H200.  `make bench` runs more."""
 
-    def test_half_a_per_cent_is_found_and_nothing_is_not(self, kernel: Kernel) -> None:
+    def test_decide_finds_half_a_percent_on_a_simulated_gpu(self, kernel: Kernel) -> None:
+        """A change of 0.5 % is FASTER or SLOWER and no change is SAME, in 58 of 60 trials."""
         for change, expected in ((-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)):
             other = replace(kernel, took_s=kernel.took_s * (1 + change))
             found = [decide("a", "b", quads_of(row)).decision for row in trials(kernel, other, 60, seed=7)]
             assert found.count(expected) >= 58
 
     def test_decide_equal_variants_with_a_measured_floor(self, kernel: Kernel) -> None:
-        """Identical variants are told apart as seldom with a measured floor."""
+        """With a measured floor, at most 5 of 50 trials find a difference between identical variants."""
         rows = trials(kernel, kernel, 100, seed=11)
         floor_ratio = float(np.percentile(np.abs(np.median(rows[:50], axis=1)), 95))
         found = [decide("a", "b", quads_of(row), floor_ratio=floor_ratio) for row in rows[50:]]
@@ -154,9 +155,10 @@ class TestOnASimulatedCappedGpu:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 class TestOnRecordedKernels:
-    """Iterations of an H200 under its power cap, from idle too, dealt out to two variants."""
+    """Iterations of an H200 under the power cap or after idle time, dealt out to two variants."""
 
-    def test_half_a_per_cent_is_found_and_nothing_is_not(self, scenario: str) -> None:
+    def test_decide_finds_half_a_percent_in_recordings(self, scenario: str) -> None:
+        """A change of 0.5 % is FASTER or SLOWER and no change is SAME, in 19 of 20 deals."""
         for change, expected in ((-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)):
             found = [decide("a", "b", quads_of(row)).decision for row in dealt(scenario, change, 20)]
             assert found.count(expected) >= 19
@@ -164,7 +166,7 @@ class TestOnRecordedKernels:
 
 @pytest.mark.parametrize("kernel", ["gemm4k_bf16", "gemm16k_bf16", "conv3x3"])
 def test_two_runs_agree_at_a_common_clock(kernel: str) -> None:
-    """Halves of a recording agree at one clock where their medians do not."""
+    """Halves of a recording agree at one clock although their raw medians differ."""
     first, second = halves(kernel)
     found = of_runs(evidence(timings=first), evidence(timings=second))
     assert found.design.startswith("sequential, corrected to")
@@ -189,7 +191,7 @@ class TestRecordedRuns:
         ("change", "expected"),
         [(-0.1, Decision.FASTER), (0.1, Decision.SLOWER), (0.01, Decision.INCONCLUSIVE), (0.0, Decision.INCONCLUSIVE)],
     )
-    def test_runs_in_turn_are_told_apart_beyond_their_drift_only(self, change: float, expected: Decision) -> None:
+    def test_sequential_runs_differ_only_beyond_their_drift(self, change: float, expected: Decision) -> None:
         a, b = evidence(timings=times(2e-3)), self.later(evidence(timings=times(2e-3 * (1 + change), seed=1)))
         found = of_runs(a, b)
         assert found.decision is expected
@@ -218,7 +220,7 @@ class TestRecordedRuns:
         ],
     )
     def test_two_runs_other_conditions_are_incomparable(self, other: Evidence, differs: str) -> None:
-        """Other conditions make runs incomparable and are shown before times."""
+        """Different conditions make runs incomparable and are printed before times."""
         a = evidence(timings=times(2e-3), declared={"cudnn_tf32": False} if differs == "cuDNN's TF32" else None)
         found = of_runs(a, self.later(replace(other, timings=times(1e-3))))
         assert found.decision is Decision.INCOMPARABLE
@@ -228,12 +230,12 @@ class TestRecordedRuns:
         assert where
         assert where[0] < next(number for number, line in enumerate(lines) if "time " in line)
 
-    def test_what_is_accepted_does_not_end_a_comparison(self) -> None:
+    def test_accepted_hazard_does_not_end_a_comparison(self) -> None:
         a, b = evidence(timings=times(2e-3)), evidence(timings=times(1e-3), host=Host(boot_id="later"))
         policy = Policy(accept=frozenset({"boot-changed"}))
         assert of_runs(a, self.later(b), policy).decision is Decision.FASTER
 
-    def test_a_run_that_is_rejected_for_itself_cannot_be_compared(self) -> None:
+    def test_rejected_run_is_incomparable(self) -> None:
         hot = evidence(
             timings=times(2e-3), signals={"event_reasons_mask": 0x40, "hw_thermal_ns": lambda t: int(max(0, t) * 1e9)}
         )
@@ -242,15 +244,15 @@ class TestRecordedRuns:
         assert any(reason.startswith("the second run is rejected") for reason in found.reasons)
 
     def test_two_runs_without_times_compare_conditions(self) -> None:
-        """Without times the conditions are compared and what is missing is said."""
+        """Without times, the conditions are compared and the missing times are a reason."""
         found = of_runs(evidence(), self.later(evidence(timings=times(2e-3))), names=("one", "two"))
         assert found.decision is Decision.INCONCLUSIVE
-        assert any(reason.startswith("one kept no times") for reason in found.reasons)
+        assert any(reason.startswith("one recorded no times") for reason in found.reasons)
         assert ("GPU", False) in [(condition.name, condition.differs) for condition in found.conditions]
 
 
 def stamped(took_s: float, mhz: float, *, seed: int = 0, length_s: float = 6.0) -> Timings:
-    """Iterations of ``took_s`` at 1375 MHz that fill the window, and follow a clock that swings by 3 % around ``mhz``."""
+    """Return iterations that take ``took_s`` at 1375 MHz, fill the window and follow a clock that swings around ``mhz``."""
     rng = np.random.default_rng(seed)
     usual_s = took_s * (1375.0 / mhz) ** 0.95
     count = int(length_s / usual_s)

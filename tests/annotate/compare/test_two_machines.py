@@ -1,4 +1,4 @@
-"""Numbers of two machines: at one clock they are compared, or refused in one line."""
+"""Comparison of numbers of two machines at one clock, and one-line refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPREAD_RATIO = 0.0034
 
 
 def elsewhere(about: Evidence, **of_device: Any) -> Evidence:
-    """The same window on another card of another machine."""
+    """Return the same window on another card of another machine."""
     assert about.device is not None
     device = replace(about.device, **({"uuid": "GPU-2"} | of_device))
     return replace(about, device=device, host=replace(about.host, boot_id="there"))
@@ -50,7 +50,7 @@ class TestDecision:
         [(0.0, Decision.SAME), (-0.02, Decision.FASTER), (0.02, Decision.SLOWER), (0.004, Decision.INCONCLUSIVE)],
     )
     def test_machines_compare_between_their_clocks(self, change: float, decision: Decision) -> None:
-        """Their clocks differ by 4 %, which moves the raw times as far; at one clock only the code is left."""
+        """Clocks that differ by 4 % change the raw times; at one clock only the difference of the code is left."""
         found = compared(there(2e-3 * (1 + change)))
         assert found.decision is decision
         assert found.ratio is not None
@@ -63,21 +63,21 @@ class TestDecision:
         assert "between cards 0.40 %" in str(found)
 
     def test_clock_far_from_both_widens_the_interval(self) -> None:
-        """Exponents of one kernel differ between cards: at 1500 MHz times of 1430 MHz lie up to 0.5 % apart."""
+        """A clock far from both widens the interval, because exponents of one kernel differ between cards."""
         far = compared(there(), clock_mhz=1500.0)
         assert far.one_clock is not None
         assert far.one_clock.card_spread_ratio == pytest.approx(0.0058, rel=0.02)
         assert far.decision is Decision.INCONCLUSIVE
 
     def test_interval_holds_the_spread_between_cards(self) -> None:
-        """Quiet runs of any length leave the spread in full."""
+        """The interval of two quiet runs includes the full spread between cards."""
         found = compared(there())
         assert found.ratio is not None
         half = math.log(found.ratio.high / found.ratio.centre)
         assert SPREAD_RATIO < half < 2 * SPREAD_RATIO
 
     def test_untimed_work_widens_the_interval_in_full(self) -> None:
-        """A GPU that stays busy for half a second after the last call may have done work that belongs to every time."""
+        """Busy time of 0.5 s after the last call may belong to the timed work, so it widens the interval in full."""
         early = elsewhere(evidence(timings=stamped(2e-3, 1430.0, seed=3, length_s=5.5)))
         found = compared(early)
         at = found.one_clock
@@ -87,13 +87,13 @@ class TestDecision:
         assert at.b_bound_ratio is not None
         assert at.b_bound_ratio > 0.5 / 6.0 - 0.03
 
-    def test_given_spread_takes_the_place_of_the_models(self) -> None:
+    def test_given_spread_replaces_the_recorded_spread(self) -> None:
         found = compared(there(2e-3 * 1.02), card_spread_ratio=0.05)
         assert found.decision is Decision.INCONCLUSIVE
         assert "between cards 5.00 %" in str(found)
 
     def test_shorter_windows_widen_the_interval(self) -> None:
-        """Each side counts by its own repeatability."""
+        """A shorter window has a larger repeatability, which widens the interval."""
         brief = elsewhere(evidence(timings=stamped(2e-3, 1430.0, seed=3, length_s=2.0), length_s=2.0))
         found = [compared(b) for b in (there(), brief)]
         long_run, short_run = (each.one_clock.b_repeatability_ratio for each in found if each.one_clock is not None)
@@ -104,15 +104,15 @@ class TestDecision:
         assert widths[1] > widths[0]
 
     def test_disturbances_of_a_window_widen_the_interval(self) -> None:
-        """Each side counts by the bound its verdict gives the number at one clock."""
+        """The interval includes the verdict's bound on the median at one clock, for each window."""
         recorded = truth_windows()["neighbour-late-gemm4k"]
         budget = judge(recorded.before).budget
         assert budget is not None
-        told = budget.number(Number.MEDIAN_AT_CLOCK)
+        expected = budget.number(Number.MEDIAN_AT_CLOCK)
         found = of_runs(recorded.before, elsewhere(recorded.after))
         assert found.one_clock is not None
-        assert told is not None
-        assert (found.one_clock.a_bound_ratio or 0.0) == pytest.approx(told.bound_ratio)
+        assert expected is not None
+        assert (found.one_clock.a_bound_ratio or 0.0) == pytest.approx(expected.bound_ratio)
         assert found.one_clock.a_bound_ratio
         assert found.ratio is not None
         assert math.log(found.ratio.high / found.ratio.centre) > SPREAD_RATIO + found.one_clock.a_bound_ratio
@@ -127,7 +127,7 @@ class TestDecision:
         assert found.one_clock is None
         assert found.design.startswith("sequential, corrected to")
 
-    def test_what_differs_is_listed_before_the_times(self) -> None:
+    def test_different_conditions_are_listed_before_the_times(self) -> None:
         other = there(driver_version="570.1", power_limit_w=500.0)
         found = compared(
             replace(other, declared={"torch_version": "2.9", "cudnn_tf32": True}),
@@ -151,13 +151,13 @@ class TestRefusal:
         [
             (there(name="NVIDIA H100"), {}, "two models of GPU (model H200 -> H100)"),
             (there(mig_mode=True), {}, "two models of GPU (MIG mode off -> on)"),
-            (elsewhere(evidence(timings=times(2e-3, clock_mhz=1975.0))), {}, "stood still at 1975 MHz"),
+            (elsewhere(evidence(timings=times(2e-3, clock_mhz=1975.0))), {}, "was constant at 1975 MHz"),
             (
                 there(),
                 {"clock_mhz": 900.0},
-                "at 1492 MHz, which does not tell its time at 900 (--clock 1492 asks for that one)",
+                "at 1492 MHz, so its time at 900 MHz is unknown (use --clock 1492 for that clock)",
             ),
-            (elsewhere(evidence()), {}, "b has no number at one clock: it kept no times"),
+            (elsewhere(evidence()), {}, "b has no number at one clock: no times"),
             (there(name="NVIDIA H100"), {"is_ratio": True}, "no reference clock of NVIDIA H100 is on record"),
         ],
     )
@@ -169,11 +169,11 @@ class TestRefusal:
         assert "\n" not in refusal(found)
 
     @pytest.mark.parametrize("fact", [("cache", "cold", "warm"), ("timer", "events", "host"), ("input_bytes", 1024, 4096)])
-    def test_times_taken_otherwise_are_not_one_number(self, fact: tuple[str, Fact, Fact]) -> None:
+    def test_differently_taken_times_are_refused(self, fact: tuple[str, Fact, Fact]) -> None:
         a, b = (replace(each, declared={fact[0]: value}) for each, value in zip((HERE, there()), fact[1:], strict=True))
-        assert "not one number" in refusal(compared(b, a))
+        assert "two different numbers" in refusal(compared(b, a))
 
-    def test_a_run_that_is_rejected_for_itself_is_not_compared(self) -> None:
+    def test_rejected_run_is_not_compared_between_machines(self) -> None:
         hot = {"event_reasons_mask": 0x40, "hw_thermal_ns": lambda t: int(max(0, t) * 1e9)}
         found = compared(elsewhere(evidence(timings=stamped(2e-3, 1430.0), signals=hot)))
         assert found.decision is Decision.INCOMPARABLE
@@ -181,7 +181,7 @@ class TestRefusal:
 
     @pytest.mark.parametrize("took_s", [0.0, math.nan, math.inf, -1.0, 1e-300, 1e300])
     def test_impossible_times_are_refused(self, took_s: float) -> None:
-        """Files come from anywhere: whatever times they hold, there is an answer that prints and is plain data."""
+        """Files with impossible times still give an answer as text and plain data."""
         wrong = stamped(2e-3, 1430.0)
         found = compared(elsewhere(evidence(timings=replace(wrong, took_s=np.full(len(wrong.took_s), took_s)))))
         assert found.decision in (Decision.INCOMPARABLE, Decision.INCONCLUSIVE)
@@ -197,9 +197,9 @@ class TestRefusal:
 
 
 class TestClocks:
-    def test_still_clocks_compare_at_the_clock_they_held(self) -> None:
-        """The exponent of an uncapped kernel is not known, and half a per cent of clock counts as much."""
-        light = {"dram_activity_ratio": 0.2}  # else memory decides, and repeats less well
+    def test_constant_clocks_compare_at_that_clock(self) -> None:
+        """Without a fitted exponent, a clock difference of 0.5 % widens the interval by the unknown exponent."""
+        light = {"dram_activity_ratio": 0.2}  # more memory traffic would repeat less well
         a = evidence(timings=times(2e-3, clock_mhz=1980.0), signals=light)
         near, same = (
             elsewhere(evidence(timings=times(2e-3, clock_mhz=mhz, seed=1), signals=light)) for mhz in (1971.0, 1980.0)
@@ -211,7 +211,7 @@ class TestClocks:
         assert widths[0] > widths[1] + 0.002
 
     def test_redacted_names_do_not_make_two_cards_one(self) -> None:
-        """Stand-ins of two files are equal for any two cards."""
+        """Redacted names of two files can be equal for different cards."""
         b = replace(there(uuid=DEVICE.uuid), host=HERE.host)
         found = compared(b, is_identified=False)
         assert found.one_clock is not None
@@ -220,8 +220,8 @@ class TestClocks:
 
 
 class TestRatioOfModels:
-    def test_each_stands_at_its_models_clock_and_none_is_the_same(self) -> None:
-        """Two models are told apart or not; equal times of two models say nothing of the code."""
+    def test_ratio_of_two_models_is_never_the_same(self) -> None:
+        """The ratio of two models is FASTER, SLOWER or INCONCLUSIVE: equal times do not compare code."""
         for took_s, decision in ((1e-3, Decision.FASTER), (2e-3, Decision.INCONCLUSIVE)):
             found = compared(there(took_s, name="NVIDIA H100"), is_ratio=True, clock_mhz=1450.0, card_spread_ratio=0.003)
             assert found.decision is decision
@@ -240,11 +240,11 @@ class TestFaces:
         assert "| driver | 580.159.04 | 570\\|1 |" in shown
         assert "between cards 0.40 %" in shown
 
-    def test_recorded_launches_stand_beside_the_ratio(self) -> None:
-        """Runs that declared their launches print the GPU's share of each, on one machine or two."""
-        told: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 1e-6, "issue_s": 9e-6, "starved_ratio": 0.0}
-        a, b = (replace(each, declared=told) for each in (HERE, there()))
-        for found in (compared(b, a), of_runs(a, replace(a, declared=told))):
+    def test_recorded_launches_are_printed_with_the_ratio(self) -> None:
+        """Runs with declared launches print the GPU's share of each run, on one machine or two."""
+        launches: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 1e-6, "issue_s": 9e-6, "starved_ratio": 0.0}
+        a, b = (replace(each, declared=launches) for each in (HERE, there()))
+        for found in (compared(b, a), of_runs(a, replace(a, declared=launches))):
             assert str(found).count("GPU's share 99.9 %: 1 µs of") == 2
             assert found.to_dict()["a_launch_share"]["issue_s"] == 9e-6
         assert compared(there()).to_dict()["a_launch_share"] is None
@@ -255,7 +255,7 @@ KERNELS = ("nothing-gemm4k", "stall-0.1-gemm4k", "periodic-10ms-att", "pause-0.7
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_recorded_work_agrees_as_if_on_two_cards(name: str) -> None:
-    """Two clean windows of an H200 under its cap, minutes apart, are never called different; their raw medians differ more."""
+    """Two clean windows of an H200, treated as two machines, are never different, and a slow-down of 3 % is SLOWER."""
     recorded = truth_windows()[name]
     found = of_runs(recorded.before, elsewhere(recorded.after))
     assert found.decision in (Decision.SAME, Decision.INCONCLUSIVE)

@@ -1,4 +1,4 @@
-"""The clock in blocks: stamped, shown by the driver, or both; and what its levels imply."""
+"""Tests of the clock in blocks, stamped or by the driver, and of the shifts that its levels imply."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def blocks_of(about: Evidence) -> ClockBlocks:
 
 
 def stamped(mhz: Values, length_s: float = 4.0, **signals: Signal) -> Evidence:
-    """Entries end to end over the window, with these clocks."""
+    """Return a window of entries laid end to end, with these clocks."""
     took_s = length_s / len(mhz)
     at_ns = BEGIN_NS + (np.arange(len(mhz)) * took_s * 1e9).astype(np.int64)
     return evidence(length_s=length_s, signals=signals, timings=Timings(at_ns, np.full(len(mhz), took_s * 0.99), mhz))
@@ -35,7 +35,7 @@ def step_at(middle: float, low: float, high: float, count: int = 4000) -> Values
 
 
 def test_stamps_fill_blocks_of_a_refresh() -> None:
-    """4 s make forty blocks of 100 ms, each with the mean clock of its entries."""
+    """A window of 4 s has forty blocks of 100 ms, each with the mean clock of its entries."""
     found = blocks_of(stamped(step_at(0.5, 1500.0, 1800.0)))
     assert len(found.mhz) == 40
     assert found.width_ns == 100_000_000
@@ -45,7 +45,7 @@ def test_stamps_fill_blocks_of_a_refresh() -> None:
 
 @pytest.mark.parametrize(("entries", "blocks"), [(1200, 40), (120, 40), (60, 20), (7, 2), (2, 1)])
 def test_block_holds_three_stamped_entries(entries: int, blocks: int) -> None:
-    """Fewer than 30 in 100 ms take so long that each stamp tells the clock: wider blocks would hide the controller's cycle."""
+    """Blocks hold three entries on average if entries are long; wider blocks would hide the controller's cycle."""
     assert len(blocks_of(stamped(np.full(entries, 1500.0))).mhz) == blocks
 
 
@@ -55,7 +55,7 @@ def test_times_without_clocks_widen_no_block() -> None:
     assert len(blocks_of(replace(about, timings=replace(about.timings, sm_clock_mhz=None))).mhz) == 40
 
 
-def test_clock_of_a_gpu_at_rest_after_the_end_is_not_the_windows() -> None:
+def test_clock_after_the_windows_end_is_ignored() -> None:
     """The driver's clock is read three quarters of a refresh late, but never after the window's end."""
     shown = evidence(length_s=4.0, signals={"sm_clock_mhz": lambda t: 1500 if t <= 4.0 else 1980})
     assert blocks_of(shown).mhz.tolist() == [1500.0] * 40
@@ -68,7 +68,7 @@ def test_long_window_has_at_most_600_blocks() -> None:
 
 
 def test_plain_window_shows_the_drivers_clock() -> None:
-    """A step of the gauge is seen where it was, though the gauge shows it up to a refresh late."""
+    """A step of the clock is placed at its true time, although the gauge shows it up to a refresh late."""
     found = blocks_of(evidence(length_s=4.0, period_s=0.025, signals={"sm_clock_mhz": lambda t: 1980 if t < 2.07 else 1500}))
     assert not found.stamped.any()
     assert found.covered_ratio == 1.0
@@ -76,15 +76,15 @@ def test_plain_window_shows_the_drivers_clock() -> None:
 
 
 def test_idle_moments_have_no_clock() -> None:
-    """The clock that the driver programs while the GPU idles is none of the work."""
+    """Blocks in which the GPU idles have no clock."""
     idle = {"event_reasons_mask": lambda t: int(1 < t < 2), "sm_clock_mhz": lambda t: 345 if 1 < t < 2 else 1980}
     found = blocks_of(evidence(length_s=4.0, signals=idle))
     assert set(found.mhz[found.known].tolist()) == {1980.0}
     assert found.covered_ratio == pytest.approx(0.75, abs=0.05)
 
 
-def test_scaled_gauge_stands_in_where_stamps_ran_out() -> None:
-    """The gauge reads a tenth too high; the blocks that have both tell."""
+def test_scaled_gauge_fills_blocks_without_stamps() -> None:
+    """The gauge reads 10 % too high; blocks with both clocks give the scale for those without stamps."""
     mhz = np.where(np.arange(4000) < 2400, 1800.0, np.nan)
     found = blocks_of(stamped(mhz, sm_clock_mhz=1980))
     assert found.stamped_ratio == pytest.approx(0.6)
@@ -98,15 +98,15 @@ def test_two_stamps_of_a_plain_window_scale_the_gauge() -> None:
     assert blocks_of(about).mhz.tolist() == pytest.approx([1800.0] * 40)
 
 
-def test_nothing_observed_is_no_clock() -> None:
+def test_unobserved_clock_has_no_blocks() -> None:
     assert clock_blocks(evidence(signals={"sm_clock_mhz": None})) is None
     assert clock_blocks(evidence(length_s=0.0)) is None
 
 
 @few
 @given(share=st.floats(0.25, 0.75), ratio=st.floats(0.5, 0.95), beta=st.floats(0.2, 1.2))
-def test_shift_of_a_step_is_its_arithmetic(share: float, ratio: float, beta: float) -> None:
-    """Two levels imply what the specification's table computes by hand: K of the high one is positive, of the low negative."""
+def test_shift_of_a_step_agrees_with_arithmetic(share: float, ratio: float, beta: float) -> None:
+    """K agrees with the arithmetic of the specification's table: positive for the high level, negative for the low."""
     share = round(share * 40) / 40
     low_mhz, high_mhz = 1980.0 * ratio, 1980.0
     found = blocks_of(stamped(step_at(share, low_mhz, high_mhz)))
@@ -125,7 +125,7 @@ def test_shift_does_not_depend_on_the_gauges_scale(factor: float, seed: int) -> 
 
 
 def test_hidden_shift_is_larger_under_a_swing() -> None:
-    """A swing of 2 % a second hides a shift of some percent in 4 s; a still clock hides none worth naming."""
+    """In 4 s, a swing of 2 % each second hides a shift of 1.6 %; a constant clock hides less than 0.02 %."""
     swing = 1500.0 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(4000) / 1000.0))
     assert blocks_of(stamped(swing)).hidden_ratio(1.0) == pytest.approx(0.016, abs=0.006)
     assert blocks_of(stamped(np.full(4000, 1500.0))).hidden_ratio(1.0) < 2e-4

@@ -1,4 +1,4 @@
-"""Bounds of a clock that did not keep one level, and the name of the shape in which it changed."""
+"""Tests of the bounds of a clock that did not keep one level, and of the name of its shape."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ H200_EXCESS = EXCESS["NVIDIA H200"]
 
 
 def blocks_of(mhz: Values, *, stamped: bool = True, scale: float = 0.9) -> ClockBlocks:
-    """Blocks of 100 ms."""
+    """Return blocks of 100 ms with these clocks."""
     at_ns = BEGIN_NS + np.arange(len(mhz), dtype=np.int64) * 100_000_000
     return ClockBlocks(at_ns, 100_000_000, np.asarray(mhz, np.float64), np.full(len(mhz), stamped), scale)
 
@@ -46,8 +46,8 @@ def loaded(before_s: float, blocks: ClockBlocks) -> LoadTime:
 
 @few
 @given(share=st.integers(12, 48), depth=st.floats(0.01, 0.5), beta=st.floats(0.1, 1.2))
-def test_shift_of_two_levels_is_their_arithmetic(share: int, depth: float, beta: float) -> None:
-    """The bound is the farther of both references, the estimate the nearer one."""
+def test_shift_of_two_levels_agrees_with_arithmetic(share: int, depth: float, beta: float) -> None:
+    """The bound is the deviation from the farther of both levels, the estimate that from the nearer."""
     low, high = 1980.0 * (1.0 - depth), 1980.0
     found = shift_of(blocks_of(np.where(np.arange(60) < share, low, high)), beta).shifts[Number.MEAN]
     slower = (high / low) ** beta
@@ -63,7 +63,7 @@ def test_shift_of_two_levels_is_their_arithmetic(share: int, depth: float, beta:
 @few
 @given(mhz=st.lists(st.floats(200.0, 2000.0), min_size=1, max_size=80), beta=st.floats(0.0, 1.5), stamped=st.booleans())
 def test_shift_of_any_clock_is_a_valid_bound(mhz: list[float], beta: float, *, stamped: bool) -> None:
-    """Whatever the clock, bounds are finite, the seen part is no larger, and the estimate lies inside."""
+    """For any clock, the seen part of a bound is at most the bound, and the estimate lies inside it."""
     found = shift_of(blocks_of(np.array(mhz), stamped=stamped), beta)
     for bound in clock_bounds(found, found.rule):
         assert bound.ratio is not None
@@ -83,8 +83,8 @@ def test_rate_and_time_deviate_as_reciprocals(depth: float, beta: float) -> None
 
 @few
 @given(order=st.permutations(range(60)))
-def test_still_clock_has_no_shift_in_any_order(order: list[int]) -> None:
-    """The mean of a single level is its own reference: nothing of the swing counts where it is stamped."""
+def test_constant_clock_has_no_shift(order: list[int]) -> None:
+    """A clock with a single level has a bound of 0, with a swing or constant."""
     mhz = 1500.0 * np.exp(CYCLE)
     found = shift_of(blocks_of(mhz))
     assert found.bound_ratio == 0.0
@@ -92,8 +92,8 @@ def test_still_clock_has_no_shift_in_any_order(order: list[int]) -> None:
     assert shift_of(blocks_of(np.full(60, 1500.0)[order])).bound_ratio == 0.0
 
 
-def test_swing_of_the_controller_is_no_disturbance() -> None:
-    """Any other window swings as well: repeatability states it, whoever showed the clock.  Agreeing stamps replace the gauge's."""
+def test_swing_of_the_controller_has_a_bound_of_zero() -> None:
+    """The controller's swing has a bound of 0, stamped or not; stamps that agree with the gauge replace its uncertainty."""
     plain, stamped = (shift_of(blocks_of(1500.0 * np.exp(CYCLE), stamped=known)) for known in (False, True))
     assert plain.bound_ratio == stamped.bound_ratio == 0.0
     assert {bound.replaces for bound in clock_bounds(plain, CLOCK_LEVELS)} == {Replaces.NOTHING}
@@ -107,11 +107,11 @@ def test_swing_of_the_controller_is_no_disturbance() -> None:
         (5, 0.02, True),
         (6, 0.015, False),  # longer than half a cycle
         (10, 0.02, False),
-        (5, 0.06, False),  # farther than a controller swings
+        (5, 0.06, False),  # larger than a controller's swing
     ],
 )
-def test_crests_of_a_capped_clock_are_no_references(run_count: int, depth: float, is_crest: bool) -> None:
-    """The clock passed through such a level and never stayed; where no cap held, every level is a state."""
+def test_crests_of_a_capped_clock_are_not_references(run_count: int, depth: float, is_crest: bool) -> None:
+    """Short crests of a capped clock are not references; those of an uncapped clock are."""
     mhz = np.full(70, 1500.0)
     for begin in (10, 32, 54):
         mhz[begin : begin + run_count] *= 1.0 + depth
@@ -132,8 +132,8 @@ MOVED = {
 
 
 @pytest.mark.parametrize("shape", MOVED)
-def test_capped_clock_that_moved_has_no_crests(shape: str) -> None:
-    """A clock that moves one way, or stays longer than half a cycle, is no swing of a controller, capped or not."""
+def test_changing_capped_clock_keeps_its_references(shape: str) -> None:
+    """A clock that changes in one direction, or holds a level for over half a cycle, has the same bound capped or not."""
     free, capped = (shift_of(replace(blocks_of(1500.0 * MOVED[shape]), swings=swings)) for swings in (False, True))
     assert capped == free
     assert capped.bound_ratio > 0.015
@@ -142,25 +142,25 @@ def test_capped_clock_that_moved_has_no_crests(shape: str) -> None:
 @pytest.mark.parametrize(
     "swing", [0.015 * np.sin(2.0 * np.pi * np.arange(60) / 10.0), np.tile(np.repeat([0.012, -0.008], [4, 6]), 6)]
 )
-def test_swing_about_a_capped_clock_stays_clean(swing: Values) -> None:
-    """A sine of 1 s, and a square that holds 40 % of each second."""
+def test_swing_of_a_capped_clock_has_no_shift(swing: Values) -> None:
+    """A sine with a period of 1 s, and a square wave with 40 % high time, have a bound of 0."""
     assert shift_of(replace(blocks_of(1500.0 * (1.0 + swing)), swings=True)).bound_ratio == pytest.approx(0.0, abs=1e-3)
 
 
-def test_crests_stay_where_there_is_no_other_reference() -> None:
+def test_crests_are_kept_without_another_reference() -> None:
     blocks = replace(blocks_of(np.where(np.arange(60) // 6 % 2, 1500.0, 1530.0)), swings=True)
     found = clock_shift(blocks, blocks.levels(1e-8), 1e-8, 1.0)
     assert found.bound_ratio > 0.009
 
 
 @pytest.mark.parametrize("scale", [1.3, 0.5, 1.0])
-def test_stamps_that_no_gauge_confirms_replace_nothing(scale: float) -> None:
-    """A clock a third above the gauge is nobody's witness; a scale of exactly 1 means that the gauge was silent."""
+def test_stamps_unconfirmed_by_the_gauge_replace_nothing(scale: float) -> None:
+    """Stamps far off the gauge, or without a gauge (a scale of exactly 1), replace nothing."""
     found = shift_of(blocks_of(np.full(60, 1500.0), scale=scale))
     assert {bound.replaces for bound in clock_bounds(found, CLOCK_LEVELS)} == {Replaces.NOTHING}
 
 
-def test_each_bias_is_named_once() -> None:
+def test_only_one_clock_rule_has_bounds() -> None:
     found = shift_of(blocks_of(np.where(np.arange(60) < 20, 1500.0, 1980.0)))
     sized = [rule for rule in CLOCK_RULES if clock_bounds(found, rule)]
     assert sized == [found.rule]
@@ -181,7 +181,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_shape_has_the_name_of_the_rule_that_fits(shape: str) -> None:
+def test_shape_name_is_the_rule_that_fits(shape: str) -> None:
     mhz, rule = SHAPES[shape]
     logs = np.log(mhz)
     assert shape_name(logs, find_levels(logs, 1e-8)) == rule
@@ -191,16 +191,16 @@ def test_onset_is_a_change_of_regime() -> None:
     assert shape_name(np.zeros(60), (), by_onset=True) == REGIME_CHANGE
 
 
-def test_steady_part_tells_what_levels_cannot() -> None:
-    """Fast for the first 3 s, then steady: against the steady part the mean time is 1 % too short."""
+def test_steady_part_is_a_reference() -> None:
+    """The mean time over 3 s of fast and 3 s of steady clock is 1 % too short against the steady part."""
     mhz = np.where(np.arange(60) < 30, 1632.0, 1600.0)
     places = np.arange(30, 60)
     found = shift_of(blocks_of(mhz), steady=SteadyReference(SteadyBy.WINDOW, places=places, excess=H200_EXCESS))
     assert found.shifts[Number.MEAN].estimate.value_ratio == pytest.approx(-0.01, abs=5e-4)
 
 
-def test_noise_of_a_steady_part_hides_no_more_than_the_excess() -> None:
-    """A cycle's worth of steady work is a noisy reference; what it can hide ends at what the model can gain."""
+def test_excess_limits_the_noise_of_a_steady_part() -> None:
+    """One cycle of steady work is a noisy reference; the model's excess limits the bound of its noise."""
     blocks = blocks_of(1500.0 * np.exp(np.random.default_rng(3).normal(0.0, 0.02, 40)))
     steady = SteadyReference(SteadyBy.WINDOW, places=np.arange(30, 40), excess=H200_EXCESS)
     free = shift_of(blocks, steady=replace(steady, excess=Excess(1.0, 1.0, ((0.0, 100.0),))), load=loaded(0.0, blocks))
@@ -208,7 +208,7 @@ def test_noise_of_a_steady_part_hides_no_more_than_the_excess() -> None:
     assert cut.bound_ratio <= 0.0067 < free.bound_ratio
 
 
-def test_unknown_model_never_rejects() -> None:
+def test_clock_bias_of_an_unknown_model_cannot_reject() -> None:
     blocks = blocks_of(np.full(20, 1500.0))
     steady = SteadyReference(SteadyBy.RANGE, excess=Excess(0.3, 0.3, ((0.0, 0.9), (3.0, 0.0))))
     found = shift_of(blocks, steady=steady, load=loaded(0.0, blocks))
@@ -223,8 +223,11 @@ def capped(**more: Signal) -> Evidence:
     return evidence(length_s=2.0, signals={**made, **more}, declared={"true_clock_mhz": 1440.0, "stamped_s": 2.0})
 
 
-def test_record_of_this_work_names_the_steady_clock() -> None:
-    """Five windows at 1400 MHz beside one at 1440 MHz right after a pause: 2.8 % fast, by the record and not by the model."""
+def test_work_record_gives_the_steady_clock() -> None:
+    """A window at 1440 MHz after a pause is 2.8 % fast against a record of five windows at 1400 MHz.
+
+    With four recorded windows the model is the reference.
+    """
     record = WorkRecord(tuple(RecordedWindow(steady_clock_mhz=1400.0) for _ in range(5)))
     found = Case(replace(capped(), record=record)).clock_shift
     assert found is not None
@@ -235,7 +238,7 @@ def test_record_of_this_work_names_the_steady_clock() -> None:
     assert few_windows.steady_by is SteadyBy.MODEL
 
 
-def test_steady_reference_is_asked_under_sustained_only() -> None:
+def test_steady_reference_is_used_under_sustained_only() -> None:
     assert [Case(capped(), claim).clock_shift.steady_by for claim in Claim] == [SteadyBy.MODEL, None, None]  # type: ignore[union-attr]
 
 

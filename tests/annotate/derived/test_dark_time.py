@@ -1,4 +1,4 @@
-"""Silences of each proof's evidence, and the most that hides in them."""
+"""Tests of the silences of each proof's evidence, and of the largest excursion hidden in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def without_power(about: Evidence, begin_s: float, end_s: float) -> Evidence:
     return replace(about, trace=replace(about.trace, dense_power=Column(dense.at_ns[kept], dense.values[kept])))
 
 
-def test_watched_window_is_nowhere_dark() -> None:
+def test_observed_window_has_no_dark_time() -> None:
     about = evidence()
     assert clock_intervals(about) == power_intervals(about) == list_intervals(about, 1.0) == ()
 
@@ -42,19 +42,19 @@ def test_silent_column_is_dark_from_edge_to_edge() -> None:
 
 @few
 @given(begin_s=st.floats(0.5, 4.0), length_s=st.floats(0.3, 1.4))
-def test_missed_deadlines_are_dark_for_as_long(begin_s: float, length_s: float) -> None:
+def test_missed_deadlines_are_dark_for_their_length(begin_s: float, length_s: float) -> None:
     about = silent(begin_s, length_s, Lane.FAST)
     (found,) = clock_intervals(about)
     assert found.length_ns / S == pytest.approx(length_s, abs=1e-6)
 
 
-def test_short_silence_hides_nothing() -> None:
+def test_short_silence_is_not_dark() -> None:
     assert clock_intervals(silent(2.0, 0.2, Lane.FAST)) == ()
     assert list_intervals(silent(2.0, 0.4, Lane.PROCESSES), 1.0) == ()
 
 
 def test_counters_bridge_a_silence_of_the_clock() -> None:
-    """An uncapped clock that stood still elsewhere moved nowhere; under a cap it may have moved by 6 %."""
+    """An uncapped clock that was constant elsewhere was constant in the silence; a capped one may differ by 6 %."""
     (free,), (capped,) = (clock_intervals(silent(2.0, 1.0, Lane.FAST, power_cap_ns=each)) for each in (0, capped_ns()))
     assert free.bridged_by
     assert free.excursion_ratio == 0.0
@@ -63,14 +63,14 @@ def test_counters_bridge_a_silence_of_the_clock() -> None:
 
 @pytest.mark.parametrize("signals", [{"sw_thermal_ns": None, "hw_thermal_ns": None}, {"sw_thermal_ns": capped_ns(2.5)},
                                      {"power_cap_ns": None, "power_violation_ns": None}])  # fmt: skip
-def test_heat_or_missing_counters_leave_everything_possible(signals: dict[str, Signal]) -> None:
+def test_heat_or_missing_counters_leave_the_full_excursion(signals: dict[str, Signal]) -> None:
     (found,) = clock_intervals(silent(2.0, 1.0, Lane.FAST, window_s=6.0, **signals))
     assert found.excursion_ratio == 1.0
     assert dark_ratio([found], 6 * S) == pytest.approx(1.0 / 6.0)
 
 
 def test_energy_bridges_a_silence_of_power() -> None:
-    """Energy as usual across it: the GPU did not idle.  Without energy, or idle power, it may have idled throughout."""
+    """Usual energy across the silence shows that the GPU did not idle.  Without idle power it may have idled throughout."""
     about = without_power(evidence(), 2.0, 3.5)
     (bridged,), (alone,) = power_intervals(about, idle_w=120.0), power_intervals(about)
     assert bridged.bridged_by == "energy"
@@ -79,7 +79,7 @@ def test_energy_bridges_a_silence_of_power() -> None:
 
 
 def test_missing_energy_is_idle_time() -> None:
-    """Half a second at 120 W inside a silence of 1.5 s is a third of it."""
+    """Half a second at 120 W inside a silence of 1.5 s gives an excursion of a third."""
 
     def energy_j(t: float) -> float:
         return 1000.0 + 566.0 * (t + 100) - 446.0 * float(np.clip(t - 2.5, 0.0, 0.5))
@@ -96,7 +96,7 @@ def test_power_record_that_ends_early_is_dark_to_the_end() -> None:
 
 
 def test_lists_are_dark_before_the_first_and_after_the_last() -> None:
-    """A list stands for a heartbeat and a half, and none stands before the first."""
+    """A list is current for 1.5 heartbeats, and no list is current before the first."""
     about = evidence()
     kept = tuple(each for each in about.trace.process_lists if BEGIN_NS + S < each.at_ns < BEGIN_NS + 3 * S)
     found = list_intervals(replace(about, trace=replace(about.trace, process_lists=kept)), 1.0)
@@ -106,7 +106,7 @@ def test_lists_are_dark_before_the_first_and_after_the_last() -> None:
     assert all_of_it.length_ns == 6 * S
 
 
-def test_same_silence_weighs_by_the_window() -> None:
+def test_dark_ratio_depends_on_the_windows_length() -> None:
     """0.3 s of 1 s count 30 %; 0.3 s of 10 h count 0.001 %."""
     (found,) = clock_intervals(silent(0.4, 0.3, Lane.FAST, window_s=1.0, power_cap_ns=None, power_violation_ns=None))
     assert dark_ratio([found], S) == pytest.approx(0.3)
@@ -115,7 +115,7 @@ def test_same_silence_weighs_by_the_window() -> None:
 
 @few
 @given(first=st.tuples(st.floats(0, 5), st.floats(0.3, 1.4)), second=st.tuples(st.floats(0, 5), st.floats(0.3, 1.4)))
-def test_another_silence_never_makes_less_dark(first: tuple[float, float], second: tuple[float, float]) -> None:
+def test_additional_silence_never_reduces_dark_time(first: tuple[float, float], second: tuple[float, float]) -> None:
     one = silent(*first, Lane.FAST, Lane.PROCESSES)
     other = silent(*second, Lane.FAST, Lane.PROCESSES)
     both = replace(one, trace=replace(one.trace, gaps=(*one.trace.gaps, *other.trace.gaps)))

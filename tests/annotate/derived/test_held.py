@@ -1,4 +1,4 @@
-"""How long a reason held: counters with their refresh, violation time at the edges, sampled bits."""
+"""Tests of the time for which a reason held: counters with their refresh, violation time at the edges, sampled bits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BIT = Reason.SW_POWER_CAP
 
 
 def shown(counter: Callable[[float], float], phase_s: float) -> Callable[[float], float]:
-    """A counter of nanoseconds as the driver shows it: brought up to date every 100 ms."""
+    """Return a nanosecond counter as the driver shows it: refreshed every 100 ms."""
     return lambda t: counter(phase_s + 0.1 * np.floor((t - phase_s) / 0.1))
 
 
@@ -40,7 +40,7 @@ def known(held: Held | None) -> Held:
     since_s=st.floats(-1.0, 3.0),
     for_s=st.floats(0.0, 4.0),
 )
-def test_the_bounds_of_a_counter_that_steps_hold_the_truth(
+def test_bounds_of_a_stepping_counter_hold_the_true_share(
     length_s: float, phase_s: float, since_s: float, for_s: float
 ) -> None:
     def counter(t: float) -> int:
@@ -60,40 +60,40 @@ def test_held_cap_before_the_window_is_uncertain(phase_s: float) -> None:
     assert known(by_counter(seen(1.0, power_cap_ns=counter), "power_cap_ns")).least_ratio == 0.0
 
 
-def test_held_standing_counter_proves_nothing_happened() -> None:
-    """A counter that stood still proves that there was nothing however short the window."""
+def test_constant_counter_proves_that_nothing_held() -> None:
+    """A constant counter proves that the reason never held, even in a window of 50 ms."""
     held = known(by_counter(seen(0.05, power_cap_ns=5), "power_cap_ns"))
     assert held.most_ratio == 0.0
 
 
-def test_a_counter_that_fell_was_reset_and_says_nothing() -> None:
+def test_reset_counter_gives_no_answer() -> None:
     assert by_counter(seen(power_cap_ns=lambda t: 10**9 if t < 1 else 0), "power_cap_ns") is None
 
 
 def test_held_slow_counter_before_the_window() -> None:
-    """A slow counter that grew before the window is not held against it."""
+    """A slow counter that grew before the window has a lower bound of 0 in the window."""
     about = evidence(length_s=3.0, signals={"hw_thermal_ns": lambda t: 0 if t < -0.5 else 10**8})
     assert known(by_counter(about, "hw_thermal_ns")).least_ratio == 0.0
 
 
-def test_a_slow_counter_that_grew_in_the_middle_is_certain() -> None:
+def test_increase_of_a_slow_counter_in_the_middle_is_certain() -> None:
     about = evidence(length_s=4.0, signals={"hw_thermal_ns": lambda t: 0 if t < 2.0 else 10**8})
     assert known(by_counter(about, "hw_thermal_ns")).least_ratio == pytest.approx(0.025)
 
 
-def test_violation_time_read_at_both_edges_is_good_to_20_ms() -> None:
+def test_violation_time_at_both_edges_is_accurate_to_20_ms() -> None:
     held = known(by_violation(seen(0.5, power_violation_ns=capped_ns()), "power_violation_ns"))
     assert held.ratio == pytest.approx(1.0)
     assert held.least_ratio == pytest.approx(0.96)
 
 
-def test_violation_time_read_far_from_the_edges_is_left_alone() -> None:
+def test_violation_time_read_far_from_the_edges_is_not_used() -> None:
     whole = seen(6.0, power_violation_ns=capped_ns())
     assert by_violation(whole.part(BEGIN_NS + 10**9, BEGIN_NS + 2 * 10**9), "power_violation_ns") is None
 
 
 def test_held_order_of_witnesses() -> None:
-    """Violation time comes before the counter and the counter before the bits."""
+    """Violation time takes precedence over the counter, and the counter over the bits."""
     every: dict[str, Signal] = {"power_violation_ns": capped_ns(), "power_cap_ns": capped_ns(), "event_reasons_mask": 4}
     assert known(power_cap(seen(**every))).by == "violation time"
     assert known(power_cap(seen(**{**every, "power_violation_ns": None}))).by == "counter"
@@ -108,7 +108,7 @@ def test_sampled_bits_err_by_a_refresh() -> None:
 
 
 def test_held_bits_need_three_refreshes() -> None:
-    """Sampled bits say nothing in less than three refreshes or when mostly unobserved."""
+    """Sampled bits give no answer in less than three refreshes or if mostly unobserved."""
     assert by_bits(seen(0.29, event_reasons_mask=4), BIT) is None
     gap = Gap(begin_ns=BEGIN_NS + 10**9, end_ns=BEGIN_NS + 3 * 10**9)
     about = seen(3.0, event_reasons_mask=4)
@@ -116,16 +116,16 @@ def test_held_bits_need_three_refreshes() -> None:
 
 
 @pytest.mark.parametrize("phase_s", [0.0, 0.04, 0.08])
-def test_an_onset_is_timed_by_how_far_the_first_step_went(phase_s: float) -> None:
+def test_onset_time_follows_from_the_size_of_the_first_step(phase_s: float) -> None:
     about = seen(2.0, power_cap_ns=shown(capped_ns(since_s=0.513), phase_s))
     assert began_ns(about, "power_cap_ns") == pytest.approx(BEGIN_NS + 513_000_000, abs=11_000_000)
 
 
-def test_a_counter_that_never_moved_began_nowhere() -> None:
+def test_constant_counter_has_no_onset() -> None:
     assert began_ns(seen(power_cap_ns=3), "power_cap_ns") is None
 
 
-def test_running_follows_the_counter_and_without_it_the_bits() -> None:
+def test_running_follows_the_counter_or_else_the_bits() -> None:
     on = running(seen(power_cap_ns=shown(capped_ns(since_s=1.0), 0.05)), "power_cap_ns", BIT)
     assert on.values.tolist() == [0.0] * 10 + [1.0] * 20
     bits = running(seen(event_reasons_mask=lambda t: 4 if t >= 1.0 else 0), "power_cap_ns", BIT)

@@ -1,4 +1,4 @@
-"""Bounds of slow-downs with a reason, of memory clock, link and canary, and of a named clock."""
+"""Tests of the bounds of slow-downs, of memory clock, link and canary, and of a named clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def by_number(bounds: tuple[Bound, ...]) -> dict[Number, Bound]:
 
 
 def hot(low_mhz: float = 1650.0) -> Evidence:
-    """Heat lowers the clock for two of six seconds."""
+    """Return a window in which heat lowers the clock for two of six seconds."""
     signals: dict[str, Signal] = {
         "sm_clock_mhz": lambda t: low_mhz if 2 <= t < 4 else 1980, "event_reasons_mask": lambda t: 0x20 if 2 <= t < 4 else 0,
         "sw_thermal_ns": lambda t: int(1e9 * min(max(t - 2, 0), 2)), "thermal_violation_ns": lambda t: int(1e9 * min(max(t - 2, 0), 2)),
@@ -47,8 +47,8 @@ def test_quiet_window_has_no_bounds() -> None:
     assert throttled_by(about) == ((), ())
 
 
-def test_heat_costs_its_time_times_its_depth() -> None:
-    """A third of the window a fifth slower: the mean is 6.7 % off, and the median is not."""
+def test_heat_bound_is_its_time_times_its_slow_down() -> None:
+    """A third of the window a fifth slower gives the mean an estimate of 6.7 %, and the median one that starts at 0."""
     found = by_number(thermal_bounds(hot(), 1.0))
     mean = found[Number.MEAN].estimate
     assert mean is not None
@@ -59,14 +59,14 @@ def test_heat_costs_its_time_times_its_depth() -> None:
     assert median.low_ratio == 0.0
 
 
-def test_heat_without_a_clock_beside_it_is_the_usual_depth() -> None:
+def test_heat_without_an_observed_clock_assumes_22_percent() -> None:
     found = by_number(
         thermal_bounds(evidence(signals={"sw_thermal_ns": capped_ns(-9.0), "thermal_violation_ns": capped_ns(-9.0)}), 1.0)
     )
     assert found[Number.MEAN].ratio == pytest.approx(0.22, abs=1e-6)
 
 
-def test_brake_that_nobody_saw_the_clock_of_halves_it() -> None:
+def test_brake_without_an_observed_clock_assumes_half() -> None:
     found = by_number(
         power_brake_bounds(evidence(signals={"power_brake_ns": capped_ns(-9.0), "event_reasons_mask": None}), 1.0)
     )
@@ -74,7 +74,7 @@ def test_brake_that_nobody_saw_the_clock_of_halves_it() -> None:
     assert found[Number.THROUGHPUT].ratio == pytest.approx(0.5, abs=1e-6)
 
 
-def test_sampled_slowdown_can_have_held_a_refresh_longer() -> None:
+def test_sampled_slowdown_may_have_held_a_refresh_longer() -> None:
     about = evidence(
         signals={"event_reasons_mask": lambda t: 8 if 2 <= t < 4 else 0, "sm_clock_mhz": lambda t: 990 if 2 <= t < 4 else 1980}
     )
@@ -82,7 +82,7 @@ def test_sampled_slowdown_can_have_held_a_refresh_longer() -> None:
     assert found.ratio == pytest.approx((2.0 + 2 * 0.1) / 6.0, abs=0.05)
 
 
-def test_boost_group_is_bound_by_the_boards_highest_clock() -> None:
+def test_boost_group_bound_assumes_the_boards_highest_clock() -> None:
     about = evidence(signals={"sync_boost_ns": capped_ns(-9.0), "event_reasons_mask": 0x10, "sm_clock_mhz": 1800})
     found = by_number(sync_boost_bounds(about, 1.0))[Number.MEAN]
     assert found.ratio == pytest.approx(0.1, abs=1e-3)
@@ -101,8 +101,8 @@ def test_longer_or_deeper_slowdown_never_bounds_less(parts: list[float], slow: f
             assert one.size_ratio <= other.size_ratio + 1e-12
 
 
-def test_low_memory_clock_is_felt_by_the_bandwidth_in_use() -> None:
-    """2201 of 3201 MHz for half of the time: 22.7 % at most, of which work at 90 % of the bandwidth feels four fifths."""
+def test_memory_clock_estimate_follows_the_bandwidth_in_use() -> None:
+    """At 2201 of 3201 MHz for half of the time the bound is 22.7 %; 80 % of it is certain at 90 % bandwidth use."""
     about = evidence(signals={"mem_clock_mhz": lambda t: 2201 if t >= 3 else 3201})
     found = by_number(memory_clock_bounds(about))[Number.MEAN]
     assert found.ratio == pytest.approx(0.5 * (3201 / 2201 - 1), abs=0.01)
@@ -113,7 +113,7 @@ def test_low_memory_clock_is_felt_by_the_bandwidth_in_use() -> None:
     assert light.estimate.low_ratio == 0.0
 
 
-def test_link_counts_where_it_moved_and_not_where_it_stood() -> None:
+def test_link_bounds_need_a_change_of_the_link() -> None:
     moved = by_number(link_bounds(evidence(signals={"pcie_width_count": lambda t: 8 if t > 3.5 else 16})))
     assert moved[Number.THROUGHPUT].ratio == pytest.approx(0.5, abs=0.15)
     assert link_bounds(evidence(signals={"pcie_width_count": 8})) == ()
@@ -128,19 +128,19 @@ def test_slow_canary_is_bound_against_its_record() -> None:
     assert canary_bounds(evidence(declared={**CANARY, "canary_clock_mhz": 1978.0})) == ()
 
 
-def test_canary_without_record_has_been_seen_and_has_no_bound() -> None:
-    """1700 MHz where the driver shows 1980 without a cap."""
+def test_canary_without_record_has_bounds_of_unknown_size() -> None:
+    """A canary at 1700 MHz while the driver shows 1980 MHz uncapped has bounds of unknown size."""
     found = canary_bounds(evidence(declared={"canary_clock_mhz": 1700.0, "canary_record_count": 4}))
     assert {bound.ratio for bound in found} == {None}
 
 
-def test_canary_under_heat_or_cap_is_no_riddle() -> None:
+def test_canary_under_heat_or_cap_has_no_bounds() -> None:
     assert canary_bounds(evidence(declared=CANARY, signals={"event_reasons_mask": 0x20})) == ()
     capped: dict[str, Signal] = {"power_violation_ns": capped_ns(), "power_cap_ns": capped_ns(), "event_reasons_mask": 4}
     assert canary_bounds(evidence(declared=CANARY, signals=capped)) == ()
 
 
-def test_named_clock_is_read_before_it_is_declared() -> None:
+def test_driver_lock_precedes_a_declared_clock() -> None:
     both = named_clock(evidence(signals={"sm_clock_lock_mhz": 1500}, declared={"locked_mhz": 1400.0}))
     assert both is not None
     assert (both.mhz, both.by) == (1500.0, "read")

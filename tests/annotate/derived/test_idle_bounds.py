@@ -1,4 +1,4 @@
-"""Bounds of the loop's own pauses, which buy clock where power is near its limit."""
+"""Tests of the bounds of regular pauses, which raise the clock if power is near its limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAPPED: dict[str, Signal] = {"power_w": 690.0, "power_cap_ns": capped_ns(), "pow
 
 
 def paced(signals: dict[str, Signal], share: float = 0.7) -> Evidence:
-    """A loop that works 70 % of every 4 ms."""
+    """Return a window of a loop that works this share of every 4 ms."""
     at_ns = BEGIN_NS + np.round(np.arange(1000) * PERIOD_S * 1e9).astype(np.int64)
     return evidence(length_s=4.0, signals=signals, timings=Timings(at_ns, np.full(1000, share * PERIOD_S)))
 
@@ -32,19 +32,19 @@ def bounds(about: Evidence, *, is_burst: bool = False, every_s: float | None = N
     return [each.ratio or 0.0 for each in found]
 
 
-def test_regular_pauses_count_where_they_buy_clock() -> None:
-    """A third of what 30 % of pauses, less the timer's part, exceed the books' error by; nothing far below the limit."""
+def test_regular_pauses_count_if_they_raise_the_clock() -> None:
+    """Regular pauses count a third of their share, minus the timer's part and the books' error, if power is near its limit."""
     assert bounds(paced(CAPPED)) == pytest.approx([(0.3 - STAMP_S / PERIOD_S - 0.013) / 3.0] * 3, abs=1e-4)
     assert bounds(paced({"power_w": 300.0})) == []
     assert bounds(paced({})) != []  # 500 W on average are 664 W while it works
     assert bounds(paced({**CAPPED, "power_w": None})) != []
     unseen: dict[str, Signal] = {"power_cap_ns": None, "power_violation_ns": None, "event_reasons_mask": None}
-    assert bounds(paced(unseen)) != []  # a cap that nobody saw may have held
+    assert bounds(paced(unseen)) != []  # an unobserved cap may have held
     assert bounds(paced(CAPPED, share=0.99)) == []
 
 
-def test_events_of_short_calls_are_no_pauses() -> None:
-    """A pair of events takes 6 µs of the GPU's time around each call of 200 µs, and as long for each call of a batch."""
+def test_events_of_short_calls_are_not_pauses() -> None:
+    """Gaps of 6 µs, the GPU's time for a pair of events per call, are not pauses, also in batches."""
     for calls_count in (1, 10):
         at_ns = BEGIN_NS + np.arange(20_000 // calls_count, dtype=np.int64) * 206_000 * calls_count
         events = Timings(at_ns, np.full(len(at_ns), 200e-6), calls_count=calls_count)
@@ -52,7 +52,7 @@ def test_events_of_short_calls_are_no_pauses() -> None:
 
 
 def test_regular_pauses_are_explained_by_claim_and_record() -> None:
-    """A claim of bursts, a period that the loop keeps, and five earlier windows explain them; another period does not."""
+    """A burst claim, a period that the loop keeps, or a record explains regular pauses; another period does not."""
     about = paced(CAPPED)
     assert bounds(about, is_burst=True) == []
     assert bounds(about, every_s=PERIOD_S) == []

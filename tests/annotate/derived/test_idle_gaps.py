@@ -1,4 +1,4 @@
-"""Idle time by gaps between entries, on made windows."""
+"""Tests of idle time by gaps between entries, on simulated windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MS = 1_000_000
 
 
 def loop(gaps_s: Values, took_s: float = 1e-3) -> tuple[Timings, WindowRecord]:
-    """Entries of equal length with these gaps before, between and after them."""
+    """Return entries of equal length with these gaps before, between and after them, and their window."""
     begins_s = np.cumsum(gaps_s[:-1] + took_s) - took_s
     at_ns = BEGIN_NS + np.round(begins_s * 1e9).astype(np.int64)
     length_s = float(gaps_s.sum() + took_s * (len(gaps_s) - 1))
@@ -40,7 +40,7 @@ def usual(count: int) -> Values:
 @few
 @given(count=st.integers(20, 400), place=st.floats(0, 1), stall_s=st.floats(2e-3, 2.0))
 def test_one_stall_is_its_share_of_the_window(count: int, place: float, stall_s: float) -> None:
-    """Wherever it lies, the edges included, a stall is found with its length."""
+    """A stall at any place, the edges included, is found with its length."""
     gaps_s = usual(count)
     gaps_s[int(place * (count - 1))] = stall_s
     found = gaps_of(gaps_s)
@@ -52,7 +52,7 @@ def test_one_stall_is_its_share_of_the_window(count: int, place: float, stall_s:
 @few
 @given(seed=st.integers(0, 999), count=st.integers(2, 200))
 def test_idle_time_and_work_fill_the_window(seed: int, count: int) -> None:
-    """Regular and irregular idle time together are what the entries leave."""
+    """Regular and irregular idle time add up to all gaps."""
     gaps_s = np.random.default_rng(seed).lognormal(-8.0, 2.0, count)
     found = gaps_of(gaps_s)
     idle_s = (found.regular_ratio + found.irregular_ratio) * found.window_s
@@ -71,7 +71,7 @@ def test_longer_stall_never_counts_less(seed: int, factor: int) -> None:
 
 
 def test_rhythm_of_a_loop_is_regular() -> None:
-    """Sleeps of 5 ms between all calls, or at every tenth, belong to the loop; at random places they do not."""
+    """Sleeps of 5 ms after each or each tenth call are regular; at random places they are irregular."""
     assert gaps_of(np.full(200, 5e-3)).irregular_ratio == 0.0
     every_tenth = usual(400)
     every_tenth[10::10] = 5e-3
@@ -82,15 +82,15 @@ def test_rhythm_of_a_loop_is_regular() -> None:
 
 
 @pytest.mark.parametrize("count", [6, 30, 70])
-def test_stall_among_few_gaps_stands_out(count: int) -> None:
-    """The 99th percentile of 70 gaps is nearly their longest: the stall itself must not be the limit."""
+def test_stall_among_few_gaps_is_irregular(count: int) -> None:
+    """A stall among few gaps is irregular although the 99th percentile of 70 gaps is nearly the longest."""
     gaps_s = usual(count)
     gaps_s[count // 2] = 0.06
     assert gaps_of(gaps_s).irregular.sum() == 1
 
 
-def test_declared_work_is_no_gap() -> None:
-    """A flush of 50 ms that was declared leaves nothing; half of it leaves half."""
+def test_declared_work_is_not_a_gap() -> None:
+    """A declared flush of 50 ms leaves no gap; a declaration of its first half leaves 25 ms."""
     gaps_s = usual(50)
     gaps_s[25] = 0.05
     begin_ns = BEGIN_NS + round((gaps_s[:25].sum() + 25 * 1e-3) * 1e9)
@@ -99,13 +99,13 @@ def test_declared_work_is_no_gap() -> None:
     assert half.irregular_ratio * half.window_s == pytest.approx(0.025, abs=1e-4)
 
 
-def test_stamps_are_no_idle_time() -> None:
+def test_stamps_are_not_idle_time() -> None:
     """Gaps as long as a pair of stamps leave no regular idle time."""
     assert gaps_of(np.full(100, 6e-6), stamp_s=6e-6).regular_ratio < 1e-4
 
 
-def test_entries_out_of_order_and_across_the_edges_are_one_loop() -> None:
-    """Order does not matter, and an entry that began before the window leaves no gap at its begin."""
+def test_entries_out_of_order_and_across_edges_are_one_loop() -> None:
+    """Entries in any order give the same gaps, and an entry across the window's start leaves no gap there."""
     timings, window = loop(usual(50))
     order = np.random.default_rng(0).permutation(len(timings.at_ns))
     mixed = entry_gaps(Timings(timings.at_ns[order], timings.took_s[order]), window)
@@ -118,8 +118,8 @@ def test_entries_out_of_order_and_across_the_edges_are_one_loop() -> None:
     assert later.idle_s[0] == 0.0
 
 
-def test_times_without_begins_know_no_gaps() -> None:
-    """Times laid end to end say nothing about gaps, nor does a window without times."""
+def test_times_without_start_times_have_no_gaps() -> None:
+    """Times laid end to end, and a window without times, have no gaps."""
     timings, window = loop(np.zeros(50))
     assert entry_gaps(timings, window) is None
     assert entry_gaps(Timings(np.empty(0, np.int64), np.empty(0)), window) is None
@@ -132,8 +132,8 @@ spans = st.lists(
 
 @few
 @given(gaps=spans, others=spans)
-def test_overlap_is_what_counting_finds(gaps: list[Span], others: list[Span]) -> None:
-    """The share of each gap under any span, counted nanosecond by nanosecond."""
+def test_overlap_agrees_with_counting(gaps: list[Span], others: list[Span]) -> None:
+    """The share of each gap under any span equals a count of single nanoseconds."""
     covered = np.zeros(1300, np.bool_)
     for begin, end in others:
         covered[begin:end] = True

@@ -1,4 +1,4 @@
-"""When load began, and what its first seconds run faster."""
+"""Tests of the start times of load and of the excess speed after them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def seconds(*stretches: tuple[float, float]) -> list[Span]:
 
 
 def load(pauses: Sequence[tuple[float, float]] = (), *, before_s: float = 5.0, window_s: float = 4.0) -> LoadTime:
-    """The load of a window, of which a pause ended so long before it began."""
+    """Return the load of a window after a pause that ended ``before_s`` before it; without one from 5 s on."""
     about = evidence(length_s=window_s) if before_s >= 5.0 else after_pause(-before_s, window_s=window_s)
     return load_time(about, seconds(*pauses))
 
@@ -47,25 +47,28 @@ def test_warm_window_is_steady_throughout() -> None:
 
 @pytest.mark.parametrize(("before_s", "least", "most"), [(0.0, 0.0061, 0.0067), (0.5, 0.0053, 0.0056), (2.5, 0.0004, 0.0007)])
 def test_pause_before_the_window_is_the_models_excess(before_s: float, least: float, most: float) -> None:
-    """4 s right after a pause run at most 0.66 % fast, half a second later 0.54 %; the power record ends a pause a sample early."""
+    """A window of 4 s right after a pause is at most 0.66 % fast; half a second later it is 0.54 %.
+
+    The power record ends a pause one sample early, hence the ranges.
+    """
     assert least <= load(before_s=before_s).excess_ratio(H200) <= most
 
 
 def test_pause_inside_restarts_the_load() -> None:
-    """A stall of 0.3 s in warm work costs what a pause before would, for the rest of the window."""
+    """After a stall of 0.3 s in warm work, the window has the excess of a pause before it."""
     found = load([(1.0, 1.3)])
     assert len(found.began_ns) == 2
     assert found.excess_ratio(H200) == pytest.approx(0.0266 / 4.0, rel=1e-6)
     assert found.steady_span_ns() == tuple(seconds((0.0, 1.0))[0])
 
 
-def test_gap_of_20_ms_does_not_break_the_load() -> None:
+def test_load_is_unbroken_by_a_gap_of_20_ms() -> None:
     assert len(load([(1.0, 1.02)]).began_ns) == 1
     assert len(load([(1.0, 1.021)]).began_ns) == 2
 
 
 def test_steady_part_is_at_least_a_cycle() -> None:
-    """3 s after a load of 1 s hold no whole cycle of steady work; 4 s after it hold two seconds of it."""
+    """After 0.9 s of load, a window of 3 s has no whole steady cycle; after 1 s, one of 4 s has 2 s of steady work."""
     assert load(before_s=0.9, window_s=3.0).steady_span_ns() is None
     span = load(before_s=1.0).steady_span_ns()
     assert span is not None
@@ -73,7 +76,7 @@ def test_steady_part_is_at_least_a_cycle() -> None:
 
 
 def test_unseen_time_before_the_window_is_no_load() -> None:
-    """Where nothing tells of the time before, load is counted from the window's begin."""
+    """If the time before the window was not observed, load begins with the window."""
     about = evidence(length_s=4.0, signals={"power_w": None, "utilization_ratio": None})
     blind = replace(about, trace=replace(about.trace, dense_power=Column(np.empty(0, np.int64), np.empty(0))))
     found = load_time(blind, ())
@@ -83,7 +86,7 @@ def test_unseen_time_before_the_window_is_no_load() -> None:
     assert span == tuple(seconds((3.0, 4.0))[0])
 
 
-def test_excess_is_known_of_measured_models_only() -> None:
+def test_excess_is_known_for_measured_models_only() -> None:
     assert excess_of("NVIDIA H200") == H200
     assert excess_of("SIMULATED NVIDIA H200") == H200
     assert excess_of("NVIDIA A100") is None
@@ -96,8 +99,8 @@ pauses = st.lists(st.tuples(st.floats(0.0, 4.0), st.floats(0.0, 1.0)).map(lambda
 
 @few
 @given(pauses=pauses)
-def test_pauses_never_make_less_excess_than_none(pauses: list[tuple[float, float]]) -> None:
-    """Loads are in order within the window, and the excess lies between none and all of the first moment's."""
+def test_pauses_keep_loads_in_order_and_excess_in_range(pauses: list[tuple[float, float]]) -> None:
+    """Loads are in order and do not end before their start, and the excess lies between 0 and the model's largest."""
     found = load(pauses)
     assert (np.diff(found.began_ns) >= 0).all()
     assert (found.ended_ns >= found.began_ns).all()
@@ -110,8 +113,8 @@ CAPPED = [row for row in RUNS["rows"] if row["kernel"] != "copy"]
 
 @pytest.mark.parametrize("length_s", [1.0, 2.0, 3.0])
 @pytest.mark.parametrize("since_s", [0.0, 0.05, 0.1, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5])
-def test_recorded_runs_keep_to_the_models_excess(since_s: float, length_s: float) -> None:
-    """Of 24 capped runs after a pause 95 % gain or lose no more from this time on than the model's excess allows."""
+def test_recorded_runs_stay_within_the_models_excess(since_s: float, length_s: float) -> None:
+    """In 95 % of 24 capped runs after a pause, the gain or loss from this time on is within the model's excess."""
     edges_s = np.array(RUNS["edges_s"])
     gains = [np.concatenate([[0.0], np.cumsum(np.array(row["excess_percent"]) / 100.0 * np.diff(edges_s))]) for row in CAPPED]
     ends_s = since_s, min(since_s + length_s, edges_s[-1])

@@ -1,4 +1,4 @@
-"""The numbers of a window, their repeatability within it and between windows, and which of them leads."""
+"""Tests of a window's numbers, their repeatability within and between windows, and the leading number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEADY = noisy(np.full(3000, 1e-3))
 
 
 def swinging(seed: int = 0, seconds: float = 3.0) -> tuple[Values, Values]:
-    """A capped kernel's times and clocks: 2 % of swing a second, β 0.9."""
+    """Return times and clocks of a capped kernel: a swing of 2 % with a period of 1 s, β 0.9."""
     count = int(seconds * 1000)
     mhz = 1400.0 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(count) / 1000.0))
     return noisy(1e-3 * (1400.0 / mhz) ** 0.9, 1e-3, seed), mhz
@@ -51,7 +51,7 @@ def test_throughput_counts_the_calls_of_a_batch() -> None:
     assert number(about, Number.THROUGHPUT).value == pytest.approx(30_000 / about.window.length_s)
 
 
-def test_window_without_times_has_no_number_to_lead() -> None:
+def test_window_without_times_has_no_leading_number() -> None:
     found = Case(evidence()).numbers
     assert [(each.number, each.value, each.repeatability.kind) for each in found.budgets] == [
         (Number.THROUGHPUT, None, UNTIMED)
@@ -59,7 +59,7 @@ def test_window_without_times_has_no_number_to_lead() -> None:
     assert found.leading is None
 
 
-def test_still_clocks_median_stands_at_that_clock() -> None:
+def test_median_of_a_steady_clock_is_at_that_clock() -> None:
     """An uncapped board's median needs no exponent, and the reference clock does not move it."""
     found = number(timed(STEADY, mhz=1975.0), Number.MEDIAN_AT_CLOCK)
     assert found.clock_mhz == 1975.0
@@ -67,15 +67,15 @@ def test_still_clocks_median_stands_at_that_clock() -> None:
 
 
 @pytest.mark.parametrize(("given", "mhz"), [(None, 1500.0), (1410.0, 1410.0), (1600.0, 1600.0)])
-def test_fitted_median_stands_at_the_reference_clock(given: float | None, mhz: float) -> None:
-    """The model's, or the one that the user gives."""
+def test_fitted_median_is_at_the_reference_clock(given: float | None, mhz: float) -> None:
+    """The reference clock is the model's, or the one that the user gives."""
     took_s, clock_mhz = swinging()
     found = number(timed(took_s, mhz=clock_mhz, capped=True), Number.MEDIAN_AT_CLOCK, given)
     assert found.clock_mhz == mhz
     assert found.value == pytest.approx(1e-3 * (1400.0 / mhz) ** 0.9, rel=2e-3)
 
 
-def test_exponents_error_counts_by_the_way_to_the_reference() -> None:
+def test_exponent_error_grows_with_the_clock_distance() -> None:
     took_s, clock_mhz = swinging()
     near, far = (number(timed(took_s, mhz=clock_mhz), Number.MEDIAN_AT_CLOCK, mhz).repeatability for mhz in (1410.0, 1700.0))
     assert near.within_ratio is not None
@@ -90,7 +90,7 @@ def test_reference_clock_out_of_reach_is_not_used(mhz: float) -> None:
     assert found.clock_mhz == pytest.approx(1400.0, abs=5.0)
 
 
-def test_unstamped_window_says_why_it_has_no_median_at_one_clock() -> None:
+def test_unstamped_window_gives_reason_for_no_median_at_clock() -> None:
     found = number(timed(STEADY, mhz=None), Number.MEDIAN_AT_CLOCK)
     assert (found.value, found.clock_mhz, found.repeatability.ratio) == (None, None, None)
     assert found.repeatability.kind == "nothing stamped the clock"
@@ -98,7 +98,7 @@ def test_unstamped_window_says_why_it_has_no_median_at_one_clock() -> None:
 
 @pytest.mark.parametrize(("seconds", "known"), [(1.9, False), (2.1, True), (4.0, True)])
 def test_capped_window_needs_two_cycles(seconds: float, known: bool) -> None:
-    """Shorter, the raw numbers have no repeatability; the number at one clock has."""
+    """Below two cycles, the raw numbers have no repeatability, but the number at one clock does."""
     took_s, clock_mhz = swinging(seconds=seconds)
     found = Case(timed(took_s, mhz=clock_mhz, capped=True)).numbers
     for which in (Number.THROUGHPUT, Number.MEAN):
@@ -119,8 +119,8 @@ def test_fewer_than_six_times_have_no_repeatability() -> None:
     assert {each.repeatability.kind for each in found.budgets[1:]} == {TOO_FEW}
 
 
-def test_pause_is_no_part_of_the_throughputs_repeatability() -> None:
-    """A stall of 0.3 s lowers throughput and is a cause of its own; the rounds beside it repeat as before."""
+def test_throughput_repeatability_excludes_a_pause() -> None:
+    """A stall of 0.3 s lowers throughput, but the repeatability excludes the round that holds it."""
     about = timed(STEADY)
     assert about.timings is not None
     at_ns = about.timings.at_ns + np.where(np.arange(3000) >= 1500, 300_000_000, 0)
@@ -134,8 +134,8 @@ def test_pause_is_no_part_of_the_throughputs_repeatability() -> None:
     assert ratio < 5e-4
 
 
-def test_record_of_five_windows_adds_what_lies_between() -> None:
-    """The square of U is that of within plus that of between: one more number than five lies so far from their mean."""
+def test_record_of_five_windows_adds_the_spread_between() -> None:
+    """U² is within² plus between², and *between* is the 95 % prediction interval of a sixth number."""
     spread = [0.99e-3, 0.995e-3, 1e-3, 1.005e-3, 1.01e-3]
     plain = timed(STEADY)
     found = number(replace(plain, record=record(spread)), Number.MEAN).repeatability
@@ -159,10 +159,10 @@ def test_record_of_five_windows_adds_what_lies_between() -> None:
         (Number.MEDIAN_AT_CLOCK, True, 0.6, 4.4e-3),
     ],
 )
-def test_window_without_a_record_repeats_as_others_did(
+def test_window_without_record_uses_the_measured_between(
     which: Number, capped: bool, dram: float | None, between_ratio: float
 ) -> None:
-    """However even its times are: between windows each number differs by its own cap's and memory's measure."""
+    """Without a record, *between* is the measured difference for this number, cap and memory traffic."""
     plain = timed(STEADY, capped=capped)
     columns = {name: each for name, each in plain.trace.columns.items() if name != "mem_utilization_ratio"}
     held = columns.pop("dram_activity_ratio")
@@ -182,7 +182,7 @@ def test_exponent_keeps_the_number_at_one_clock_steady() -> None:
     assert found.ratio == pytest.approx(np.hypot(found.within_ratio, 6e-4))
 
 
-def test_close_record_takes_the_place_of_what_others_did() -> None:
+def test_close_record_replaces_the_measured_between() -> None:
     close = record([0.9999e-3, 1e-3, 1e-3, 1e-3, 1.0001e-3])
     assert (number(replace(timed(STEADY), record=close), Number.MEAN).repeatability.ratio or 1.0) < 3e-4
 
@@ -193,12 +193,12 @@ def test_record_of_four_windows_adds_nothing() -> None:
 
 
 @pytest.mark.parametrize(("clock_mhz", "is_used"), [(1980.0, True), (1975.0, True), (1500.0, False), (None, False)])
-def test_record_at_another_clock_says_nothing_of_this_one(clock_mhz: float | None, is_used: bool) -> None:
+def test_record_at_another_clock_is_not_used(clock_mhz: float | None, is_used: bool) -> None:
     about = replace(timed(STEADY), record=record([0.99e-3, 1e-3, 1e-3, 1e-3, 1.01e-3], clock_mhz))
     assert (number(about, Number.MEDIAN_AT_CLOCK).repeatability.between_ratio is not None) is is_used
 
 
-def test_record_does_not_make_a_short_capped_window_known() -> None:
+def test_record_gives_no_repeatability_to_a_short_capped_window() -> None:
     took_s, clock_mhz = swinging(seconds=1.5)
     about = replace(timed(took_s, mhz=clock_mhz, capped=True), record=record([1e-3] * 5))
     found = number(about, Number.MEAN).repeatability
@@ -206,8 +206,8 @@ def test_record_does_not_make_a_short_capped_window_known() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.7, 1.5])
-def test_swing_is_the_known_part_of_a_short_capped_window(seconds: float) -> None:
-    """Less than two cycles tell no interval of a raw number, but the clock's swing moves it by so much, the median more."""
+def test_swing_gives_within_of_a_short_capped_window(seconds: float) -> None:
+    """Below two cycles a raw number has no interval, but the clock's swing gives *within*, larger for the median."""
     took_s, clock_mhz = swinging(seconds=seconds)
     parts = [number(timed(took_s, mhz=clock_mhz, capped=True), each).repeatability for each in (Number.MEAN, Number.MEDIAN)]
     assert [each.ratio for each in parts] == [None, None]
@@ -226,7 +226,7 @@ def test_swing_is_the_known_part_of_a_short_capped_window(seconds: float) -> Non
     ],
 )
 def test_leading_number(mhz: float | None, capped: bool, varies: bool | None, leading: Number) -> None:
-    """At one clock where stamped, the mean under a cap and of times that vary by design, else the median."""
+    """The median at one clock leads if stamped, the mean under a cap or with ``varies``, else the median."""
     about = replace(timed(STEADY, mhz=mhz, capped=capped), declared={"varies": varies})
     assert Case(about).numbers.leading is leading
 

@@ -1,4 +1,4 @@
-"""Quantities of the proofs on evidence of every shape: shares stay shares, and nothing raises."""
+"""Property tests of the proofs' quantities on arbitrary evidence: ratios lie within 0 and 1, and nothing raises."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gaps_are_sound(gaps: IdleGaps | None) -> bool:
 
 @many
 @given(about=strategies.evidences(), idle_w=idle)
-def test_quantities_of_any_evidence_are_shares(about: Evidence, idle_w: float | None) -> None:
+def test_quantities_of_arbitrary_evidence_are_in_range(about: Evidence, idle_w: float | None) -> None:
     gaps = power_dips(about.trace.dense_power, about.window, idle_w=idle_w)
     assert gaps_are_sound(gaps)
     load = load_time(about, gaps.spans_ns() if gaps else ())
@@ -53,7 +53,7 @@ def test_quantities_of_any_evidence_are_shares(about: Evidence, idle_w: float | 
 
 @many
 @given(about=strategies.evidences(), timings=strategies.timings())
-def test_quantities_of_any_times_are_shares(about: Evidence, timings: Timings) -> None:
+def test_quantities_of_arbitrary_times_are_in_range(about: Evidence, timings: Timings) -> None:
     kept = usable(timings, about.window)
     if kept is None:
         return

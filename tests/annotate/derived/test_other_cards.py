@@ -1,4 +1,4 @@
-"""The interval of a number at one clock on other cards, against kernels that two cards ran."""
+"""Tests of the interval of a number at one clock on other cards, against recordings of two cards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def at_clock(about: Evidence, reference_mhz: float | None = None) -> NumberBudge
 
 
 def test_recorded_cards_lie_within_each_others_interval() -> None:
-    """Five kernels, two windows on each of two H200s: the repeatability alone leaves out one pair in two."""
+    """For five kernels with two windows on each of two H200s, every pair agrees within the interval of other cards.
+
+    At least half of the pairs differ by more than the repeatability alone.
+    """
     rows = json.loads((TRACES / "h200-cards.json").read_bytes())
     found = with_times(unpack((TRACES / "h200-cards.capsule").read_bytes()), (TRACES / "h200-cards-times.npz.xz").read_bytes())
     numbers = [at_clock(replace(each, timings=usable(each.timings, each.window))) for each in found]
@@ -48,8 +51,8 @@ def test_recorded_cards_lie_within_each_others_interval() -> None:
     assert beyond_own >= len(pairs) // 2
 
 
-def test_clock_far_from_the_windows_own_widens_it() -> None:
-    """Exponents of one kernel differ between cards, so that its times move apart with the clock."""
+def test_distant_reference_clock_widens_the_card_interval() -> None:
+    """The interval widens with the distance from the window's clock, because exponents differ between cards."""
     took_s, clock_mhz = swinging()
     about = timed(took_s, mhz=clock_mhz, capped=True)
     near, far = (at_clock(about, mhz) for mhz in (1410.0, 1700.0))
@@ -63,8 +66,8 @@ def test_first_line_names_both_intervals() -> None:
     assert words.startswith("median at 1975 MHz 999.9 µs ±0.06 % (other cards ±0.4 %)")
 
 
-def test_unmeasured_model_speaks_of_this_card_only() -> None:
-    """Nothing is on record of how far cards of the model differ."""
+def test_unmeasured_model_has_an_interval_for_this_card_only() -> None:
+    """A model without a recorded spread between cards has no interval for other cards."""
     about = timed(STEADY, mhz=1975.0)
     assert about.device is not None
     found = at_clock(replace(about, device=replace(about.device, name="NVIDIA B200")))
@@ -72,8 +75,8 @@ def test_unmeasured_model_speaks_of_this_card_only() -> None:
     assert number_words(found).endswith("±0.06 % (this card)")
 
 
-def test_given_spread_takes_the_place_of_the_models() -> None:
-    """The setting ``card_spread``, as a policy carries it; it changes no other number, and the verdict names it."""
+def test_given_card_spread_replaces_the_models() -> None:
+    """The policy's ``card_spread`` replaces the model's spread, changes no other number, and appears in the verdict."""
     about = timed(STEADY, mhz=1975.0)
     verdicts = [judge(about, Policy(card_spread_ratio=ratio)) for ratio in (0.02, None)]
     assert ["card spread 2.0 %)" in shown_line(verdict) for verdict in verdicts] == [True, False]

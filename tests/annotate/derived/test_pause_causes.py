@@ -1,4 +1,4 @@
-"""Causes of idle stretches by overlap, and by the wait for a processor."""
+"""Tests of the causes of idle stretches, by overlap and by run-queue wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pause(begin_ms: int, end_ms: int, cause: str) -> Pause:
 
 
 def test_idle_causes_need_half_of_a_stretch() -> None:
-    """45 of 100 ms name nothing, 55 do, also in two pieces; of two causes the one that covers more."""
+    """Pauses over 45 of 100 ms are not a cause; 55 ms in two pieces are, before another cause with 52 ms."""
     assert idle_causes(gaps((0, 100)), [pause(0, 45, "collector")])[0].cause == "unknown"
     pieces = [pause(0, 30, "collector"), pause(50, 75, "collector"), pause(0, 52, "compilation")]
     found = idle_causes(gaps((0, 100)), pieces)
@@ -31,7 +31,7 @@ def test_idle_causes_need_half_of_a_stretch() -> None:
 
 
 def test_idle_causes_are_ordered_by_idle_time() -> None:
-    """Each stretch has a cause of its own; a wait for a processor explains the rest if it is half as long."""
+    """Causes are ordered by idle time; run-queue wait explains the rest if it is at least half as long."""
     about = gaps((0, 100), (200, 500), (600, 640))
     found = idle_causes(about, [pause(0, 100, "collector"), pause(190, 510, "compilation")], 0.03)
     assert [(each.cause, each.gaps_count) for each in found] == [("compilation", 1), ("collector", 1), ("run-queue", 1)]
@@ -40,7 +40,7 @@ def test_idle_causes_are_ordered_by_idle_time() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(1, 200), st.sampled_from(["collector", "hand-over"])), max_size=6))
-def test_idle_causes_share_out_all_stretches(given_pauses: list[tuple[int, int, str]]) -> None:
+def test_idle_causes_cover_all_stretches(given_pauses: list[tuple[int, int, str]]) -> None:
     about = gaps((0, 100), (200, 500), (600, 640))
     found = idle_causes(about, [pause(begin, begin + length, cause) for begin, length, cause in given_pauses])
     assert sum(each.gaps_count for each in found) == 3

@@ -1,4 +1,4 @@
-"""Idle time by dips of the driver's power record, on made windows."""
+"""Tests of idle time by dips of the driver's power record, on simulated windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.annotate.builders import BEGIN_NS, evidence
 
 
 def record(low: Sequence[tuple[float, float]], length_s: float = 4.0, idle_w: float = 120.0) -> tuple[Column, WindowRecord]:
-    """A power record each 20 ms from 5 s before a window of 690 W on, at idle power in these stretches of seconds."""
+    """Return a 20 ms power record of 690 W from 5 s before a window, at idle power in these stretches (seconds)."""
     t = np.arange(-5.0, length_s, 0.02)
     power_w = 690.0 + np.random.default_rng(3).normal(0.0, 10.0, len(t))
     for begin_s, end_s in low:
@@ -28,7 +28,7 @@ def record(low: Sequence[tuple[float, float]], length_s: float = 4.0, idle_w: fl
 
 @pytest.mark.parametrize("stall_s", [0.06, 0.3, 1.5, 3.0])
 def test_dip_of_power_is_as_long_as_the_stall(stall_s: float) -> None:
-    """Also where it takes most of the window, so that the power around it is idle power."""
+    """The length of a stall is found even if it takes most of the window."""
     found = power_dips(*record([(0.5, 0.5 + stall_s)]), idle_w=120.0)
     assert found is not None
     assert found.irregular_ratio * found.window_s == pytest.approx(stall_s, abs=0.021)
@@ -36,7 +36,7 @@ def test_dip_of_power_is_as_long_as_the_stall(stall_s: float) -> None:
 
 
 def test_idle_power_is_seen_before_the_window() -> None:
-    """A pause before it tells idle power; without one nothing does, and a shallow dip is no idle power."""
+    """A pause before the window shows idle power; without one, or with a shallow dip only, there are no dips."""
     assert power_dips(*record([])) is None
     assert power_dips(*record([(1.0, 1.5)], idle_w=600.0)) is None
     found = power_dips(*record([(-2.0, -1.8), (1.0, 1.2)]))
@@ -51,7 +51,7 @@ def test_steady_power_has_no_dips() -> None:
 
 
 def test_rhythm_of_dips_is_regular() -> None:
-    """Sleeps of 40 ms each 200 ms are the work's own; one of 400 ms among them stands out."""
+    """Sleeps of 40 ms each 200 ms belong to the work; one of 400 ms among them is irregular."""
     rhythm = [(0.2 * i, 0.2 * i + 0.04) for i in range(1, 19)]
     found, stalled = power_dips(*record(rhythm), idle_w=120.0), power_dips(*record([*rhythm, (2.0, 2.4)]), idle_w=120.0)
     assert found is not None
@@ -60,16 +60,16 @@ def test_rhythm_of_dips_is_regular() -> None:
     assert stalled.irregular_ratio == pytest.approx(0.1, abs=0.03)
 
 
-def test_many_stalls_of_different_lengths_are_no_rhythm() -> None:
-    """Eight stalls of 60 to 300 ms are irregular, however many they are."""
+def test_stalls_of_different_lengths_are_irregular() -> None:
+    """Eight stalls of 60 to 300 ms are irregular although they are many."""
     stalls = [(0.45 * i, 0.45 * i + 0.06 + 0.034 * (5 * i % 8)) for i in range(8)]
     found = power_dips(*record(stalls), idle_w=120.0)
     assert found is not None
     assert found.irregular_ratio == pytest.approx(sum(end - begin for begin, end in stalls) / 4.0, abs=0.04)
 
 
-def test_stalls_at_random_times_are_no_rhythm() -> None:
-    """Twelve stalls of 5 ms, alike and shorter than a sample, are a rhythm each 300 ms and irregular at random times."""
+def test_stalls_at_random_times_are_irregular() -> None:
+    """Twelve equal stalls of 5 ms are a rhythm if they come each 300 ms, and irregular at random times."""
     regular_s = [0.15 + 0.3 * i for i in range(12)]
     random_s = [0.2, 0.3, 0.42, 0.5, 0.9, 1.1, 1.16, 1.6, 2.9, 3.4, 3.5, 3.9]
     for begins_s, expected in ((regular_s, 0.0), (random_s, 12 * 5e-3 / 4.0)):
@@ -79,14 +79,14 @@ def test_stalls_at_random_times_are_no_rhythm() -> None:
 
 
 def test_rhythm_that_begins_inside_is_irregular() -> None:
-    """Sleeps of 40 ms each 100 ms from the middle on were not the work's own before."""
+    """Sleeps of 40 ms each 100 ms that begin in the middle of the window are irregular."""
     found = power_dips(*record([(2.0 + 0.1 * i, 2.04 + 0.1 * i) for i in range(20)]), idle_w=120.0)
     assert found is not None
     assert found.irregular_ratio == pytest.approx(0.2, abs=0.02)
 
 
 def shallow(begins_s: Sequence[float], depth: float) -> tuple[Column, WindowRecord]:
-    """A quiet record of 4 s at 550 W whose samples at these times fell this share of the way to idle power."""
+    """Return a quiet record of 4 s at 550 W; the samples at these times fell by this share of the range to idle power."""
     column, window = record([])
     power_w = 550.0 + np.random.default_rng(4).normal(0.0, 2.0, len(column.values))
     at = np.searchsorted(column.at_ns, BEGIN_NS + np.round(np.array(begins_s) * 1e9))
@@ -95,7 +95,7 @@ def shallow(begins_s: Sequence[float], depth: float) -> tuple[Column, WindowReco
 
 
 def limited(stall_s: float, busy: float) -> IdleGaps:
-    """A window whose power fell from 600 to 300 W for this long, while its utilisation read this much."""
+    """Return the dips of a window with power at 300 instead of 600 W for ``stall_s``, and utilisation at ``busy``."""
 
     def is_low(t: float) -> bool:
         return 2.0 <= t < 2.0 + stall_s
@@ -112,27 +112,27 @@ def limited(stall_s: float, busy: float) -> IdleGaps:
     return dips
 
 
-def test_lower_power_of_busy_work_is_no_idle_time() -> None:
-    """Easier inputs draw less while utilisation stays; where utilisation falls too, the GPU idled."""
+def test_lower_power_of_busy_work_is_not_idle_time() -> None:
+    """A fall of power alone is not idle time; with a fall of utilisation it is."""
     assert limited(0.5, busy=1.0).irregular_ratio < 1e-3
     idled = limited(0.5, busy=0.4)
     assert idled.irregular_ratio == pytest.approx(0.625 * 0.5 / 6.0, rel=0.15)
 
 
-def test_short_dip_is_held_to_what_utilisation_leaves() -> None:
-    """Pages may overlook a stall of 20 ms, so that it keeps what rounding hides."""
+def test_short_dip_is_limited_by_utilisation() -> None:
+    """Utilisation may miss a stall of 20 ms, so the dip keeps at most 10 ms, the rounding error."""
     short = limited(0.02, busy=1.0)
     assert 0.0 < short.irregular_ratio * short.window_s <= 0.01
 
 
 @pytest.mark.parametrize(("late_ratio", "lost"), [(0.3, 0.0), (0.15, 0.233)])
 def test_rhythm_that_slows_lost_time(late_ratio: float, lost: float) -> None:
-    """A GPU busy for 30 % of the time in pauses of 30 ms, and from the middle on for half as much."""
+    """A GPU busy 30 % of the time, with pauses of 30 ms, loses time if it is busy half as much from the middle on."""
     about = evidence(signals={"utilization_ratio": lambda t: 0.3 if t < 3.4 else late_ratio})
     assert rhythm_lost_ratio(about, 0.03) == pytest.approx(lost, abs=0.05)
 
 
-def test_rhythm_keeps_its_pace_within_a_call() -> None:
-    """Of calls of 10 ms each 110 a page of 0.2 s holds one or two."""
+def test_rhythm_may_vary_by_one_call_per_refresh() -> None:
+    """A call of 10 ms each 110 ms loses nothing, although a refresh of 0.2 s holds one or two calls."""
     about = evidence(signals={"utilization_ratio": lambda t: (0.05, 0.1, 0.1)[int((t + 6.0) / 0.2) % 3]})
     assert rhythm_lost_ratio(about, 0.1) == 0.0

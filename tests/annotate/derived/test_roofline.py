@@ -60,18 +60,18 @@ def test_bandwidth_follows_from_clock_and_bus(device: Device, gigabytes: float) 
     assert peak_bytes_a_second(device) == pytest.approx(gigabytes * 1e9, rel=0.005)
 
 
-def test_cores_tell_the_sms() -> None:
+def test_sm_count_follows_from_the_cores() -> None:
     assert (sm_count(H200), sm_count(A100), sm_count(B200)) == (132, 108, 148)
 
 
 @pytest.mark.parametrize("device", [gpu(None, 16896), gpu("9.0", None), gpu("99.9", 16896), gpu("8.7", 2048)])
-def test_of_an_unknown_gpu_nothing_is_said(device: Device) -> None:
+def test_unknown_gpu_has_no_peaks(device: Device) -> None:
     assert peak_flops(device, "bf16", 1830) is None
     assert sm_count(device) is None
     assert peak_bytes_a_second(device) is None
 
 
-def test_roofline_generation_knows_cache_and_fastest_type() -> None:
+def test_generation_determines_cache_and_fastest_type() -> None:
     """The compute capability determines the largest L2 and the fastest data type; an unknown generation has neither."""
     assert most_l2_bytes(H200) == 60 << 20
     assert (fastest(H200), fastest(B200)) == ("fp8", "fp4")
@@ -94,10 +94,10 @@ def test_roofline_unknown_type_or_clock_has_no_peak() -> None:
         ("torch.float4_e2m1fn_x2", "fp4"), ("uint8", "int8"), ("double", "fp64"), ("tf32", "tf32"), ("complex64", None),
     ],
 )  # fmt: skip
-def test_a_data_type_goes_by_many_names(word: str, name: str | None) -> None:
+def test_data_type_has_several_names(word: str, name: str | None) -> None:
     assert arithmetic(word) == name
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_a_type_or_none(word: str) -> None:
+def test_arithmetic_accepts_any_text(word: str) -> None:
     assert arithmetic(word) is None or peak_flops(B200, word, 1000) is not None or arithmetic(word) == "int4"

@@ -1,4 +1,4 @@
-"""The SM clock of a working GPU."""
+"""Tests of the SM clock of a working GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def series(values: list[float]) -> Column:
 
 
 def test_working_leaves_out_the_first_refresh() -> None:
-    """The first refresh is left out because it speaks of the time before."""
+    """The first refresh is omitted because it covers the time before the window."""
     clock = working(evidence(length_s=1.0, signals={"sm_clock_mhz": lambda t: 345 if t < 0.1 else 1980}))
     assert set(clock.values.tolist()) == {1980.0}
 
@@ -33,7 +33,7 @@ def test_idle_moments_are_left_out() -> None:
     assert np.nanmin(working(about).values) == 1980.0
 
 
-def test_a_window_shorter_than_three_refreshes_has_none() -> None:
+def test_window_below_three_refreshes_has_no_working_clock() -> None:
     clock = working(evidence(length_s=0.29))
     assert len(clock) == 0
     assert median_mhz(clock) is None

@@ -1,4 +1,4 @@
-"""Levels and growth of times, at one clock and raw, and the bounds they imply."""
+"""Tests of levels and growth of times, at one clock and raw, and of their bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ few = settings(max_examples=share_of(40))
 
 
 def timed(took_s: Values, *, mhz: Values | float | None = 1980.0, capped: bool = False, calls_count: int = 1) -> Evidence:
-    """Entries of little memory traffic, end to end after a launch gap of 5 µs, and a window that holds them all."""
+    """Return a window of entries with launch gaps of 5 µs and little memory traffic."""
     ends_ns = np.cumsum((took_s * calls_count + 5e-6) * 1e9).astype(np.int64)
     at_ns = BEGIN_NS + np.concatenate([[0], ends_ns[:-1]])
     clock = None if mhz is None else np.broadcast_to(np.asarray(mhz, np.float64), took_s.shape).copy()
@@ -59,10 +59,10 @@ def test_steady_times_have_no_bounds() -> None:
     assert found.hidden_ratio < 1e-3
 
 
-def test_growth_by_30_percent_while_the_clock_stands_still() -> None:
-    """The specification's example: the last times are 30 % longer, and no clock moved.
+def test_growth_by_30_percent_at_a_constant_clock() -> None:
+    """The specification's example: the last times are 30 % longer at a constant clock.
 
-    Against the first fifth the mean is 11 % up, against the last one 10 % down; the ends of the line bound it.
+    The mean is 11 % above the first fifth and 10 % below the last.  The ends of the line give the bound.
     """
     found = levels_of(timed(GROWING))
     assert found.is_line
@@ -79,7 +79,7 @@ def test_growth_by_30_percent_while_the_clock_stands_still() -> None:
     assert bounds[Number.MEDIAN].size_ratio >= 0.14
 
 
-def test_shrinking_times_are_growth_the_other_way() -> None:
+def test_shrinking_times_are_negative_growth() -> None:
     found = levels_of(timed(GROWING[::-1].copy()))
     assert found.grows
     assert found.growth_ratio == pytest.approx(1 / 1.3 - 1, abs=0.02)
@@ -99,7 +99,7 @@ def test_step_is_two_levels() -> None:
 
 
 def test_telegraph_is_two_levels() -> None:
-    """Segments need not touch to be one level; and changes back and forth are no growth."""
+    """Separate segments form one level, and changes back and forth are not growth."""
     found = levels_of(timed(TOGGLING))
     assert len(found.shifts) == 2
     assert not found.grows
@@ -114,8 +114,8 @@ def test_stairs_in_one_direction_are_growth(stairs: int) -> None:
     assert found.growth_ratio == pytest.approx(0.1 * (stairs - 1), rel=0.15)
 
 
-def test_clock_that_explains_the_times_leaves_them_steady() -> None:
-    """A clock lower by 10 % for a third makes times 10 % longer: at one clock they are steady."""
+def test_times_explained_by_the_clock_are_steady() -> None:
+    """A clock that is 10 % lower for a third lengthens raw times; times at one clock are steady."""
     mhz = np.where((np.arange(6000) > 2000) & (np.arange(6000) < 4000), 1600.0, 1760.0)
     mhz = mhz * (1.0 + 0.003 * np.random.default_rng(3).standard_normal(6000))
     took_s = noisy(1e-3 * (1760.0 / mhz) ** 0.9, 5e-4)
@@ -126,22 +126,22 @@ def test_clock_that_explains_the_times_leaves_them_steady() -> None:
     assert raw.largest_ratio > 0.03
 
 
-def test_swing_of_the_power_controller_is_no_level() -> None:
-    """Raw times of a capped kernel swing by 2 % a second."""
+def test_swing_of_the_power_controller_is_not_a_level() -> None:
+    """Raw times of a capped kernel that swing by 2 % each second are steady."""
     swing = noisy(1e-3 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(6000) / 1000.0)), 1e-3)
     assert levels_of(timed(swing, mhz=None, capped=True)).is_steady
 
 
 @pytest.mark.parametrize(("growth_ratio", "is_steady"), [(0.06, True), (0.6, False)])
-def test_part_of_a_cycle_is_no_growth(growth_ratio: float, is_steady: bool) -> None:
-    """Raw capped times of 0.7 s may be half a swing of the controller; more than it can do is growth."""
+def test_part_of_a_cycle_is_not_growth(growth_ratio: float, is_steady: bool) -> None:
+    """A small trend in 0.7 s of raw capped times may be the controller's swing; a larger one is growth."""
     took_s = noisy(1e-3 * np.linspace(1.0, 1.0 + growth_ratio, 700))
     assert levels_of(timed(took_s, mhz=None, capped=True)).is_steady is is_steady
     assert not levels_of(timed(took_s, mhz=None)).is_steady
 
 
-def test_late_iterations_are_no_level() -> None:
-    """One in fifty takes ten times as long: that is the outliers' cost, not a level."""
+def test_late_iterations_are_not_a_level() -> None:
+    """One iteration in fifty that takes ten times as long is an outlier, not a level."""
     took_s = noisy(np.full(3000, 1e-3))
     took_s[::50] *= 10.0
     assert levels_of(timed(took_s)).is_steady
@@ -152,20 +152,20 @@ def test_six_iterations_or_three_long_ones_have_levels(count: int, took_s: float
     assert (Case(timed(np.full(count, took_s))).time_levels is not None) is has_levels
 
 
-def test_short_window_is_cut_finer() -> None:
-    """Sixty iterations in 0.6 s would be two blocks of thirty, which can show no change."""
+def test_short_window_has_smaller_blocks() -> None:
+    """Sixty iterations in 0.6 s form 12 blocks: two blocks of thirty could not show a change."""
     shape = np.where(np.arange(60) < 30, 1.0, 1.2)
     found = levels_of(timed(noisy(1e-2 * shape)))
     assert len(found.took_s) == 12
     assert found.apart_ratio == pytest.approx(0.2, abs=0.01)
 
 
-def test_too_few_blocks_hide_anything() -> None:
+def test_hidden_ratio_of_too_few_blocks_is_infinite() -> None:
     assert levels_of(timed(np.full(6, 0.1))).hidden_ratio == float("inf")
 
 
 def test_batches_of_calls_are_placed_by_their_length() -> None:
-    """An entry of ten calls lasts ten times as long as its time says."""
+    """An entry of ten calls lasts ten times as long as its time per call."""
     found = levels_of(timed(STEPPING / 10.0, calls_count=10))
     assert [each.share_ratio for each in found.levels if each.share_ratio > 0.1] == pytest.approx([0.45, 0.5], abs=0.05)
 
@@ -173,11 +173,11 @@ def test_batches_of_calls_are_placed_by_their_length() -> None:
 @few
 @given(share=st.floats(0.25, 0.75), size=st.floats(0.01, 0.8), seed=st.integers(0, 99))
 def test_bound_covers_either_level(share: float, size: float, seed: int) -> None:
-    """Whichever of two levels was the undisturbed one, the bound covers each number's true deviation from it."""
+    """The bound of each number covers its true deviation from either of two levels."""
     slow = np.arange(4000) >= share * 4000
     took_s = noisy(1e-3 * np.where(slow, 1.0 + size, 1.0), 1e-3, seed)
     bounds = by_number(levels_of(timed(took_s)).bounds("iteration-levels"))
-    rounding = 1e-3 + 0.005 * size  # one block holds both levels
+    rounding = 1e-3 + 0.005 * size  # one block may hold both levels
     for level_s in (1e-3, 1e-3 * (1.0 + size)):
         assert abs(float(took_s.mean()) / level_s - 1.0) <= bounds[Number.MEAN].size_ratio + rounding
         assert abs(level_s / float(took_s.mean()) - 1.0) <= bounds[Number.THROUGHPUT].size_ratio + rounding
@@ -187,7 +187,7 @@ def test_bound_covers_either_level(share: float, size: float, seed: int) -> None
 @few
 @given(factor=st.floats(0.3, 3.0), seed=st.integers(0, 99))
 def test_levels_are_ratios(factor: float, seed: int) -> None:
-    """Another unit of time changes no bound, as long as blocks hold the same entries."""
+    """Scaled times have the same bounds if the blocks hold the same entries."""
     shape = noisy(np.where(np.arange(3000) < 1500, 1.0, 1.05), 2e-3, seed)
     plain = levels_of(timed(1e-3 * shape))
     scaled = levels_of(replace(timed(1e-3 * shape), timings=replace_times(timed(1e-3 * shape), factor)))
@@ -195,7 +195,7 @@ def test_levels_are_ratios(factor: float, seed: int) -> None:
 
 
 def replace_times(about: Evidence, factor: float) -> Timings:
-    """Scale durations and leave begins: a wrong unit, or a timer that runs fast."""
+    """Return the times with scaled durations around the same middles: a wrong unit, or a fast timer."""
     assert about.timings is not None
     middles_ns = about.timings.at_ns + (about.timings.took_s * 5e8).astype(np.int64)
     took_s = about.timings.took_s * factor
@@ -203,7 +203,7 @@ def replace_times(about: Evidence, factor: float) -> Timings:
 
 
 def test_two_modes_bound_medians_and_mean_by_half() -> None:
-    """Half of the iterations take 10 % longer, in no order: their mean is steady, and neither number is of one of them."""
+    """If half of the iterations take 10 % longer, in random order, all numbers have a bound of 5 %."""
     slow = np.random.default_rng(5).random(3000) < 0.5
     about = timed(noisy(1e-3 * np.where(slow, 1.1, 1.0)))
     assert levels_of(about).is_steady
@@ -212,8 +212,8 @@ def test_two_modes_bound_medians_and_mean_by_half() -> None:
     assert all(bound.ratio == pytest.approx(0.05, abs=3e-3) for bound in bounds.values())
 
 
-def test_regular_or_small_modes_leave_the_median() -> None:
-    """Every third iteration is part of the work, and a tenth of them leaves the median within the larger group."""
+def test_regular_or_small_modes_do_not_shift_the_median() -> None:
+    """Slow times at every third iteration give no bounds; 10 % slow ones at random hardly shift the median."""
 
     def bounds(slow: npt.NDArray[np.bool_]) -> dict[Number, Bound]:
         return by_number(mode_bounds("bimodal", Case(timed(noisy(1e-3 * np.where(slow, 1.1, 1.0)))).one_clock))
@@ -222,13 +222,13 @@ def test_regular_or_small_modes_leave_the_median() -> None:
     assert bounds(np.random.default_rng(6).random(3000) < 0.1)[Number.MEDIAN].size_ratio < 1e-3
 
 
-LONG = 1.3 / 500  # seconds a call, of entries of 500 calls
+LONG = 1.3 / 500  # seconds per call, in entries of 500 calls
 
 
 @pytest.mark.parametrize("factors", [(1, 1, 0.8), (1, 1, 1, 0.85), (0.8, 1, 1), (1, 1.2, 1, 1), (1, 1, 1, 1, 0.7)])
 @pytest.mark.parametrize("mhz", [None, 1980.0])
 def test_each_of_few_long_entries_is_a_level(factors: tuple[float, ...], mhz: float | None) -> None:
-    """Three to five entries of a second each: the one that took less is a level of a fifth and more."""
+    """Among three to five entries of a second each, one that differs is a level of a fifth or more."""
     took_s = noisy(LONG * np.array(factors), 1e-4)
     found = levels_of(timed(took_s, mhz=mhz, calls_count=500))
     true_ratio = abs(float(np.mean(factors)) - 1.0)
@@ -237,23 +237,23 @@ def test_each_of_few_long_entries_is_a_level(factors: tuple[float, ...], mhz: fl
 
 @pytest.mark.parametrize("count", [3, 4, 5])
 @pytest.mark.parametrize(("capped", "sd"), [(False, 2e-4), (True, 8e-3)])
-def test_few_long_entries_that_differ_little_are_steady(count: int, capped: bool, sd: float) -> None:
-    """Under a cap a part of the controller's cycle is left in an entry of 1.3 s."""
+def test_similar_long_entries_are_steady(count: int, capped: bool, sd: float) -> None:
+    """Small differences of long entries are noise or, under a cap, a remainder of the controller's cycle."""
     found = levels_of(timed(noisy(np.full(count, LONG), sd), mhz=None, capped=capped, calls_count=500))
     assert found.largest_ratio < 1e-3
 
 
 @pytest.mark.parametrize("count", [6, 8, 12, 20])
-def test_entries_of_many_calls_are_blocks_of_their_own(count: int) -> None:
-    """Whole calls average the noise, so that twelve entries are twelve blocks: the last quarter did less work."""
+def test_entries_of_many_calls_are_separate_blocks(count: int) -> None:
+    """Entries of 400 calls are blocks of their own, so a last quarter with less work is a level."""
     took_s = noisy(1e-3 * np.where(np.arange(count) < 0.75 * count, 1.0, 0.8), 1e-4)
     found = levels_of(timed(took_s, mhz=None, calls_count=400))
     assert by_number(found.bounds("iteration-levels"))[Number.MEAN].size_ratio > 0.04
 
 
 @pytest.mark.parametrize(("share_ratio", "fast"), [(0.55, 0.45), (0.3, 0.8), (0.1, 0.02), (0.8, 0.6)])
-def test_modes_bound_the_mean_of_calls_that_did_less(share_ratio: float, fast: float) -> None:
-    """Calls that return early, in no order: the mean of all against that of the calls that worked."""
+def test_modes_bound_the_mean_of_calls_that_return_early(share_ratio: float, fast: float) -> None:
+    """The bound of the mean covers the deviation from the calls that worked, if others return early at random."""
     quick = np.random.default_rng(3).random(4000) < share_ratio
     bounds = by_number(mode_bounds("bimodal", Case(timed(noisy(1e-3 * np.where(quick, fast, 1.0)))).one_clock))
     true_ratio = 1.0 - float(np.where(quick, fast, 1.0).mean())
@@ -261,7 +261,7 @@ def test_modes_bound_the_mean_of_calls_that_did_less(share_ratio: float, fast: f
     assert bounds[Number.THROUGHPUT].size_ratio > 0.97 * (1.0 / (1.0 - true_ratio) - 1.0)
 
 
-def test_modes_leave_few_slow_calls_to_outliers() -> None:
+def test_modes_do_not_bound_the_mean_for_few_slow_calls() -> None:
     slow = np.random.default_rng(3).random(4000) < 0.1
     bounds = by_number(mode_bounds("bimodal", Case(timed(noisy(1e-3 * np.where(slow, 1.3, 1.0)))).one_clock))
     assert Number.MEAN not in bounds

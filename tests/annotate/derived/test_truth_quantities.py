@@ -1,4 +1,4 @@
-"""Quantities of the proofs on recorded windows of an H200 with a known truth; the figures are what they read there."""
+"""Tests of the proofs' quantities on recorded H200 windows with known disturbances; the figures are those recordings'."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.truth_windows import TruthWindow, truth_windows
 WINDOWS = truth_windows()
 TIMED = [each for each in WINDOWS.values() if each.is_timed]
 CLEAN = [each for window in TIMED for each in window.clean]
-# Launches of 15 µs beside 32 busy processes: their times hold launch gaps.
+# Without launches of 15 µs in parallel with 32 busy processes: their times hold launch gaps.
 BESIDES_HOGS = [each for each in TIMED if each.name != "hogs-small-kernel"]
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What is read of one window: its gaps, its mean time, and K of each level that holds a fifth."""
+    """Quantities of one window: its gaps, its mean time, and K of each level that holds a fifth."""
 
     gaps: IdleGaps
     mean_s: float
@@ -67,9 +67,9 @@ def mean_ratio(window: TruthWindow) -> float:
 
 @pytest.mark.parametrize("window", BESIDES_HOGS, ids=lambda window: window.name)
 def test_gaps_and_mean_account_for_throughput(window: TruthWindow) -> None:
-    """Throughput is the time that gaps leave over the mean time, against the clean windows.
+    """The time without gaps over the mean time gives the throughput ratio within 0.2 percentage points.
 
-    It is so within 0.2 points in 21 of 22; beside hogs, where times hold launch gaps, it is 2.9 points off.
+    The window with 32 busy processes is excluded: its times hold launch gaps, and it is 2.9 percentage points off.
     """
     before, disturbed, after = read(window)
 
@@ -85,22 +85,25 @@ def test_gaps_and_mean_account_for_throughput(window: TruthWindow) -> None:
     [("stall-0.1-gemm4k", 0.0343), ("stall-0.3-softmax", 0.1006), ("periodic-10ms-att", 0.0385), ("litter-att", 0.634)],
 )
 def test_every_stall_is_irregular_idle_time(name: str, irregular: float) -> None:
-    """What was slept, and what the collector took; under the cap the clock gives back some of it (mean -0.7 to -3.7 %)."""
+    """Sleeps and garbage collections are irregular idle time of the expected length.
+
+    Under the cap a faster clock regains part of it: the mean time falls by 0.7 to 3.7 %.
+    """
     found = read(WINDOWS[name])[1].gaps
     assert found.irregular_ratio == pytest.approx(irregular, abs=5e-4)
     assert found.error_ratio < 2e-4
 
 
-def test_stall_of_a_plain_window_is_a_dip_of_power() -> None:
-    """-10.1 % of throughput read as 9.7 ± 0.7 % of irregular idle time, without any times."""
+def test_stall_of_a_window_without_times_is_a_power_dip() -> None:
+    """Without times, a throughput loss of 10.1 % reads as 9.7 ± 0.7 % of irregular idle time."""
     found = power_dips(WINDOWS["stall-0.3-decode-plain"].disturbed.trace.dense_power,
                        WINDOWS["stall-0.3-decode-plain"].disturbed.window)  # fmt: skip
     assert found is not None
     assert abs(found.irregular_ratio + WINDOWS["stall-0.3-decode-plain"].throughput_ratio) <= found.error_ratio
 
 
-def test_clean_windows_hold_no_irregular_idle_time() -> None:
-    """Of 44 clean windows 42 read at most 0.13 %; in two the first launch came 15 and 33 ms late: 0.5 and 1.1 %."""
+def test_clean_windows_have_hardly_any_irregular_idle_time() -> None:
+    """Irregular idle time is at most 0.13 % in 42 of 44 clean windows; late first launches give two 0.5 and 1.1 %."""
     ratios = sorted(each.gaps.irregular_ratio for each in clean_reads())
     assert len(ratios) == 44
     assert ratios[41] < 0.0014
@@ -118,17 +121,17 @@ def test_clean_windows_have_one_level() -> None:
     ("name", "shifts"), [("zeros-for-a-fifth-gemm4k", (-0.032, 0.157)), ("neighbour-late-gemm4k", (-0.051, 0.150))]
 )
 def test_levels_of_the_clock_are_found(name: str, shifts: tuple[float, float]) -> None:
-    """Easier data and a neighbour raise the clock for a fifth: two levels, of which the lower one tells how fast it ran.
+    """Easier data or a neighbour raise the clock for a fifth of the window, which gives two levels with these shifts.
 
-    With zeros the mean truly moved by -4.2 %, of which the lower level explains -3.2 %.
+    With zeros the true change of the mean was -4.2 %, and the lower level gives -3.2 %.
     """
     assert read(WINDOWS[name])[1].shift_ratios == pytest.approx(shifts, abs=2e-3)
 
 
 def test_clean_medians_at_one_clock_agree() -> None:
-    """Pairs differ by 0.012 % in the median, 0.038 % at most; 13 of 21 by no more than the intervals within them.
+    """Pairs of clean windows differ by 0.012 % in the median and by less than 0.06 % at most.
 
-    The rest is between windows: the interval of one window alone is too narrow.
+    11 to 15 of the pairs agree within their own intervals: the interval of one window alone is too narrow.
     """
     apart, covered = [], 0
     for window in BESIDES_HOGS:
@@ -158,7 +161,10 @@ def _at_one_clock(about: Evidence, beta: float) -> tuple[float, float]:
     [("nothing-fp32", 5.0, 0.0), ("pause-3-gemm4k", 0.0, 0.0088), ("pause-0.7-att", 0.0, 0.0088)],
 )
 def test_load_time_before_windows(name: str, load_s: float, excess: float) -> None:
-    """A pause just before a window of 3 s allows 0.88 % of excess; its throughput truly rose by 0.92 and fell by 0.12 %."""
+    """A pause just before a window of 3 s allows an excess of 0.88 %.
+
+    The true change of throughput was +0.92 % in one recording and -0.12 % in the other.
+    """
     about = WINDOWS[name].disturbed
     found, table = load_time(about, ()), excess_of("NVIDIA H200")
     assert table is not None
@@ -167,7 +173,7 @@ def test_load_time_before_windows(name: str, load_s: float, excess: float) -> No
 
 
 def test_cycle_of_the_power_controller_is_one_second() -> None:
-    """The clock of clean capped GEMMs returns after 1.0 s: its autocorrelation over lags of 0.5 to 1.5 s is largest there."""
+    """The autocorrelation of the clock of clean capped GEMMs, over lags of 0.5 to 1.5 s, is largest at 1.0 s."""
     lags = []
     for window in TIMED:
         blocks = clock_blocks(window.before)

@@ -1,4 +1,4 @@
-"""A window around a whole program: judged from its first work on the GPU to its last."""
+"""Tests of a window around a whole program, which is judged from its first work on the GPU to its last."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def program() -> Evidence:
 
 
 def resting(program: Evidence, begin_s: float, end_s: float) -> Evidence:
-    """Return the evidence with the GPU at rest in this part of the window, as its power and its gauge of use say."""
+    """Return the evidence with the GPU at rest in this part of the window, by power and utilisation."""
     since_ns = program.window.begin_ns
 
     def within(at_ns: Times) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -56,23 +56,23 @@ def test_imports_before_the_work_are_not_judged(program: Evidence) -> None:
 
 
 def test_same_window_around_a_part_is_rejected(program: Evidence) -> None:
-    """A window that is not said to surround a program claims all of its time."""
+    """Without the declaration of a whole program, the window claims all of its time."""
     verdict = judge(replace(program, declared={name: fact for name, fact in program.declared.items() if name != FACT}))
     assert verdict.status is Status.REJECTED, str(verdict)
 
 
-def test_a_pause_between_the_work_counts(program: Evidence) -> None:
+def test_pause_between_the_work_counts(program: Evidence) -> None:
     verdict = judge(resting(program, 8.0, 9.5))
     assert verdict.status is Status.REJECTED, str(verdict)
     assert "idle-stretch" in {hazard.rule for hazard in verdict.hazards}
 
 
-def test_a_program_that_never_works_has_no_part(program: Evidence) -> None:
+def test_program_without_work_has_no_part(program: Evidence) -> None:
     idle = resting(program, -10.0, 20.0)
     assert working_part(idle) is idle
 
 
-def test_without_a_power_record_the_gauge_of_use_tells(program: Evidence) -> None:
+def test_working_part_without_power_record_uses_utilisation(program: Evidence) -> None:
     bare = replace(program, trace=replace(program.trace, dense_power=Column(np.empty(0, np.int64), np.empty(0))))
     part, whole = working_part(bare).window, working_part(program).window
     assert abs(part.begin_ns - whole.begin_ns) < 5e8
@@ -85,13 +85,13 @@ def test_without_a_power_record_the_gauge_of_use_tells(program: Evidence) -> Non
         (0.0, 4.05, Status.REJECTED),  # 3.9 s of rest, then 0.15 s of work
         (0.0, 4.0, Status.REJECTED),
         (2.0, 4.0, Status.REJECTED),
-        (0.0, 3.95, Status.UNPROVEN),  # two readings of the power record are no level
+        (0.0, 3.95, Status.UNPROVEN),  # two readings of the power record do not make a level
     ],
 )
-def test_short_work_after_rest_is_no_sustained_work(begin_s: float, end_s: float, status: Status) -> None:
-    """A GPU that rests for nine tenths of a window hides its work from the quantiles of power.
+def test_short_work_after_rest_is_not_valid_sustained_work(begin_s: float, end_s: float, status: Status) -> None:
+    """Short work after rest is not valid as sustained work, and unproven as a whole program.
 
-    A whole program claims only the time in which it worked, which is too short for any proof.
+    A whole program claims only its working time, which is too short for any proof.
     """
     (late,) = unpack(Path("tests/traces/simulated-late-work.capsule").read_bytes())
     since_ns = late.window.begin_ns
@@ -104,10 +104,8 @@ def test_short_work_after_rest_is_no_sustained_work(begin_s: float, end_s: float
 
 @pytest.mark.parametrize("whole_program", [True, False])
 @pytest.mark.parametrize(("claim", "facts"), [(Claim.BURST, {}), (Claim.SUSTAINED, {"every_s": 4.0})])
-def test_rest_before_a_burst_or_declared_call_disturbs_nothing(
-    whole_program: bool, claim: Claim, facts: dict[str, float]
-) -> None:
-    """A pause before a call is part of what these claim, however short the call."""
+def test_rest_before_a_burst_or_periodic_call_is_valid(whole_program: bool, claim: Claim, facts: dict[str, float]) -> None:
+    """A pause before a short call belongs to the claim of a burst or of calls with a period."""
     (late,) = unpack(Path("tests/traces/simulated-late-work.capsule").read_bytes())
     part = late.part(late.window.begin_ns, late.window.begin_ns + int(4.05e9))
     verdict = judge(replace(part, declared={**part.declared, **facts, FACT: whole_program}), Policy(claim=claim))

@@ -1,4 +1,4 @@
-"""Windows in which each family's hazards occur, for what must hold of every rule: one module a family, ``scenes()`` each."""
+"""Windows with the hazards of each family, for tests of all rules: one module per family, each with ``scenes()``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows in which the L2 cache is warm, or only half flushed."""
+"""Windows with a warm or insufficiently flushed L2 cache."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def scenes() -> Iterator[Evidence]:
 
 
 def compared(about: Evidence, base: Evidence, *, after_s: float = 60.0) -> Evidence:
-    """Evidence with the other as its baseline, which ran so long before."""
+    """Return the evidence with ``base`` as its baseline, shifted to start ``after_s`` earlier."""
     shift_ns = round(after_s * 1e9)
     earlier = replace(base.window, begin_ns=base.window.begin_ns - shift_ns, end_ns=base.window.end_ns - shift_ns)
     columns = {name: replace(column, at_ns=column.at_ns - shift_ns) for name, column in base.trace.columns.items()}
@@ -34,7 +34,7 @@ def compared(about: Evidence, base: Evidence, *, after_s: float = 60.0) -> Evide
 def times(
     took_s: float, *, clock_mhz: float | None = None, length_s: float = 6.0, noise_ratio: float = 0.002, seed: int = 0
 ) -> Timings:
-    """Iterations back to back, their noise independent; all at one clock if one is named."""
+    """Return iterations back to back with independent noise, all stamped at one clock if one is given."""
     count = int(length_s / took_s)
     took = took_s * np.exp(noise_ratio * np.random.default_rng(seed).standard_normal(count))
     at_ns = BEGIN_NS + np.concatenate([[0], np.cumsum(took)[:-1] * 1e9]).astype(np.int64)

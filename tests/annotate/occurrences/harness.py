@@ -1,4 +1,4 @@
-"""Windows in which the harness itself stands in the way."""
+"""Windows with hazards of the harness: profilers, allocations, cheap inputs, background threads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def beside(threads_count: int, processes_count: int, cpu_s: float | None) -> Evi
 
 
 def churning() -> Evidence:
-    """Another amount of memory at each refresh."""
+    """Return evidence with another amount of memory in use at each refresh."""
     return evidence(signals={"memory_used_bytes": lambda t: 3_000_000_000 + int(t * 10) % 2 * 512_000_000})
 
 

@@ -1,4 +1,4 @@
-"""Windows in which the GPU did nothing, or nothing for a while."""
+"""Windows of an idle GPU, or of one that paused."""
 
 from __future__ import annotations
 

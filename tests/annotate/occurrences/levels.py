@@ -1,4 +1,4 @@
-"""Times that change within a window while the clock stands still."""
+"""Windows with times that change at a constant clock."""
 
 from __future__ import annotations
 

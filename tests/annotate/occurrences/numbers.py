@@ -1,4 +1,4 @@
-"""Times of iterations in which the times themselves betray something."""
+"""Windows with hazards that show in the times of iterations."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tests.annotate.builders import BEGIN_NS, evidence
 
 
 def timed(took_s: Values, *, clock_mhz: Values | None = None, gap_s: float = 5e-6) -> Timings:
-    """Iterations back to back from the window's begin, each followed by a short gap."""
+    """Return iterations back to back from the window's start, each followed by a short gap."""
     begins_s = np.concatenate([[0.0], np.cumsum(took_s + gap_s)[:-1]])
     return Timings(BEGIN_NS + np.round(begins_s * 1e9).astype(np.int64), took_s, clock_mhz)
 
 
 def even(count: int = 6000, took_s: float = 1e-3, noise_ratio: float = 0.002, seed: int = 1) -> Values:
-    """Iterations of one length with independent noise."""
+    """Return times of equal length with independent noise."""
     noise = np.random.default_rng(seed).standard_normal(count)
     return np.asarray(took_s * (1.0 + noise_ratio * noise), np.float64)
 
 
 def window(took_s: Values) -> Evidence:
-    """A quiet window as long as these iterations take."""
+    """Return a quiet window as long as these iterations."""
     timings = timed(took_s)
     return evidence(length_s=float(took_s.sum()) + 0.1, timings=timings)
 

@@ -1,4 +1,4 @@
-"""Numbers that cannot be, work that was not done, results nobody compared."""
+"""Windows with impossible numbers, skipped work and unchecked results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops timed by what does not wait, does not see, or costs as much as what it times."""
+"""Windows with faulty timers: unsynchronised, on another stream, or as expensive as the work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.annotate.builders import BEGIN_NS, evidence
 
 
 def every(period_s: float, *, took_s: float, length_s: float = 4.0, calls_count: int = 1) -> Timings:
-    """A loop of entries so far apart, all equally long; ``took_s`` is that of one call."""
+    """Return a loop of equal entries, one per period; ``took_s`` is the time of one call."""
     count = int(length_s / period_s)
     at_ns = BEGIN_NS + (np.arange(count) * period_s * 1e9).astype(np.int64)
     return Timings(at_ns, np.full(count, took_s), None, calls_count)

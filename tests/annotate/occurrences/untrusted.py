@@ -1,7 +1,7 @@
-"""Numbers that code which may cheat claims, each with what the witness saw of its work.
+"""Numbers claimed by code that may cheat, each with the witness's evidence.
 
-The ways are those of public lists, as ``tests/hardware/cheats.py`` writes them for a real GPU; here a simulated H200 that
-worked for 97 % of four seconds, or did not.
+The cheats are those of public lists, which ``tests/hardware/cheats.py`` runs on a real GPU.  The evidence here is that of a
+simulated H200 that was busy for 97 % of four seconds, or less.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.annotate.builders import UUID, Signal, evidence
 from tests.annotate.occurrences.plausibility import H200
 from tests.annotate.occurrences.timing import every
 
-CALL_S, COUNT, LENGTH_S = 0.97e-3, 4000, 4.0
+CALL_S, COUNT, LENGTH_S = 0.985e-3, 4000, 4.0
 WORK: Mapping[str, Fact] = {"call_flops_count": 0.7 * 989e12 * CALL_S, "dtype": "bf16"}  # seven tenths of the peak
 HONEST = every(1e-3, took_s=CALL_S, length_s=LENGTH_S)
 IDLE_W, BUSY_W, SPIN_W, COPY_W = 117.0, 690.0, 135.0, 480.0
@@ -24,12 +24,12 @@ IDLE_W, BUSY_W, SPIN_W, COPY_W = 117.0, 690.0, 135.0, 480.0
 
 @dataclass(frozen=True, slots=True)
 class Cheat:
-    """One way to cheat: where it was published, what the witness sees of it, and why it is not always found."""
+    """One cheat: its publication, a function that makes the witness's evidence, and the reason why it can stay hidden."""
 
     name: str
     published: str
     make: Callable[[], Evidence]
-    limit: str = ""  # of what is not found without the stated work, or at all
+    limit: str = ""  # the reason why it is found only with stated work, or never
 
 
 def _seen(
@@ -67,7 +67,7 @@ def _batched() -> Timings:
 
 
 def _forged() -> Evidence:
-    """Everything is declared that could explain busy time, clear a rule, or name another GPU."""
+    """Return evidence with all declarations that could explain busy time, clear a rule, or name another GPU."""
     forged: dict[str, Fact] = {
         "timer": "events", "busy_ratio": 0.0097, "cuda_uuids": f"{UUID},GPU-other", "flush_bytes": 1 << 30, "cache": "cold", "sync_s": 0.0,
         "output_unchanged": False, "tampered": "", "profiler_used": False, "warmup_steady": True, "every_s": 1e-3, "varies": True,

@@ -1,4 +1,4 @@
-"""annotate/RULES.md, written from the rules: ``python -m tests.annotate.output.page``, or ``--check`` whether it is fresh."""
+"""The writer of annotate/RULES.md: ``python -m tests.annotate.output.page``, with ``--check`` a check of the page."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ WRITTEN = Path(annotate.__file__).parent / "RULES.md"
 _HEAD = """\
 # The rules
 
-Written by `python -m tests.annotate.output.page` from the rules themselves; edit those. A limit is overridden in a policy under the
-rule's name, a hazard accepted by it. A rule that could not tell says so, and never passes for clear.
+Written by `python -m tests.annotate.output.page` from the rules' docstrings; edit those. A policy overrides limits and accepts
+hazards by the name of the rule. A rule without its evidence is reported as not checked, never as clear.
 """
 
 
 def pages(rules: Sequence[Rule] = RULES) -> str:
-    """All pages in the rules' order, with a table of contents by family."""
+    """Return all pages in the rules' order, with a table of contents by family."""
     contents = [
         f"- {family}: {', '.join(f'[{rule.name}](#{rule.name})' for rule in members)}"
         for family, members in groupby(rules, key=lambda rule: rule.family)
@@ -31,7 +31,7 @@ def pages(rules: Sequence[Rule] = RULES) -> str:
 
 
 def main(arguments: Sequence[str], path: Path) -> int:
-    """Write the pages, or with ``--check`` say whether they are fresh: 0, else 1; 2 for any other argument."""
+    """Write the pages, or with ``--check`` return 0 for fresh pages and 1 for stale ones; return 2 for other arguments."""
     if arguments not in ([], ["--check"]):
         sys.stderr.write("usage: python -m tests.annotate.output.page [--check]\n")
         return 2

@@ -1,4 +1,4 @@
-"""A verdict as people read it, in a terminal and in a pull request."""
+"""A verdict as text for a terminal and as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def unobserved(rule: str, why: str, basis: str = "timings") -> Finding:
 
 
 class TestText:
-    def test_the_first_line_says_status_window_gpu_and_length(self) -> None:
+    def test_first_line_has_status_window_gpu_and_length(self) -> None:
         assert text(verdict()) == "FLAGGED  gemm-4096  NVIDIA H200  2.1 s"
 
-    def test_printing_a_verdict_shows_it(self) -> None:
+    def test_str_of_a_verdict_is_its_text(self) -> None:
         assert str(verdict(hazard())) == text(verdict(hazard()))
 
-    def test_a_hazard_is_one_line_and_names_line_up(self) -> None:
+    def test_hazards_have_one_line_each_with_aligned_names(self) -> None:
         lines = text(verdict(hazard(), hazard("regime-change-x"))).splitlines()
         assert lines[1] == "  power-limited     capped for 2.0 of 2.1 s: quote the clock with the number"
         assert lines[2].startswith("  regime-change-x   capped")
 
-    def test_an_acronym_keeps_its_capitals_after_the_colon(self) -> None:
+    def test_acronym_keeps_its_capitals_after_the_colon(self) -> None:
         assert "s: GPU clocks want a lock" in text(verdict(hazard(remedy="GPU clocks want a lock.")))
 
-    def test_size_joins_the_words_in_brackets(self) -> None:
-        """A cause that ends with its estimate in brackets has its bound in the same ones."""
+    def test_bound_joins_the_words_in_brackets(self) -> None:
+        """The bound of a cause joins an estimate in brackets, or has brackets without an estimate."""
         shown = Bound(number=Number.THROUGHPUT, rule="idle-stretch", group=Group.IDLE, ratio=0.018)
         numbers = (NumberBudget(number=Number.THROUGHPUT, bounds=(shown,)),)
         budget = Budget(tolerance_ratio=0.01, claimed=(Number.THROUGHPUT,), numbers=numbers)
@@ -74,19 +74,19 @@ class TestText:
         assert "power-limited   note: capped" in shown
         assert "idle-stretch    accepted: capped" in shown
 
-    def test_a_flag_beside_a_rejection_is_marked(self) -> None:
+    def test_flag_in_a_rejected_verdict_is_marked(self) -> None:
         shown = text(verdict(hazard(severity="reject"), hazard("idle-stretch"), status=Status.REJECTED))
         assert "power-limited   capped" in shown
         assert "idle-stretch    flag: capped" in shown
 
     def test_text_counts_unchecked_rules_by_reason(self) -> None:
-        """What was not checked is counted with the commonest reason."""
+        """Unchecked rules are counted with their most common reason."""
         blind = [unobserved("a", "no times"), unobserved("b", "no times"), unobserved("c", "no list")]
         assert text(verdict(*blind)).endswith("  not checked: 3 rules (2 of them: no times); `gpuwatch show -v` lists them")
         assert text(verdict(*blind[:1])).endswith("  not checked: 1 rule (no times); `gpuwatch show -v` lists them")
 
-    def test_rules_that_nobody_can_have_look_are_not_counted(self) -> None:
-        """Only what a measuring program can give counts; verbose lists the rest too."""
+    def test_rules_without_user_evidence_are_not_counted(self) -> None:
+        """Only rules whose evidence the user can supply are counted; verbose lists the others too."""
         mixed = verdict(
             unobserved("a", "no times"), unobserved("b", "no counter", "telemetry"), unobserved("c", "one", "baseline")
         )
@@ -94,8 +94,8 @@ class TestText:
         assert "  not checked: b: no counter\n  not checked: c: one" in text(mixed, verbose=True)
         assert "not checked" not in text(verdict(unobserved("b", "no counter", "telemetry")))
 
-    def test_a_valid_verdict_takes_three_lines(self) -> None:
-        """Labels and claim share a line, and the rules that did not look stand behind what was shown."""
+    def test_valid_verdict_has_three_lines(self) -> None:
+        """Labels and claim share a line, and unchecked rules follow the proofs."""
         shown = judge(evidence(declared={"whole_program": True}))
         valid = replace(
             shown, status=Status.VALID, why="", findings=tuple(each for each in shown.findings if each not in shown.hazards)
@@ -107,40 +107,40 @@ class TestText:
         assert " · not checked: " in lines[2]
         assert text(verdict(status=Status.VALID)).count("\n") == 0
 
-    def test_a_reason_that_stands_above_is_not_said_again(self) -> None:
+    def test_reason_above_is_not_repeated(self) -> None:
         shown = text(verdict(unobserved("a", "no GPU"), unobserved("b", "no times"), status=Status.UNPROVEN, why="no GPU"))
         assert "  not checked: 2 rules (1 of them: for the reason above); " in shown
         alone = text(verdict(unobserved("a", "no GPU"), unobserved("b", "no GPU"), status=Status.UNPROVEN, why="no GPU"))
         assert "  not checked: 2 rules (for the reason above); " in alone
 
     def test_text_verbose_groups_rules_by_reason(self) -> None:
-        """Verbose lists together what one reason kept from looking."""
+        """Verbose lists unchecked rules of one reason together."""
         shown = text(
             verdict(unobserved("a", "no times"), unobserved("c", "no list"), unobserved("b", "no times")), verbose=True
         )
         assert "  not checked: a, b: no times\n  not checked: c: no list" in shown
 
-    def test_an_unproven_verdict_says_why(self) -> None:
+    def test_unproven_verdict_has_its_reason(self) -> None:
         shown = text(verdict(status=Status.UNPROVEN, why="no daemon is running"))
         assert shown.splitlines() == ["UNPROVEN  gemm-4096  NVIDIA H200  2.1 s", "  why: no daemon is running"]
 
-    def test_a_flagged_verdict_that_is_not_proven_either_says_so(self) -> None:
+    def test_flagged_and_unproven_verdict_has_its_reason(self) -> None:
         assert "  not proven: stale-daemon: unseen" in text(verdict(hazard(), why="stale-daemon: unseen"))
 
-    def test_a_simulated_gpu_is_called_so_in_the_first_line(self) -> None:
+    def test_simulated_gpu_is_marked_in_the_first_line(self) -> None:
         shown = judge(evidence(device=replace(DEVICE, simulated=True)))
         assert "SIMULATED" in text(shown).splitlines()[0]
         assert "SIMULATED" in markdown(shown).splitlines()[0]
         assert "SIMULATED" not in text(judge(evidence()))
 
-    def test_without_label_and_gpu_the_line_still_reads(self) -> None:
+    def test_first_line_without_label_and_gpu(self) -> None:
         nowhere = verdict(label=None, device_name=None, device_uuid=None, status=Status.UNPROVEN)
         assert text(nowhere) == "UNPROVEN  no GPU  2.1 s"
 
     @pytest.mark.parametrize(
         ("length_ns", "shown"), [(35_000_000, "35 ms"), (1_000_000_000, "1.0 s"), (600 * 10**9, "10.0 min")]
     )
-    def test_lengths_read_in_a_fitting_unit(self, length_ns: int, shown: str) -> None:
+    def test_window_length_has_a_fitting_unit(self, length_ns: int, shown: str) -> None:
         assert text(verdict(end_ns=length_ns)).endswith(shown)
 
     def test_verbose_lists_every_rule_and_every_figure(self) -> None:
@@ -149,28 +149,28 @@ class TestText:
         assert all(finding.rule in shown for finding in about.findings)
         assert "clock-controller-present: power_limit_w = 500" in shown
 
-    def test_verbose_facts_are_no_fragments(self) -> None:
-        """A phrase of a rule's sentence loses its colon, an unused one its line, and a missing value is named."""
+    def test_verbose_facts_have_no_punctuation_or_gaps(self) -> None:
+        """Facts lose leading punctuation, empty facts have no line, and missing values read "not observed"."""
         shown = text(verdict(hazard(facts={"figures": ": 683 W", "share": "", "clock_mhz": None})), verbose=True)
         assert "figures = 683 W\n  power-limited: clock_mhz = not observed" in shown
         assert "share" not in shown
 
-    def test_a_long_label_is_cut(self) -> None:
+    def test_long_label_is_cut(self) -> None:
         assert len(text(verdict(label="x" * 10_000)).splitlines()[0]) < 200
 
-    def test_several_gpus_come_worst_first_and_apart(self) -> None:
+    def test_texts_of_several_gpus_are_worst_first_with_uuids(self) -> None:
         other = verdict(device_uuid="GPU-5678efab-0000", status=Status.REJECTED)
         lines = texts([verdict(), other]).splitlines()
         assert lines[0] == "REJECTED  gemm-4096  NVIDIA H200 (GPU-5678…0000)  2.1 s"
         assert lines[1] == "FLAGGED  gemm-4096  NVIDIA H200 (GPU-1234…0000)  2.1 s"
         assert texts([verdict()]) == text(verdict())
 
-    def test_gpus_that_begin_and_end_alike_are_named_in_full(self) -> None:
+    def test_gpus_with_similar_uuids_have_full_uuids(self) -> None:
         lines = texts([verdict(device_uuid="GPU-1234abcd-0001-0000"), verdict(device_uuid="GPU-1234abcd-0002-0000")])
         assert "(GPU-1234abcd-0001-0000)" in lines
         assert "(GPU-1234abcd-0002-0000)" in lines
 
-    def test_in_a_terminal_lines_break_at_words_under_their_column(self) -> None:
+    def test_terminal_lines_wrap_at_words_under_their_column(self) -> None:
         shown = text(verdict(hazard(says="capped " * 12), why="stale-daemon: " + "unseen " * 20), width=60).splitlines()
         assert all(len(line) <= 60 for line in shown)
         assert shown[1].startswith("  not proven: ")
@@ -178,7 +178,7 @@ class TestText:
         first = next(index for index, line in enumerate(shown) if line.startswith("  power-limited   capped"))
         assert shown[first + 1].startswith(" " * 18 + "capped")
 
-    def test_it_says_where_the_rest_is(self) -> None:
+    def test_text_names_the_command_for_unchecked_rules(self) -> None:
         assert text(verdict(unobserved("a", "no list")), more="`-v` lists them").endswith("(no list); `-v` lists them")
 
     def test_text_escapes_hostile_process_names(self) -> None:
@@ -196,7 +196,7 @@ class TestText:
 
     @given(st.text(), st.text(), st.text())
     @settings(max_examples=share_of(60))
-    def test_nothing_a_user_names_adds_a_line_or_a_control_character(self, label: str, says: str, name: str) -> None:
+    def test_user_text_adds_no_line_or_control_character(self, label: str, says: str, name: str) -> None:
         about = verdict(hazard(says=says, facts={name: name}), label=label, device_name=name)
         shown = text(about)
         assert shown.count("\n") == 1
@@ -204,14 +204,14 @@ class TestText:
 
 
 class TestMarkdown:
-    def test_it_holds_what_the_text_holds(self) -> None:
+    def test_markdown_has_the_content_of_the_text(self) -> None:
         shown = markdown(verdict(hazard(), unobserved("stale-daemon", "no daemon"), why="no daemon"))
         assert shown.startswith("**FLAGGED** gemm\\-4096 on NVIDIA H200, 2.1 s\n")
         assert "| power\\-limited | flag | capped for 2.0 of 2.1 s | Quote the clock with the number. |" in shown
         assert "Not proven: no daemon" in shown
         assert "<summary>Not checked: 1 rule</summary>" in shown
 
-    def test_an_accepted_hazard_is_marked(self) -> None:
+    def test_accepted_hazard_is_marked_in_markdown(self) -> None:
         shared = evidence(length_s=4.0, processes=[OWN, replace(OWN, pid=7, ownership=Ownership.FOREIGN)])
         accepted = judge(shared, Policy(accept=frozenset({"contention-process"})))
         assert "| reject, accepted |" in markdown(accepted)
@@ -231,12 +231,12 @@ class TestMarkdown:
             ("&lt;b&gt;", "&amp;lt;b&amp;gt;"),
         ],
     )
-    def test_what_users_name_renders_as_the_words_it_is(self, label: str, shown: str) -> None:
+    def test_markdown_renders_user_text_literally(self, label: str, shown: str) -> None:
         assert markdown(verdict(label=label)).startswith(f"**FLAGGED** {shown} on ")
 
     @given(st.text(), st.text())
     @settings(max_examples=share_of(60))
-    def test_no_name_opens_a_tag_breaks_a_row_or_adds_a_line(self, label: str, says: str) -> None:
+    def test_user_text_adds_no_tag_cell_or_line_to_markdown(self, label: str, says: str) -> None:
         plain_lines = markdown(verdict(hazard())).count("\n")
         shown = markdown(verdict(hazard(says=says), label=label or "x"))
         assert shown.count("\n") == plain_lines
@@ -247,7 +247,7 @@ class TestMarkdown:
 
 @given(st.text())
 def test_plain_is_idempotent(words: str) -> None:
-    """Harmless words stay as they are and made harmless once is enough."""
+    """Printable words stay the same, and escaping twice equals escaping once."""
     once = plain(words)
     assert plain(once) == once
     assert words != once or all(unicodedata.category(c)[0] != "C" for c in words)

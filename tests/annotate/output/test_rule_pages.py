@@ -1,4 +1,4 @@
-"""The rules' pages: written from the rules, and fresh."""
+"""The rules' pages: their content, their writer, and the committed page."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from annotate.rules import RULES
 from tests.annotate.output.page import WRITTEN, main, pages
 
 
-def test_the_written_pages_are_fresh() -> None:
+def test_rule_pages_are_fresh() -> None:
     assert WRITTEN.read_text(encoding="utf-8") == pages(), "stale: python -m tests.annotate.output.page"
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_page_describes_rule_and_limits(rule: Rule) -> None:
-    """A page says what the rule is and every limit with its reason."""
+    """A page has the name of the rule, all headings, and every limit with its reason."""
     shown = page(rule)
     assert shown.startswith(f"## {rule.name}\n")
     assert all(f"**{heading}.**" in shown for heading in HEADINGS)
@@ -30,7 +30,7 @@ def test_page_describes_rule_and_limits(rule: Rule) -> None:
         assert f"| `{limit.name}` | {limit.default:g} | {limit.range} | {limit.why} |" in shown
 
 
-def test_a_required_rule_says_for_which_claims() -> None:
+def test_page_marks_required_rules() -> None:
     required = next(rule for rule in RULES if rule.name == "stale-daemon")
     assert "Required under every claim." in page(required)
     optional = next(rule for rule in RULES if rule.name == "persistence-off")
@@ -52,7 +52,7 @@ def test_every_rule_is_in_the_contents_once() -> None:
         "Why it matters:\n    A.\n\nWhat it cannot see:\n    C.\n\nRemedy:\n    B.\n\nSource:\n    D.",
     ],
 )
-def test_a_docstring_short_of_its_sections_is_refused(docstring: str | None) -> None:
+def test_docstring_with_missing_sections_is_refused(docstring: str | None) -> None:
     def check(evidence: Evidence, claim: Claim) -> Answer:
         return Clear()
 
@@ -61,7 +61,7 @@ def test_a_docstring_short_of_its_sections_is_refused(docstring: str | None) -> 
         words(rule("undocumented", kind=RuleKind.INTEGRITY, says="it", remedy="do it")(check))
 
 
-def test_the_writer_writes_and_then_finds_its_pages_fresh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_writer_checks_its_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "RULES.md"
     assert main(["--check"], path) == 1
     assert main([], path) == 0
@@ -72,15 +72,13 @@ def test_the_writer_writes_and_then_finds_its_pages_fresh(tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("arguments", [["--chek"], ["--check", "x"], [""]])
-def test_other_arguments_are_refused_with_the_usage(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_page_writer_refuses_other_arguments(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments, tmp_path / "RULES.md") == 2
     assert capsys.readouterr().err == "usage: python -m tests.annotate.output.page [--check]\n"
     assert not list(tmp_path.iterdir())
 
 
-def test_rule_pages_writes_beside_the_judge() -> None:
-    """The module, run as a program, checks the committed page and no copy beside itself."""
+def test_page_writer_checks_the_committed_page() -> None:
+    """The module, run as a program, checks the committed page."""
     done = subprocess.run([sys.executable, "-m", "tests.annotate.output.page", "--check"], check=False)
     assert done.returncode == 0

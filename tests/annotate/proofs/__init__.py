@@ -1,1 +1,1 @@
-"""The five proofs, on made, simulated and recorded windows."""
+"""The five proofs, on simulated and recorded windows."""

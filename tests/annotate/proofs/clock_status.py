@@ -1,4 +1,4 @@
-"""The status that conditions alone make of a window: proof 3 and its bounds in three passes, every other proof shown."""
+"""The status of a window by conditions alone: proof 3 and its bounds in three passes, with all other proofs shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHERS = tuple(ProofShown(proof=proof, state=ProofState.SHOWN) for proof in Pro
 
 
 def cases(about: Evidence, claim: Claim = Claim.SUSTAINED) -> dict[AskingPass, Case]:
-    """Return the window as each pass sees it."""
+    """Return the case of the window for each pass."""
     return {
         AskingPass.WITNESSED: Case(replace(about, timings=None, other_work=None, declared={}), claim),
         AskingPass.TIMED: Case(replace(about, declared={}), claim),
@@ -29,7 +29,7 @@ def cases(about: Evidence, claim: Claim = Claim.SUSTAINED) -> dict[AskingPass, C
 
 
 def bounds_of(case: Case, *, dark: bool = False) -> tuple[Bound, ...]:
-    """Return the bounds of one pass; those of the four shapes as the four rules will give them."""
+    """Return the bounds of one pass, with those of the clock's shape under all four rules."""
     found = condition_bounds(case)
     shift = case.clock_shift
     if shift is not None:
@@ -52,7 +52,7 @@ def decision(about: Evidence, claim: Claim = Claim.SUSTAINED, *, dark: bool = Fa
 
 
 def bound_ratio(made: StatusDecision, number: Number) -> float:
-    """Return the bound of a number: 0 where nothing moved it, infinite where something without a bound was seen."""
+    """Return the bound of a number: 0 without causes, infinite for a cause without a bound."""
     found = made.budget.number(number)
     if found is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""Evidence of windows with company: made processes on made lists, and made times beside turns of another process."""
+"""Simulated evidence of windows with neighbours: process lists, and times with time slices of another process."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ KERNEL_S = 203e-6
 
 
 def process(pid: int = FOREIGN_PID, **changes: object) -> Process:
-    """A listed foreign process with 669 MB, whose use the driver did not record."""
+    """Return a listed foreign process of unknown memory and utilisation."""
     made = Process(pid=pid, name="train", user="other", memory_bytes=None, ownership=Ownership.FOREIGN)
     return replace(made, **changes)  # type: ignore[arg-type]  # the fields' own types
 
 
 def with_lists(of: Evidence, change: Callable[[int, ProcessList], ProcessList | None]) -> Evidence:
-    """The same evidence with each list changed, or dropped where it becomes None."""
+    """Return the same evidence with each list changed, or dropped if ``change`` returns None."""
     lists = [change(i, each) for i, each in enumerate(of.trace.process_lists)]
     return replace(of, trace=replace(of.trace, process_lists=tuple(each for each in lists if each is not None)))
 
 
 def joined_by(of: Evidence, *others: Process) -> Evidence:
-    """The same evidence with these processes on every list."""
+    """Return the same evidence with these processes on every list."""
     return with_lists(of, lambda _, each: replace(each, processes=(*each.processes, *others)))
 
 
 def times(
     *, length_s: float = 6.0, late_every: int = 0, late_s: float = 2.4e-3, kernel_s: float = KERNEL_S, slower_ratio: float = 0.0
 ) -> Timings:
-    """Iterations back to back with a thousandth of noise; every so many on average is late by a turn of another process."""
+    """Return consecutive iterations with 0.1 % of noise; on average every ``late_every``-th is late by ``late_s``."""
     rng = np.random.default_rng(7)
     count = int(length_s / kernel_s)
     took_s = kernel_s * (1.0 + slower_ratio) * (1.0 + 1e-3 * rng.standard_normal(count))
@@ -54,7 +54,7 @@ def times(
 
 
 def record(median_s: float = KERNEL_S, windows_count: int = 5) -> WorkRecord:
-    """A record of steady windows: each number differs by a thousandth from one to the next."""
+    """Return a record of steady windows, whose numbers differ by 0.05 % from one to the next."""
     steps = [1.0 + 1e-3 * (i - 2) / 2 for i in range(windows_count)]
     return WorkRecord(
         tuple(
@@ -69,7 +69,7 @@ def record(median_s: float = KERNEL_S, windows_count: int = 5) -> WorkRecord:
 
 
 def sizes(causes: Sequence[Bound]) -> dict[Number, float]:
-    """Each number's bound: the largest of each group, added; infinite where there is none."""
+    """Return each number's bound: the sum of each group's largest, infinite if one has no bound."""
     out: dict[Number, float] = {}
     for number in Number:
         groups: dict[Group, float] = {}
@@ -81,7 +81,7 @@ def sizes(causes: Sequence[Bound]) -> dict[Number, float]:
 
 
 def status(of: Evidence, *, tolerance_ratio: float = 0.01, claim: Claim = Claim.SUSTAINED) -> Status:
-    """The status that this proof and its bounds alone give a window."""
+    """Return the status that proof 4 and its bounds alone give a window."""
     case = Case(of, claim)
     grounds = clean(*nobody_else.bounds(case), has_times=case.has_times)
     proof = nobody_else.prove(case, {})

@@ -1,4 +1,4 @@
-"""Everything that proofs 1 and 2 say of a window over the judge's three passes, for tests and for the score."""
+"""The results of proofs 1 and 2 for a window over the judge's three passes, for tests and scores."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Shown:
 
 
 def passes(evidence: Evidence) -> Mapping[AskingPass, Evidence]:
-    """Return what the judge hands over in each pass; the facts of the claim are in all of them."""
+    """Return the evidence of each pass; the facts of the claim are in all passes."""
     claimed = {name: fact for name, fact in evidence.declared.items() if name in CLAIM_FACTS}
     timings = usable(evidence.timings, evidence.window)
     return {
@@ -57,7 +57,7 @@ def passes(evidence: Evidence) -> Mapping[AskingPass, Evidence]:
 
 
 def shown(evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> Shown:
-    """Ask in three passes, and merge."""
+    """Ask the rules and proofs in three passes, and merge the answers."""
     causes: dict[AskingPass, list[Bound]] = {}
     for asking, about in passes(evidence).items():
         case = Case(about, claim)

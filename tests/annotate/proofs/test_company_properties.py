@@ -1,4 +1,4 @@
-"""Properties of proof 4: more company never helps, and neither does less evidence."""
+"""Properties of proof 4: neither more neighbours nor less evidence improves the proof."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _base(visibility: Visibility, *, own: bool, timed: bool) -> Evidence:
 
 
 bases = st.builds(_base, st.sampled_from(Visibility), own=st.booleans(), timed=st.booleans())
-# The utilisation record names everybody: one more entry must not make known what was not.
+# Every process has a utilisation, so that a further process does not make an unknown utilisation known.
 others = st.builds(
     process,
     st.integers(5000, 5004),
@@ -49,13 +49,13 @@ def _state(of: Evidence) -> ProofState:
 
 
 @given(bases, companies, others.map(lambda each: replace(each, pid=6000)), st.booleans())
-def test_more_company_never_betters_the_proof(
+def test_more_neighbours_never_improve_the_proof(
     base: Evidence,
     company: tuple[Process, ...],
     joins: Process,
     late: bool,
 ) -> None:
-    """A process that joins, for all or the second half of the lists, leaves the state as good at best and no bound smaller."""
+    """A process that joins all or the later lists improves neither the state nor any bound."""
     before = _in_company(base, company)
     after = with_lists(
         before, lambda i, each: replace(each, processes=(*each.processes, joins)) if i > 30 or not late else each
@@ -69,7 +69,7 @@ def test_more_company_never_betters_the_proof(
 def test_fewer_lists_never_show_the_proof(
     base: Evidence, company: tuple[Process, ...], some: frozenset[int], more: frozenset[int]
 ) -> None:
-    """What is not shown by all lists is shown by none of their subsets, and what some do not show fewer do not either."""
+    """A subset of the process lists never shows the proof if more lists do not."""
     whole = _in_company(base, company)
     part = with_lists(whole, lambda i, each: each if i in some | more else None)
     less = with_lists(whole, lambda i, each: each if i in some else None)
@@ -78,7 +78,7 @@ def test_fewer_lists_never_show_the_proof(
 
 
 @given(bases, companies, st.integers(-3, 3), st.integers(1, 3))
-def test_other_windows_never_better_the_proof(
+def test_other_windows_never_improve_the_proof(
     base: Evidence, company: tuple[Process, ...], begin_s: int, length_s: int
 ) -> None:
     before = _in_company(base, company)

@@ -1,4 +1,4 @@
-"""Proof 4 against windows with a known truth: recorded beside real neighbours on an H200, and made by the proof's generator."""
+"""Proof 4 on windows with known true values: recorded with real neighbours on an H200, and simulated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.truth_windows import TruthWindow, truth_windows
 WINDOWS = truth_windows()
 BESIDES = [each for name, each in WINDOWS.items() if name.startswith("neighbour")]
 TIMED = [each for each in BESIDES if each.is_timed]
-# Odd seeds with listed neighbours that truly took 0.6 to 10.8 % of the throughput; 555 has no times.
+# Odd seeds with listed neighbours; 555 has no times.
 SEEDS = (541, 555, 625, 685)
 
 
@@ -27,7 +27,7 @@ def _mean_ratio(of: TruthWindow) -> float:
 
 
 def _at_clock_ratio(of: TruthWindow) -> float | None:
-    """By how much the median at one clock truly moved, by the sensitivity of the window before; None where it was refused."""
+    """Return the true change of the median at one clock, by the sensitivity of the window before; None without a fit."""
     cases = [Case(each) for each in (of.before, of.disturbed, of.after)]
     fit, clock_mhz = cases[0].fit, cases[0].timings.sm_clock_mhz
     if not isinstance(fit, Sensitivity) or clock_mhz is None:
@@ -38,14 +38,14 @@ def _at_clock_ratio(of: TruthWindow) -> float | None:
 
 
 def _estimate(of: Evidence, number: Number) -> tuple[float, float]:
-    """The sum of the groups' intervals."""
+    """Return the sum of the estimates' intervals."""
     found = [bound.estimate for bound in nobody_else.bounds(Case(of)) if bound.number is number and bound.estimate]
     return sum(each.low_ratio for each in found), sum(each.high_ratio for each in found)
 
 
 @pytest.mark.parametrize("of", BESIDES, ids=lambda each: each.name)
 def test_nobody_else_covers_real_neighbours(of: TruthWindow) -> None:
-    """The true deviation of throughput lies within the bound, which a window without times has none of."""
+    """The true change of throughput lies within the bound; a window without times has no bound."""
     bounds = sizes(nobody_else.bounds(Case(of.disturbed)))
     state = nobody_else.prove(Case(of.disturbed), {}).state
     assert state is (ProofState.SHOWN if of.is_timed else ProofState.BROKEN)
@@ -54,8 +54,8 @@ def test_nobody_else_covers_real_neighbours(of: TruthWindow) -> None:
 
 
 @pytest.mark.parametrize("of", TIMED, ids=lambda each: each.name)
-def test_nobody_else_covers_times_beside_neighbours(of: TruthWindow) -> None:
-    """Mean and time at one clock lie within their bounds, mean and throughput within their estimates' intervals."""
+def test_nobody_else_covers_times_with_neighbours(of: TruthWindow) -> None:
+    """The true changes of mean and median at one clock lie within the bounds, those of mean and throughput within estimates."""
     bounds, mean = sizes(nobody_else.bounds(Case(of.disturbed))), _mean_ratio(of)
     assert abs(mean) <= bounds[Number.MEAN] < 0.26
     assert abs(_at_clock_ratio(of) or 0.0) <= bounds[Number.MEDIAN_AT_CLOCK]
@@ -66,14 +66,14 @@ def test_nobody_else_covers_times_beside_neighbours(of: TruthWindow) -> None:
 
 @pytest.mark.parametrize("of", WINDOWS.values(), ids=lambda each: each.name)
 def test_nobody_else_is_shown_for_lone_windows(of: TruthWindow) -> None:
-    """The clean windows, and those disturbed by anything but company, had the GPU to themselves: shown, bound zero."""
+    """Windows without neighbours show the proof and have no bounds."""
     for each in of.clean if of in BESIDES else (of.disturbed, *of.clean):
         assert nobody_else.prove(Case(each), {}).says == "nobody else"
         assert nobody_else.bounds(Case(each)) == ()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_else_covers_made_neighbours(seed: int) -> None:
+def test_nobody_else_covers_simulated_neighbours(seed: int) -> None:
     made: Pair = pair(seed)
     case = Case(made.disturbed)
     bounds = sizes(nobody_else.bounds(case))

@@ -1,4 +1,4 @@
-"""Proof 3 on made windows: the rows of the specification's table that concern clocks, and what the proof asks for."""
+"""Proof 3 on simulated windows: the specification's cases on clocks, and the evidence that the proof requires."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Clock = Callable[[float], float]
 def window(
     clock: Clock, *, length_s: float = 6.0, stamped: bool = False, declared: dict[str, Fact] | None = None, **signals: Signal
 ) -> Evidence:
-    """A window whose clock goes so; kernels of 1 ms at 1980 MHz follow it, where they are stamped."""
+    """Return a window with this clock; if stamped, kernels of 1 ms at 1980 MHz follow the clock."""
     timings = None
     if stamped:
         at_s, times = 0.0, []
@@ -47,7 +47,7 @@ def dip(depth: float, low_s: float, high_s: float, top: float = 1980.0) -> Clock
 
 
 def capped(pause_end_s: float | None = None, pause_s: float = 0.0) -> dict[str, Signal]:
-    """A window under the power cap, at the limit, after a pause before it."""
+    """Return the signals of a window under the power cap, with an optional pause."""
 
     def working(t: float) -> bool:
         return pause_end_s is None or not pause_end_s - pause_s <= t < pause_end_s
@@ -64,7 +64,7 @@ def capped(pause_end_s: float | None = None, pause_s: float = 0.0) -> dict[str, 
 @pytest.mark.parametrize("claim", [Claim.SUSTAINED, Claim.FIXED_CLOCK])
 @pytest.mark.parametrize("stamped", [True, False])
 def test_toggling_clock_is_rejected(claim: Claim, *, stamped: bool) -> None:
-    """1500 and 1980 MHz in turns, each for a second, without a reason: also where a fixed clock is claimed without a lock."""
+    """A clock that alternates each second between 1500 and 1980 MHz is rejected, also as a fixed clock without a lock."""
     made = decision(window(toggling, stamped=stamped), claim)
     assert made.status is Status.REJECTED
     assert made.severities["clock-levels"] is Severity.REJECT
@@ -72,12 +72,12 @@ def test_toggling_clock_is_rejected(claim: Claim, *, stamped: bool) -> None:
 
 @pytest.mark.parametrize("stamped", [True, False])
 def test_quarter_lower_middle_third_is_rejected(*, stamped: bool) -> None:
-    """K is +11 % against the upper level and -17 % against the lower."""
+    """A clock lower by a quarter for a third is rejected: its bias is 11 % against one level and -17 % against the other."""
     assert decision(window(dip(0.25, 2.0, 4.0), stamped=stamped)).status is Status.REJECTED
 
 
 def test_tenth_lower_third_is_flagged() -> None:
-    """K is +3.7 and -6.7 %: the nearer one stays below five tolerances."""
+    """A clock lower by 10 % for a third is flagged: the nearer bias of 3.7 % stays below five tolerances."""
     about = window(dip(0.10, 2.0, 4.0), stamped=True)
     made = decision(about)
     assert made.status is Status.FLAGGED
@@ -87,7 +87,7 @@ def test_tenth_lower_third_is_flagged() -> None:
 
 @pytest.mark.parametrize("stamped", [True, False])
 def test_zeros_for_a_third_are_rejected(*, stamped: bool) -> None:
-    """Inputs of zeros raise the capped clock from 1292 to 1566 MHz for the middle third: throughput truly rose by 6.1 %."""
+    """Inputs of zeros raise the capped clock for the middle third, and the estimate is the true rise of 6.1 %."""
     about = window(lambda t: 1566.0 if 2.0 <= t < 4.0 else 1292.0, stamped=stamped, **capped())
     made = decision(about)
     assert made.status is Status.REJECTED
@@ -98,14 +98,14 @@ def test_zeros_for_a_third_are_rejected(*, stamped: bool) -> None:
 
 
 def settling(t: float) -> float:
-    """A capped clock as fast after a pause as an H200 runs: 6 % for 0.3 s, 0.5 % up to 3 s."""
+    """Return a capped clock after a pause: 6 % too fast for 0.3 s, 0.5 % up to 3 s."""
     return 1600.0 * (1.06 if t < 0.3 else 1.005 if t < 3.0 else 1.0)
 
 
 @pytest.mark.parametrize("pause_s", [0.05, 0.3, 1.5, 2.4])
 @pytest.mark.parametrize("length_s", [3.5, 4.0])
 def test_capped_window_right_after_a_pause_is_valid(pause_s: float, length_s: float) -> None:
-    """After a pause, or a daemon's start, the first seconds run fast by 0.7 % of the window: as measured, or by the model.
+    """The fast seconds after a pause give a bound below the tolerance, as measured or by the model.
 
     The window of 4 s holds a cycle of the steady state; that of 3.5 s does not.
     """
@@ -121,7 +121,7 @@ def test_capped_window_2_5_s_after_a_pause_is_valid() -> None:
 
 
 def test_short_capped_window_after_a_pause_is_flagged() -> None:
-    """Of two seconds the excess takes more than a tolerance, and nothing tells the steady state."""
+    """In a window of 2 s the excess is above the tolerance, and the steady state is unknown."""
     assert decision(window(lambda t: 1700.0, length_s=2.0, **capped(0.0, 0.3))).status is Status.FLAGGED
 
 
@@ -132,12 +132,12 @@ def test_uncapped_window_after_a_pause_is_its_own_reference() -> None:
     assert bound_ratio(made, Number.THROUGHPUT) < 0.0001
 
 
-def test_steady_lock_is_shown_as_declared_or_read() -> None:
-    """Every stamped block at the clock that somebody named, and no throttle time."""
-    told = prove(Case(window(lambda t: 1500.0, stamped=True, declared={"locked_mhz": 1500.0}), Claim.FIXED_CLOCK), {})
+def test_steady_lock_is_shown_as_read_or_declared() -> None:
+    """A lock is shown if every stamped block has the named clock and no throttle time was counted."""
+    declared = prove(Case(window(lambda t: 1500.0, stamped=True, declared={"locked_mhz": 1500.0}), Claim.FIXED_CLOCK), {})
     read = prove(Case(window(lambda t: 1500.0, stamped=True, sm_clock_lock_mhz=1500), Claim.FIXED_CLOCK), {})
-    assert told.state is read.state is ProofState.SHOWN
-    assert told.says.endswith("1500 MHz declared")
+    assert declared.state is read.state is ProofState.SHOWN
+    assert declared.says.endswith("1500 MHz declared")
     assert read.says.endswith("1500 MHz read")
 
 
@@ -152,7 +152,7 @@ def test_fixed_clock_without_name_or_stamps_is_unproven(stamped: bool, declared:
 
 
 def test_missed_lock_breaks_the_proof() -> None:
-    """1 % beside the named clock is a bias of 1 % and a broken proof; 8 % rejects."""
+    """A clock 1 % off the named one breaks the proof and flags; 8 % off rejects."""
     near = window(lambda t: 1485.0, stamped=True, declared={"locked_mhz": 1500.0})
     assert prove(Case(near, Claim.FIXED_CLOCK), {}).broken_by == ("locked-clock-missed",)
     assert decision(near, Claim.FIXED_CLOCK).status is Status.FLAGGED
@@ -175,14 +175,14 @@ def test_throttle_time_breaks_a_fixed_clock() -> None:
         ({"power_brake_ns": None, "event_reasons_mask": None}, "time under the power brake"),
     ],
 )
-def test_proof_names_the_evidence_it_needs(signals: dict[str, Signal], lacks: str) -> None:
+def test_proof_names_its_missing_evidence(signals: dict[str, Signal], lacks: str) -> None:
     shown = prove(Case(evidence(signals=signals)), {})
     assert shown.state is ProofState.UNPROVEN
     assert lacks in shown.missing
     assert shown.says == ""
 
 
-def test_burst_asks_for_no_cap_time() -> None:
+def test_burst_does_not_require_cap_time() -> None:
     unknown: dict[str, Signal] = {"power_cap_ns": None, "power_violation_ns": None, "event_reasons_mask": None}
     sustained, burst = (prove(Case(evidence(signals=unknown), claim), {}) for claim in (Claim.SUSTAINED, Claim.BURST))
     assert set(sustained.missing) - set(burst.missing) == {"time under the power cap"}
@@ -201,14 +201,14 @@ def test_changed_setting_breaks_the_proof() -> None:
 
 
 def test_clock_without_a_bound_has_no_figure() -> None:
-    """Sync boost held the clock of a board whose highest clock is not known: it was seen, and nobody can say how much."""
+    """Sync boost on a board of unknown highest clock has no bound, so the proof has no figure."""
     about = evidence(signals={"sync_boost_ns": capped_ns(3.0)}, device=replace(DEVICE, sm_clock_max_mhz=None))
     shown = prove(Case(about), {})
     assert (shown.says, shown.facts["clock_bound_ratio"]) == ("clock not steady", None)
 
 
 def test_every_condition_gives_bounds_under_its_rule() -> None:
-    """Heat, a brake, a boost group, slow memory, a narrowed link and a slow canary in one window."""
+    """Heat, a brake, a boost group, slow memory, a narrow link and a slow canary give bounds under their rules."""
     troubled: dict[str, Signal] = {
         "sw_thermal_ns": capped_ns(2.0, 0.5), "thermal_violation_ns": capped_ns(2.0, 0.5), "power_brake_ns": capped_ns(4.0),
         "sync_boost_ns": capped_ns(3.0), "mem_clock_mhz": lambda t: 2201 if t > 3 else 3201,

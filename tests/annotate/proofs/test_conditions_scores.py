@@ -1,4 +1,4 @@
-"""Proof 3 against truth: how often its bounds hold and how sharp they are, on recorded windows and on pairs of odd seeds.
+"""Coverage and sharpness of proof 3 on recorded windows and on pairs of odd seeds.
 
 Constants were tuned on even seeds only.
 """
@@ -21,11 +21,11 @@ from tests.proof.pairs import Pair, pair
 from tests.proof.testified import Variant
 from tests.truth_windows import TruthWindow, truth_windows
 
-# Families of which conditions are the only disturbance.
+# Families with conditions as their only disturbance.
 FAMILIES = ("sm-clock", "power-cap", "thermal", "mem-clock", "pause-before")
 SEEDS_COUNT = 500
 NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
-# The specification's targets: how far two undisturbed windows of capped work differ.
+# The specification's targets: the difference of two undisturbed windows of capped work.
 REPEATABILITY = {Number.THROUGHPUT: 0.01, Number.MEAN: 0.006, Number.MEDIAN: 0.015}
 LONG_S = 3.0
 WINDOWS: tuple[TruthWindow, ...] = tuple(truth_windows().values())
@@ -57,10 +57,10 @@ def percents(ratios: Iterable[float]) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("number", "bare"), [(Number.THROUGHPUT, 17), (Number.MEAN, 18), (Number.MEDIAN, 13)])
 def test_true_deviation_lies_within_the_bound(number: Number, bare: int) -> None:
-    """Of 59 pairs 58 lie within bound plus the repeatability of capped work, 41 within the bound alone.
+    """At least 58 of 59 pairs lie within the bound plus the repeatability of capped work, and 41 within the bound alone.
 
-    The other 17 moved by less than the controller's swing, which is repeatability.  The last is a power limit that was raised
-    by 3 %: the swing hides what it did to the clock.
+    The other 17 moved by less than the controller's swing, which is repeatability.  In the exception (seed 291), the swing
+    hides the effect of a power limit that was raised by 3 %.
     """
     assert len(scored()) == 59
     assert len(uncovered(number)) <= bare
@@ -69,7 +69,7 @@ def test_true_deviation_lies_within_the_bound(number: Number, bare: int) -> None
 
 @pytest.mark.parametrize(("is_stamped", "middle_percent", "most_percent"), [(True, 0.15, 0.5), (False, 0.5, 1.5)])
 def test_clean_windows_have_sharp_bounds(is_stamped: bool, middle_percent: float, most_percent: float) -> None:
-    """The specification's targets, which all groups share; conditions take 0.00 / 0.04 % stamped."""
+    """Conditions take at most half of the specification's targets, which all groups share."""
     kept = [clean for each, _, clean in scored() if each.length_s >= LONG_S and (each.variant is Variant.STAMPED) == is_stamped]
     assert len(kept) >= 9
     for number in (Number.THROUGHPUT, Number.MEAN):
@@ -79,9 +79,9 @@ def test_clean_windows_have_sharp_bounds(is_stamped: bool, middle_percent: float
 
 
 def test_recorded_clean_windows_are_valid_by_conditions() -> None:
-    """51 of 52: one plain window ran 0.9 s at a 5 % higher clock, and its throughput truly differs by 1.4 % from its pair.
+    """All recorded clean windows except one are valid; that one ran 0.9 s at a 5 % higher clock.
 
-    One opened with a gap of 33 ms after a load of 3 s: what its clock did is within what such a gap can do.
+    The true throughput of the exception differs by 1.4 % from that of its pair.
     """
     made = {(each.name, index): decision(about) for each in WINDOWS for index, about in enumerate(each.clean)}
     assert {key for key, found in made.items() if found.status is not Status.VALID} == {("nothing-train-plain", 1)}
@@ -99,7 +99,7 @@ def test_recorded_clean_windows_are_valid_by_conditions() -> None:
     ],
 )
 def test_recorded_levels_of_the_clock_count(name: str, status: Status, rule: str) -> None:
-    """A neighbour and zeros raise the clock for a fifth, growth for a part: each is named once, and counts at its size."""
+    """A neighbour, zeros and growth change the clock for a part of the window, and the rule of that shape counts."""
     made = decision(truth_windows()[name].disturbed)
     assert made.status is status
     assert made.severities[rule].value == ("reject" if status is Status.REJECTED else "flag")
@@ -107,7 +107,7 @@ def test_recorded_levels_of_the_clock_count(name: str, status: Status, rule: str
 
 @pytest.mark.parametrize(("name", "true_ratio"), [("pause-3-gemm4k", 0.0092), ("pause-0.7-att", -0.0012)])
 def test_recorded_pause_before_is_within_the_models_excess(name: str, true_ratio: float) -> None:
-    """3 s right after a pause hold no steady cycle: 0.88 % by the model, where throughput truly moved by +0.92 and -0.12 %."""
+    """A window of 3 s right after a pause has no steady cycle, so the model's excess of 0.88 % is the bound."""
     window = truth_windows()[name]
     assert window.throughput_ratio == pytest.approx(true_ratio, abs=1e-4)
     assert bound_ratio(decision(window.disturbed), Number.THROUGHPUT) == pytest.approx(0.0088, abs=4e-4)
@@ -116,5 +116,5 @@ def test_recorded_pause_before_is_within_the_models_excess(name: str, true_ratio
 @pytest.mark.parametrize(
     "name", ["nothing-gemm4k", "nothing-softmax", "nothing-fp32", "nothing-decode-plain", "garbage-softmax"]
 )
-def test_recorded_still_conditions_cost_little(name: str) -> None:
+def test_recorded_steady_conditions_have_small_bounds(name: str) -> None:
     assert bound_ratio(decision(truth_windows()[name].disturbed), Number.MEAN) < 0.005

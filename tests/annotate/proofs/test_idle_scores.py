@@ -12,7 +12,7 @@ from tests.truth_windows import TruthWindow, truth_windows
 
 REPEATS = 0.014  # throughput of two clean windows of an H200 differs by up to this
 MEAN_REPEATS = 0.006
-# Others' disturbances move throughput too; launches of 15 µs beside 32 busy processes hold launch gaps.
+# Other disturbances also change throughput; launches of 15 µs next to 32 busy processes include launch gaps.
 OWN = ("nothing", "stall", "periodic", "pause", "garbage")
 FAMILIES = ("nothing", "host-stall", "idle-stretch", "garbage-pauses", "times-wrong")
 
@@ -22,14 +22,14 @@ def timed_clean() -> list[TruthWindow]:
 
 
 def test_idle_bounds_cover_recorded_windows() -> None:
-    """In 13 of 13 windows whose only disturbance is idle time, throughput's truth lies within bound and repeatability."""
+    """In 13 of 13 windows disturbed only by idle time, the true change of throughput is within bound and repeatability."""
     own = [window for window in truth_windows().values() if window.name.startswith(OWN)]
     missed = [each.name for each in own if abs(each.throughput_ratio) > shown(each.disturbed).bound() + REPEATS]
     assert (len(own), missed) == (13, [])
 
 
 def test_idle_bounds_are_sharp_on_recorded_windows() -> None:
-    """42 clean timed windows: throughput 0.07 % in the median, 0.2 % at the 95th percentile; the mean at most 0.4 %."""
+    """Of 42 clean timed windows, the bounds of throughput are below 0.1 % in the median, and those of the mean below 0.4 %."""
     found = [shown(each) for window in timed_clean() for each in window.clean]
     throughput = sorted(each.bound() for each in found)
     assert len(throughput) == 42
@@ -40,13 +40,13 @@ def test_idle_bounds_are_sharp_on_recorded_windows() -> None:
 
 
 def own_pairs() -> list[Pair]:
-    """The odd seeds below 500 of these families, of 1 to 6 s, whose stalls lie between iterations."""
+    """Return the pairs of odd seeds below 500 of these families, of 1 to 6 s, with stalls only between iterations."""
     seeds = [seed for seed in range(1, 500, 2) if family_name(seed) in FAMILIES and 1.0 <= length_s(seed) < 6.0]
     return [found for found in map(pair, seeds) if not any(each.inside for each in found.disturbances)]
 
 
 def covers(of: Pair) -> bool:
-    """Return whether throughput's truth is covered, and the mean's where times are wrong."""
+    """Return whether the true change of throughput, or for wrong times that of the mean, is covered."""
     found = shown(of.disturbed)
     if of.family == "times-wrong" and of.disturbed.timings is not None:
         return abs(of.truth.mean) <= found.bound(Number.MEAN) + MEAN_REPEATS
@@ -54,7 +54,7 @@ def covers(of: Pair) -> bool:
 
 
 def test_idle_bounds_cover_and_are_sharp_on_odd_seeds() -> None:
-    """Nine in ten windows are covered; clean ones of 3 s and more have 0.1 % in the median and 0.6 % at the 95th percentile."""
+    """Nine in ten windows are covered; clean ones of 3 s and more are below 0.2 % in the median and 1 % in 95 %."""
     pairs = own_pairs()
     covered = [covers(each) for each in pairs]
     clean = sorted(shown(each.clean).bound() for each in pairs if each.length_s >= 3.0)

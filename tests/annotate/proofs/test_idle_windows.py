@@ -1,4 +1,4 @@
-"""The specification's windows about idle time and books: made as they were, judged by proofs 1 and 2."""
+"""The specification's windows on idle time and books, simulated and judged by proofs 1 and 2."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_stalled(t: float, stalls: Sequence[Stall]) -> bool:
 
 
 def times(length_s: float, stalls: Sequence[Stall] = (), scale: float = 1.0) -> Timings:
-    """A loop of 2 ms calls that waits where it is stalled; the times handed over are scaled."""
+    """Return the times of a loop of 2 ms calls that waits during stalls, scaled."""
     begins, at_s = [], 20e-6
     for begin_s, stall_s in (*sorted(each for each in stalls if each[0] >= 0.0), (length_s, 0.0)):
         count = max(0, int((begin_s - at_s) / (CALL_S + GAP_S)))
@@ -51,7 +51,7 @@ def times(length_s: float, stalls: Sequence[Stall] = (), scale: float = 1.0) -> 
 
 
 def stalled(length_s: float, *stalls: Stall, is_timed: bool = True, host: Host | None = None) -> Evidence:
-    """A window whose GPU rests during these stalls, as its power and its utilisation show."""
+    """Return a window whose GPU is idle during these stalls, by power and utilisation."""
 
     def busy(t: float) -> float:
         return float(np.mean([not is_stalled(t - 0.208 * part, stalls) for part in np.linspace(0.05, 1.0, 20)]))
@@ -73,7 +73,7 @@ def made_of(of: Shown, number: Number = Number.THROUGHPUT, tolerance: float = TO
 
 @pytest.mark.parametrize("claim", Claim)
 def test_no_work_idle_gpu_is_rejected(claim: Claim) -> None:
-    """An idle H200 with a context, under every claim: nothing saw it work."""
+    """An idle H200 with a context is rejected under every claim: no witness saw work."""
     found = shown(evidence(length_s=4.0, signals=RESTED), claim)
     assert found.found("no-work").severity is Severity.REJECT
     assert found.work.state is ProofState.BROKEN
@@ -81,14 +81,14 @@ def test_no_work_idle_gpu_is_rejected(claim: Claim) -> None:
 
 
 def test_no_work_short_bursts_are_work_only_if_claimed() -> None:
-    """A GPU that is busy for 0.4 % of the time did no work, but under ``burst``."""
+    """A GPU that is busy for 0.4 % of the time did no work, except under ``burst``."""
     about = evidence(length_s=4.0, signals={**RESTED, "utilization_ratio": lambda t: 0.04 if int(t * 5) % 10 == 0 else 0.0})
     assert shown(about).found("no-work").severity is Severity.REJECT
     assert isinstance(shown(about, Claim.BURST).answers["no-work"], Clear)
 
 
 def test_idle_stretch_quiet_window_is_valid() -> None:
-    """A steady loop has no disturbance, and both proofs are shown, with times and without."""
+    """A steady loop has almost no bound, and both proofs are shown, with times and without."""
     for is_timed in (True, False):
         found = shown(stalled(4.0, is_timed=is_timed))
         assert found.bound() < 0.001
@@ -102,37 +102,39 @@ def test_idle_stretch_quiet_window_is_valid() -> None:
     ("length_s", "stall_s", "due"),
     [(4.4, 0.4, Severity.REJECT), (3.0, 0.3, Severity.REJECT), (4.08, 0.2, Severity.FLAG)],
 )
-def test_idle_stretch_stalls_are_due(length_s: float, stall_s: float, due: Severity, is_timed: bool) -> None:
-    """0.4 s in 4.4 s and 0.3 s in 3 s reject, 0.2 s in 4.1 s (-4.9 %) flags; the mean is untouched."""
+def test_idle_stretch_severity_follows_the_stall(length_s: float, stall_s: float, due: Severity, is_timed: bool) -> None:
+    """Stalls of 0.4 s in 4.4 s and 0.3 s in 3 s reject, 0.2 s in 4.1 s flags, and the mean is not affected."""
     found = shown(stalled(length_s, (1.7, stall_s), is_timed=is_timed))
     estimate = found.budget().estimate
     assert estimate is not None
-    assert estimate.low_ratio <= -stall_s / length_s <= estimate.high_ratio + 1e-3  # a call that did not fit is lost too
+    assert (
+        estimate.low_ratio <= -stall_s / length_s <= estimate.high_ratio + 1e-3
+    )  # a call that did not fit before the stall is lost too
     assert made_of(found) is due
     assert made_of(found, Number.MEAN) is Severity.NOTE
 
 
 @pytest.mark.parametrize(("tolerance", "due"), [(0.008, Severity.REJECT), (0.012, Severity.FLAG)])
-def test_idle_stretch_beside_five_tolerances(tolerance: float, due: Severity) -> None:
-    """-4.9 % lies beside five tolerances of 1 %: at 0.8 % it rejects, at 1.2 % it flags."""
+def test_idle_stretch_near_five_tolerances(tolerance: float, due: Severity) -> None:
+    """A stall of 4.9 % rejects at a tolerance of 0.8 % and flags at 1.2 %."""
     assert made_of(shown(stalled(4.08, (1.7, 0.2))), tolerance=tolerance) is due
 
 
 @pytest.mark.parametrize(("stall_s", "due"), [(0.076, Severity.FLAG), (0.13, Severity.FLAG), (0.255, Severity.REJECT)])
-def test_idle_stretch_by_chance_is_due_by_size(stall_s: float, due: Severity) -> None:
+def test_idle_stretch_severity_follows_the_length(stall_s: float, due: Severity) -> None:
     assert made_of(shown(stalled(4.0, (2.3, stall_s)))) is due
 
 
 @pytest.mark.parametrize("pause_s", [0.05, 0.3, 1.5])
-def test_pause_before_a_window_is_no_idle_time(pause_s: float) -> None:
-    """The GPU rests before the window, and its utilisation still shows so when the window has begun."""
+def test_pause_before_a_window_is_not_idle_time(pause_s: float) -> None:
+    """A pause before the window has no bound, although utilisation still shows it in the window."""
     found = shown(stalled(4.0, (-pause_s, pause_s - 0.002)))
     assert found.bound() < 0.002
     assert found.work.state is found.books.state is ProofState.SHOWN
 
 
 def test_collector_of_88_ms_is_named() -> None:
-    """88 ms of garbage collection in 2.5 s: -3.5 % of throughput by the collector, flagged; the median has no cause."""
+    """A garbage collection of 88 ms in 2.5 s is the named cause of -3.5 % of throughput, and the median has no bound."""
     begin_ns = BEGIN_NS + 1_200_000_000
     pause = Pause(begin_ns + 500_000, begin_ns + 87_500_000, "collector")
     found = shown(replace(stalled(2.5, (1.2, 0.088)), pauses=(pause,)))
@@ -144,38 +146,40 @@ def test_collector_of_88_ms_is_named() -> None:
 
 
 @pytest.mark.parametrize(("wait_s", "cause"), [(0.19, "run-queue"), (0.02, "unknown"), (None, "unknown")])
-def test_idle_stretch_without_pauses_asks_the_run_queue(wait_s: float | None, cause: str) -> None:
+def test_idle_stretch_without_pauses_uses_the_run_queue(wait_s: float | None, cause: str) -> None:
     host = Host(span_s=4.0, cpu_s=4.0, run_wait_s=wait_s)
     assert shown(stalled(4.0, (1.7, 0.2), host=host)).found("idle-stretch").facts["cause"] == cause
 
 
 def test_times_a_hundred_times_too_short_are_rejected() -> None:
-    """The GPU was busy all the time and 1 % is timed: M is 99 % off."""
+    """Times that account for 1 % of the busy time are rejected: the mean is 99 % off."""
     about = replace(stalled(4.0), timings=times(4.0, scale=0.01))
     found = shown(about)
     assert made_of(found, Number.MEAN) is made_of(found, Number.MEDIAN) is Severity.REJECT
-    assert found.bound(Number.MEAN) == pytest.approx(0.99 + 0.33, abs=0.01)  # and what pauses between such times can buy
+    assert found.bound(Number.MEAN) == pytest.approx(
+        0.99 + 0.33, abs=0.01
+    )  # and the clock that pauses between such times can raise
     assert "not accounted for" in found.books.says
 
 
 def flushed(kinds: tuple[str, ...] = ("flush",)) -> Evidence:
-    """A loop that times half of each 4 ms, and flushes in the other half."""
+    """Return a window of a loop that times half of each 4 ms, and flushes in the other half."""
     at_ns = BEGIN_NS + np.arange(1000, dtype=np.int64) * 4_000_000
     other = OtherWork(at_ns + 2_000_000, np.full(1000, 1.98e-3), kinds * 1000)
     return replace(stalled(4.0), timings=Timings(at_ns, np.full(1000, 2e-3)), other_work=other)
 
 
 def test_books_close_with_declared_other_work() -> None:
-    """Half of the window is a flush: declared, the books balance and say so; undeclared, the times are half."""
+    """A declared flush of half of the window balances the books; without the declaration, the mean is rejected."""
     declared, silent = shown(flushed()), shown(replace(flushed(), other_work=None))
     assert declared.bound(Number.MEAN) == 0.0
     assert declared.books.says == "books balance with flush 49.5 %"
-    assert silent.bound(Number.MEAN) == pytest.approx(0.5 + 0.16, abs=0.04)  # and what the pauses can buy
+    assert silent.bound(Number.MEAN) == pytest.approx(0.5 + 0.16, abs=0.04)  # and the clock that the pauses can raise
     assert made_of(silent, Number.MEAN) is Severity.REJECT
 
 
 def test_declared_work_does_not_hide_idle_time() -> None:
-    """A stall declared as other work: power still shows it, and the books exceed the busy time."""
+    """A stall declared as other work is still rejected, because power shows the idle time."""
     about = stalled(4.0, (1.7, 0.4))
     other = OtherWork(np.array([BEGIN_NS + 1_700_000_000]), np.array([0.4]), ("check",))
     found = shown(replace(about, other_work=other))
@@ -194,7 +198,7 @@ def test_declared_work_does_not_hide_idle_time() -> None:
 def test_adding_a_stall_never_lowers_the_bound(
     first_s: float, first_length_s: float, second_s: float, second_length_s: float, is_timed: bool
 ) -> None:
-    """A further stall of any length, anywhere: throughput's bound stays or grows, to the edges' error."""
+    """A further stall never lowers the bound of throughput, apart from errors at the edges."""
     before = stalled(4.0, (first_s, first_length_s), is_timed=is_timed)
     after = stalled(4.0, (first_s, first_length_s), (second_s, second_length_s), is_timed=is_timed)
     assert shown(after).bound() >= shown(before).bound() - 2e-5
@@ -208,13 +212,13 @@ def test_adding_a_stall_never_lowers_the_bound(
     scale=st.sampled_from([1.0, 0.5, 0.01]),
 )
 def test_declared_work_explains_only_busy_time_outside(begin_s: float, took_s: float, stall_s: float, scale: float) -> None:
-    """However other work is declared, what witnesses saw of a stall stays, and busy time inside entries is not explained."""
+    """Declared other work never lowers the witnessed part of a stall, and explains no busy time inside entries."""
     about = replace(stalled(4.0, (1.7, stall_s)), timings=times(4.0, [(1.7, stall_s)], scale))
     other = OtherWork(np.array([BEGIN_NS + round(begin_s * 1e9)]), np.array([took_s]), ("check",))
     alone, beside = shown(about), shown(replace(about, other_work=other))
     witnessed = shown(replace(about, timings=None))
     assert beside.bound() >= sum(each.seen_ratio or 0.0 for each in witnessed.causes) - 1e-9
-    if scale == 1.0:  # entries fill the window but for the stall: nothing is left that it could explain
+    if scale == 1.0:  # entries fill the window except for the stall, so declared work can explain nothing
         assert beside.bound(Number.MEAN) >= alone.bound(Number.MEAN) - 1e-9
     explained = alone.bound(Number.MEAN) - beside.bound(Number.MEAN)
     assert explained <= took_s / 4.0 / (scale * 0.9) + 0.02
@@ -225,7 +229,7 @@ def test_declared_work_explains_only_busy_time_outside(begin_s: float, took_s: f
     [("stall-0.1-gemm4k", 0.03), ("stall-0.3-softmax", 0.1), ("stall-0.3-decode-plain", 0.09), ("litter-att", 0.6)],
 )
 def test_recorded_stalls_are_bounded(name: str, least: float) -> None:
-    """Recorded windows of an H200: 0.1 s flags; 0.3 s in 3 s rejects, timed or plain; so does what the collector took."""
+    """In recorded windows a stall of 0.1 s flags, and 0.3 s in 3 s or garbage collections reject."""
     found = shown(truth_windows()[name].disturbed)
     assert found.bound() >= least
     assert made_of(found) is (Severity.FLAG if least < 0.05 else Severity.REJECT)
@@ -238,8 +242,8 @@ def test_recorded_pauses_before_windows_are_clear(name: str) -> None:
     assert found.bound(Number.MEAN) < 0.0005
 
 
-def test_work_seen_needs_a_witness_that_knows_whose_it_was() -> None:
-    """Without process lists a busy GPU may be busy with others' work; without any witness nobody could tell."""
+def test_work_seen_needs_a_witness_of_the_owner() -> None:
+    """Without process lists the owner of the work is missing, and without any witness the work itself."""
     unlisted = shown(evidence(length_s=4.0, processes=None))
     assert unlisted.work.state is ProofState.UNPROVEN
     assert unlisted.work.missing[0].startswith("whose work it was")
@@ -248,8 +252,8 @@ def test_work_seen_needs_a_witness_that_knows_whose_it_was() -> None:
     assert nobody.work.missing[0] == "a witness of the GPU's work"
 
 
-def test_work_seen_beside_a_neighbour_by_the_own_record() -> None:
-    """A listed neighbour makes utilisation speak of both: the driver's record of the own process shows its work."""
+def test_work_seen_with_a_neighbour_by_process_utilisation() -> None:
+    """With a listed neighbour, the utilisation of the window's process shows its work."""
     neighbour = Process(pid=77, name="other", utilization_ratio=0.1, memory_bytes=10**9, ownership=Ownership.FOREIGN)
     found = shown(evidence(length_s=4.0, processes=(replace(OWN, utilization_ratio=0.85), neighbour)))
     assert found.work.state is ProofState.SHOWN
@@ -263,7 +267,7 @@ def test_books_need_a_second_of_utilisation() -> None:
 
 
 def test_books_are_broken_by_integrity_rules() -> None:
-    """A finding that times and work are not of each other breaks them, a note does not."""
+    """A finding of an integrity rule breaks the books, and a note does not."""
     case = Case(stalled(4.0))
     assert books.prove(case, {"wrong-stream": Found(Severity.REJECT)}).broken_by == ("wrong-stream",)
     assert books.prove(case, {"missing-sync": Found(Severity.NOTE)}).state is ProofState.SHOWN

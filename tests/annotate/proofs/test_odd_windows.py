@@ -1,4 +1,4 @@
-"""Proofs 1 and 2 on evidence of every shape: they always answer, within what a bound can be."""
+"""Proofs 1 and 2 on evidence of every shape: they always answer, with valid bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from annotate.evidence import Evidence, Fact, OtherWork, Pause, Timings
 from annotate.rule import Found
 from tests.annotate.builders import BEGIN_NS
 from tests.annotate.proofs.idle_and_books import RULES, shown
-from tests.annotate.strategies import evidences, timings, tolds
+from tests.annotate.strategies import declarations, evidences, timings
 from tests.examples import share_of
 
 spans = st.lists(st.tuples(st.floats(-1, 5), st.floats(0, 3)), max_size=5)
@@ -22,7 +22,12 @@ spans = st.lists(st.tuples(st.floats(-1, 5), st.floats(0, 3)), max_size=5)
 
 @settings(max_examples=share_of(150))
 @given(
-    about=evidences(), given_times=st.none() | timings(), facts=tolds, other=spans, paused=spans, claim=st.sampled_from(Claim)
+    about=evidences(),
+    given_times=st.none() | timings(),
+    facts=declarations,
+    other=spans,
+    paused=spans,
+    claim=st.sampled_from(Claim),
 )
 def test_proofs_answer_odd_windows(
     about: Evidence,
@@ -32,7 +37,7 @@ def test_proofs_answer_odd_windows(
     paused: list[tuple[float, float]],
     claim: Claim,
 ) -> None:
-    """Nothing raises, sentences fit their facts, bounds are finite, and an unproven proof says what it lacks."""
+    """No proof raises, sentences fit their facts, bounds are finite, and an unproven proof lists missing evidence."""
     begins_ns = np.array([BEGIN_NS + round(begin_s * 1e9) for begin_s, _ in other], np.int64)
     work = OtherWork(begins_ns, np.array([took_s for _, took_s in other], np.float64), ("flush",) * len(other))
     pauses = tuple(

@@ -29,7 +29,7 @@ def test_steady_times_are_shown_with_their_steadiness() -> None:
     assert proof.says == "times steady to 0.02 %"
 
 
-def test_window_without_times_does_not_ask() -> None:
+def test_window_without_times_does_not_need_the_proof() -> None:
     proof = shown(evidence())
     assert (proof.state, proof.says) == (ProofState.NOT_ASKED, NOT_SHOWN)
 
@@ -70,8 +70,8 @@ def test_fixed_clock_needs_stamped_times(claim: Claim, state: ProofState) -> Non
 
 
 @pytest.mark.parametrize("name", ["timer-tampered", "impossible-time", "clock-source-step"])
-def test_times_that_are_none_break_the_proof(name: str) -> None:
-    """The proof names the rule that broke it, so that a policy that accepts the rule restores the proof."""
+def test_rejected_times_break_the_proof(name: str) -> None:
+    """A proof broken by rejected times names the rule, so that a policy can accept that rule."""
     proof = prove(Case(STEADY), {name: Found(Severity.REJECT)})
     assert proof.state is ProofState.BROKEN
     assert proof.broken_by == (name,)

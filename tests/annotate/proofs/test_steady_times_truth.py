@@ -1,4 +1,4 @@
-"""Proof 5 and the repeatability on recorded windows of an H200, and on made pairs; the figures are what they read there."""
+"""Proof 5 and the repeatability on recorded windows of an H200 and on simulated pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.proof.disturbances import drawn, family_name
 from tests.proof.pairs import Pair, length_s, pair
 from tests.truth_windows import TruthWindow, truth_windows
 
-# Launches of 15 µs beside 32 busy processes: their times hold launch gaps.
+# The excluded launches of 15 µs next to 32 busy processes include launch gaps.
 TIMED = [each for each in truth_windows().values() if each.is_timed and each.name != "hogs-small-kernel"]
 MADE = {
     Number.THROUGHPUT: "throughput",
@@ -34,7 +34,7 @@ def numbers(name: str, index: int) -> MeasuredNumbers:
 
 
 def record(window: TruthWindow) -> WorkRecord:
-    """Every clean window of the same kernel beside other disturbances."""
+    """Return a record of every clean window of the same kernel in other recordings."""
     others = [each.name for each in TIMED if each is not window and each.name.split("-")[-1] == window.name.split("-")[-1]]
     found = [numbers(name, index) for name in others for index in (0, 1)]
     values = ([each.number(number).value for number in MADE] for each in found)
@@ -49,7 +49,7 @@ def numbers_beside_record(name: str, index: int) -> MeasuredNumbers:
 
 
 def repeated(number: Number) -> Iterator[tuple[float, Repeatability]]:
-    """Yield by how much the two clean windows of each pair differ, and the repeatability of each beside its record."""
+    """Yield the difference of the two clean windows of each pair, and the repeatability of each window with its record."""
     for window in TIMED:
         values = [numbers(window.name, index).number(number).value for index in (0, 1)]
         assert values[0] is not None
@@ -67,10 +67,10 @@ def repeated(number: Number) -> Iterator[tuple[float, Repeatability]]:
         (Number.MEDIAN_AT_CLOCK, 0.64, 0.975, 0.0015),
     ],
 )
-def test_repeatability_needs_what_lies_between(
+def test_repeatability_needs_the_between_part(
     number: Number, within_ratio: float, both_ratio: float, usual_ratio: float
 ) -> None:
-    """A window's own interval covers 57 to 75 % of the differences between clean windows; with a record 93 to 98 %."""
+    """One window's interval covers 57 to 75 % of the differences between clean windows; with a record, 93 to 98 %."""
     found = list(repeated(number))
     within = [apart <= each.within_ratio for apart, each in found if each.within_ratio is not None]
     both = [apart <= each.ratio for apart, each in found if each.ratio is not None and each.between_ratio is not None]
@@ -81,14 +81,14 @@ def test_repeatability_needs_what_lies_between(
 
 
 def test_median_at_the_reference_clock_differs_little() -> None:
-    """Clean pairs differ by 0.05 % at 1500 MHz, 0.2 % at most: the exponent's error over the way from 1385 and 1715 MHz."""
+    """Clean pairs differ at 1500 MHz by 0.05 % in the median and 0.2 % at most, due to the error of the exponent."""
     apart = [each for each, _ in repeated(Number.MEDIAN_AT_CLOCK)]
     assert float(np.median(apart)) == pytest.approx(0.00053, abs=1e-4)
     assert max(apart) < 0.0021
 
 
 def test_clean_windows_have_steady_times() -> None:
-    """Of 42 clean windows 40 move by at most 0.08 %; two whose stamps ran out move by 0.11 and 0.15 %."""
+    """The times of 40 of 42 clean windows change by at most 0.08 %, and those of the other two by less than 0.16 %."""
     worst = []
     for window in TIMED:
         for clean in window.clean:
@@ -102,7 +102,7 @@ def test_clean_windows_have_steady_times() -> None:
 
 
 def test_growing_kernel_is_growth() -> None:
-    """A GEMM that got longer in three steps: the mean truly moved by +8.0 %, the median by +9.8, throughput by -7.5."""
+    """A GEMM that grows in three steps is growth, and its bounds cover the true changes of all numbers."""
     found = Case(truth_windows()["grows-9%-gemm4k"].disturbed).time_levels
     assert found is not None
     assert found.grows
@@ -116,7 +116,7 @@ def test_growing_kernel_is_growth() -> None:
 
 
 def changing(seeds: range) -> Iterator[Pair]:
-    """Yield made pairs whose work changes while the window lasts; what held throughout only a record can show."""
+    """Yield simulated pairs whose work changes during the window; only a record can show a constant change."""
     for seed in seeds:
         if family_name(seed) not in ("work-growth", "work-modes"):
             continue
@@ -130,7 +130,7 @@ def changing(seeds: range) -> Iterator[Pair]:
 
 
 def test_bounds_cover_work_that_changes() -> None:
-    """On odd seeds; the constants were tuned on even ones."""
+    """Bounds and repeatability cover nine in ten odd seeds; the constants were tuned on even seeds."""
     covered: dict[Number, list[bool]] = {number: [] for number in MADE}
     for made in changing(range(1, 4000, 2)):
         case = Case(made.disturbed)

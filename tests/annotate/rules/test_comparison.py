@@ -1,4 +1,4 @@
-"""Rules about the conditions that a window and its baseline should share."""
+"""Tests of the rules about the conditions that a window and its baseline should share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def severity(answer: Answer) -> Severity | None:
 
 
 @pytest.mark.parametrize("rule", [*comparison.RULES, *comparison_design.RULES], ids=lambda rule: rule.name)
-def test_without_a_baseline_nothing_is_asked(rule: Rule) -> None:
+def test_comparison_rules_without_a_baseline_are_unobserved(rule: Rule) -> None:
     answer = ask(rule, evidence(declared={"variants_count": 3}))
     assert answer == Unobserved("it was not compared with another window")
 
@@ -40,23 +40,23 @@ class TestHardwareMismatch:
             ({"memory_total_bytes": 85_000_000_000}, Severity.REJECT),
             ({"parent_uuid": "GPU-board", "uuid": "MIG-1"}, Severity.REJECT),
             ({"uuid": "GPU-another"}, Severity.FLAG),
-            ({"vbios_version": "96.00"}, None),  # not known of the baseline
+            ({"vbios_version": "96.00"}, None),  # not known for the baseline
             ({"ecc_mode": False}, Severity.FLAG),
             ({"power_limit_w": 700.3}, None),
             ({"pci_bus_id": "00000000:01:00.0"}, None),
         ],
     )
     def test_hardware_mismatch_severity_by_kind(self, change: dict[str, object], expected: Severity | None) -> None:
-        """Another model form or limit rejects and another board flags."""
+        """Another model, form or limit rejects, and another board flags."""
         about = compared(evidence(device=replace(DEVICE, **change)), evidence())  # type: ignore[arg-type]
         assert severity(ask(hardware_mismatch, about)) is expected
 
-    def test_it_names_what_differs_with_both_values(self) -> None:
+    def test_hardware_difference_names_both_values(self) -> None:
         answer = ask(hardware_mismatch, compared(evidence(device=replace(DEVICE, power_limit_w=600.0)), evidence()))
         assert isinstance(answer, Found)
         assert answer.facts["differing"] == "power limit 700 W -> 600 W"
 
-    def test_the_same_gpu_is_clear_and_an_unknown_one_unobserved(self) -> None:
+    def test_same_gpu_is_clear_and_unknown_gpu_unobserved(self) -> None:
         assert isinstance(ask(hardware_mismatch, compared(evidence(), evidence())), Clear)
         assert isinstance(ask(hardware_mismatch, compared(evidence(device=None), evidence())), Unobserved)
 
@@ -75,19 +75,19 @@ class TestSoftwareMismatch:
             ({"environment": 7}, {"environment": "A=1"}, None),
         ],
     )
-    def test_software_mismatch_flags_what_both_know(
+    def test_software_mismatch_flags_known_differences(
         self, before: dict[str, Fact], after: dict[str, Fact], expected: Severity | None
     ) -> None:
-        """A version flag or variable known of both that differs is flagged."""
+        """A version, flag or variable that is known for both windows and differs is flagged."""
         assert severity(ask(software_mismatch, compared(evidence(declared=after), evidence(declared=before)))) is expected
 
-    def test_a_driver_that_differs_in_its_last_number_is_a_note(self) -> None:
+    def test_driver_differing_in_its_last_number_is_a_note(self) -> None:
         last = compared(evidence(device=replace(DEVICE, driver_version="580.159.05")), evidence())
         assert severity(ask(software_mismatch, last)) is Severity.NOTE
         first = compared(evidence(device=replace(DEVICE, driver_version="570.10.01")), evidence())
         assert severity(ask(software_mismatch, first)) is Severity.FLAG
 
-    def test_nothing_known_of_both_is_unobserved(self) -> None:
+    def test_unknown_software_is_unobserved(self) -> None:
         assert isinstance(ask(software_mismatch, compared(evidence(device=None), evidence(device=None))), Unobserved)
 
 
@@ -97,26 +97,26 @@ class TestBootChanged:
         about = compared(evidence(host=Host(boot_id="later")), evidence())
         assert severity(ask(boot_changed, about, claim)) is Severity.FLAG
 
-    def test_another_machine_is_called_so(self) -> None:
+    def test_change_of_the_machine_is_named(self) -> None:
         about = compared(evidence(host=Host(boot_id="b", hostname="two")), evidence(host=Host(boot_id="a", hostname="one")))
         answer = ask(boot_changed, about)
         assert isinstance(answer, Found)
         assert answer.facts["happened"] == "the machine changed"
 
-    def test_an_energy_counter_that_began_again_means_another_driver(self) -> None:
+    def test_reset_energy_counter_shows_a_driver_reload(self) -> None:
         about = compared(evidence(signals={"energy_j": lambda t: 10.0 + t}), evidence())
         answer = ask(boot_changed, about)
         assert isinstance(answer, Found)
         assert "driver" in str(answer.facts["happened"])
 
-    def test_the_same_boot_is_clear_and_an_unknown_one_unobserved(self) -> None:
+    def test_same_boot_is_clear_and_unknown_boot_unobserved(self) -> None:
         same = evidence(signals={"energy_j": lambda t: 90_000.0 + t})
         assert isinstance(ask(boot_changed, compared(same, evidence())), Clear)
         assert isinstance(ask(boot_changed, compared(evidence(host=Host()), evidence())), Unobserved)
 
 
 def pair_bound(answer: Answer) -> Bound | None:
-    """Return the bound on the ratio of both windows; None where nothing was found."""
+    """Return the bound on the ratio of both windows; None without a finding."""
     if not isinstance(answer, Found):
         return None
     (bound,) = answer.bounds
@@ -126,8 +126,8 @@ def pair_bound(answer: Answer) -> Bound | None:
 
 class TestClockBetweenArms:
     @pytest.mark.parametrize(("change", "expected"), [(0.0, None), (0.008, None), (0.02, 0.02), (0.05, 0.05)])
-    def test_clock_between_bounds_what_the_clock_is_worth(self, change: float, expected: float | None) -> None:
-        """A clock 2 % lower makes a kernel that follows it 2 % longer; both clocks stand still, so nothing adds."""
+    def test_clock_between_bounds_the_effect_of_the_clock(self, change: float, expected: float | None) -> None:
+        """A clock 2 % lower makes a kernel 2 % longer; with two constant clocks, the bound adds no error."""
         slow = evidence(timings=times(2e-3 * (1 + change), clock_mhz=1400 / (1 + change)))
         found = pair_bound(ask(clock_between_arms, compared(slow, evidence(timings=times(2e-3, clock_mhz=1400.0)))))
         assert (found.ratio if found else None) == (expected and pytest.approx(expected, abs=1e-4))
@@ -136,7 +136,7 @@ class TestClockBetweenArms:
             assert found.estimate.value_ratio == pytest.approx(change)
             assert found.can_reject
 
-    def test_a_clock_that_swings_slowly_has_a_mean_that_chance_moves(self) -> None:
+    def test_slow_swing_widens_the_interval_of_the_clock(self) -> None:
         steady, restless = (times(2e-3, clock_mhz=mhz) for mhz in (1400.0, 1376.0))
         assert restless.sm_clock_mhz is not None
         swing = 0.04 * np.sin(np.linspace(0.0, 5.0, len(restless.at_ns)))
@@ -146,7 +146,7 @@ class TestClockBetweenArms:
         assert pair_bound(ask(clock_between_arms, compared(evidence(timings=calm), evidence(timings=steady)))) is not None
 
     def test_clock_between_under_a_steady_cap_never_rejects(self) -> None:
-        """A kernel earns a lower clock under a steady cap itself; under ``fixed-clock`` it claimed the clock."""
+        """Under a steady cap a lower clock rejects only if ``fixed-clock`` claims the clock: the kernel may cause it."""
         capped = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()}
         slow = evidence(timings=times(2.1e-3, clock_mhz=1300.0), signals=capped)
         about = compared(slow, evidence(timings=times(2e-3, clock_mhz=1400.0), signals=capped))
@@ -156,7 +156,7 @@ class TestClockBetweenArms:
             assert found.can_reject is can_reject
 
     @pytest.mark.parametrize(("gauge_mhz", "expected"), [(1980, None), (1935, None), (1700, 1980 / 1700 - 1 + 0.03)])
-    def test_without_stamps_the_gauge_is_believed_to_three_per_cent(self, gauge_mhz: int, expected: float | None) -> None:
+    def test_gauge_differences_count_above_three_percent(self, gauge_mhz: int, expected: float | None) -> None:
         found = pair_bound(ask(clock_between_arms, compared(evidence(signals={"sm_clock_mhz": gauge_mhz}), evidence())))
         assert (found.ratio if found else None) == (expected and pytest.approx(expected))
 

@@ -1,4 +1,4 @@
-"""Neighbours seen, and neighbours hidden: what they are called, and how far off each number can be for them."""
+"""Tests of the rules about listed and hidden neighbours: their facts and the bounds of each number."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def with_lists(
     step_s: float = 0.2,
     skip: Callable[[float], bool] = lambda t: False,
 ) -> Evidence:
-    """The evidence with other process lists: ``who(t)`` at ``t`` seconds after the window began."""
+    """Return the evidence with process lists of ``who(t)`` at ``t`` seconds after the window began."""
     times = [-5.0 + step_s * i for i in range(int((about.window.length_s + 5.5) / step_s) + 1)]
     process_lists = tuple(
         ProcessList(
@@ -52,32 +52,32 @@ def with_lists(
 
 
 def found(answer: Answer) -> Found:
-    """The finding: of a bias rule, whose severity the judge makes of its bounds."""
+    """Return the finding of a bias rule: the judge makes its severity from the bounds."""
     assert isinstance(answer, Found), answer
     assert answer.severity is Severity.NOTE
     return answer
 
 
 def bound(answer: Answer, number: Number, group: Group) -> Bound:
-    """The one bound of this number and group."""
+    """Return the one bound of this number and group."""
     (only,) = (each for each in found(answer).bounds if (each.number, each.group) == (number, group))
     return only
 
 
 def throughput(answer: Answer) -> Bound:
-    """The bound of throughput for late iterations, which is open where nobody timed them."""
+    """Return the bound of throughput for late iterations, which has no size without times."""
     return bound(answer, Number.THROUGHPUT, Group.INSIDE)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("claim", Claim)
-def test_a_clean_copy_of_four_seconds_is_clear(rule: Rule, claim: Claim) -> None:
+def test_unshared_copy_is_clear(rule: Rule, claim: Claim) -> None:
     assert isinstance(ask(rule, evidence(length_s=4.0), claim), Clear)
 
 
 class TestContentionProcess:
-    def test_a_busy_neighbour_is_named_and_has_an_estimate(self) -> None:
-        """The driver gives it half of the time: without times throughput lost a sixth at least, and nobody can say how much."""
+    def test_busy_neighbour_is_named_and_has_an_estimate(self) -> None:
+        """A neighbour with half of the GPU's time cost at least a sixth of throughput; without times there is no upper limit."""
         answer = found(ask(contention_process, evidence(processes=[OWN, FOREIGN])))
         assert (answer.facts["pid"], answer.facts["name"], answer.facts["user"]) == (77, "python", "bob")
         assert answer.facts["busy_ratio"] == pytest.approx(0.5, abs=0.05)
@@ -88,7 +88,7 @@ class TestContentionProcess:
         assert only.estimate.nearer_ratio == pytest.approx(0.5 / 3, abs=0.02)
 
     def test_late_iterations_give_the_size_of_a_neighbour(self) -> None:
-        """About one iteration in 200 is late by 2.4 ms: what these add is the deviation of mean and throughput."""
+        """If about one iteration in 200 is late by 2.4 ms, the estimates cover the true change of mean and throughput."""
         late = times(late_every=200)
         answer = ask(contention_process, evidence(processes=[OWN, replace(FOREIGN, utilization_ratio=None)], timings=late))
         added_s = 2.4e-3 * (late.took_s > 1e-3).sum()
@@ -102,21 +102,21 @@ class TestContentionProcess:
         assert bound(answer, Number.MEDIAN, Group.RECORD).ratio is None
 
     @pytest.mark.parametrize("idle", [replace(FOREIGN, utilization_ratio=0.0), XORG])
-    def test_memory_of_a_neighbour_clears_nobody(self, idle: Process) -> None:
-        """A process that was not seen computing has no bound, however much or little memory it holds."""
+    def test_memory_of_a_neighbour_does_not_clear_its_work(self, idle: Process) -> None:
+        """A process that was not seen computing has a bound of unknown size, with little or much memory."""
         only = throughput(ask(contention_process, evidence(processes=[OWN, idle])))
         assert (only.ratio, only.estimate) == (None, None)
 
-    def test_a_display_server_is_a_hazard_of_its_own(self) -> None:
+    def test_display_server_is_not_a_computing_neighbour(self) -> None:
         drawing = replace(XORG, utilization_ratio=0.4, graphics=True)
         assert isinstance(ask(contention_process, evidence(processes=[OWN, drawing])), Clear)
 
-    def test_a_small_process_of_unknown_activity_has_no_bound(self) -> None:
+    def test_small_process_of_unknown_activity_has_no_bound(self) -> None:
         quiet = [replace(OWN, utilization_ratio=None), replace(XORG, utilization_ratio=None)]
         assert throughput(ask(contention_process, evidence(processes=quiet))).ratio is None
 
-    def test_neighbour_that_arrives_is_found_from_then_on(self) -> None:
-        """A process that came during the window is found however small."""
+    def test_arriving_neighbour_is_found_from_its_arrival(self) -> None:
+        """A small process that starts during the window is found from its first list on."""
         about = with_lists(evidence(), lambda t: [OWN, XORG] if t > 2 else [OWN])
         answer = found(ask(contention_process, about))
         assert answer.span_ns is not None
@@ -132,12 +132,12 @@ class TestContentionProcess:
         )
         assert throughput(ask(contention_process, about)).ratio is None
 
-    def test_a_process_that_had_gone_before_the_window_is_no_hazard(self) -> None:
+    def test_process_ended_before_the_window_is_clear(self) -> None:
         about = with_lists(evidence(), lambda t: [OWN, FOREIGN] if t < -0.5 else [OWN])
         assert isinstance(ask(contention_process, about), Clear)
 
-    def test_work_done_before_the_window_is_not_charged_to_it(self) -> None:
-        # Asked once a second; the record at 0.1 s speaks of 0.9 s before the window and 0.1 s of it.
+    def test_neighbours_work_before_the_window_has_no_cost(self) -> None:
+        # The record is read once a second: that at 0.1 s covers 0.9 s before the window and 0.1 s of it.
         def who(t: float) -> list[Process]:
             share = None if round(t * 10) % 10 != 1 else (0.9 if t < 0.2 else 0.0)
             return [replace(OWN, utilization_ratio=share), replace(FOREIGN, utilization_ratio=share)]
@@ -146,43 +146,43 @@ class TestContentionProcess:
         assert throughput(answer).estimate is None  # resident, and busy around the window; not proven busy in it
         assert answer.facts["busy_ratio"] == pytest.approx(0.0, abs=0.01)
 
-    def test_a_neighbour_stays_found_where_the_list_is_not_whole(self) -> None:
+    def test_neighbour_on_a_partial_list_is_found(self) -> None:
         about = evidence(processes=[OWN, FOREIGN], visibility=NAMESPACE)
         assert throughput(ask(contention_process, about)).estimate is not None
 
     @pytest.mark.parametrize("visibility", [Visibility.NAMESPACE, Visibility.UNKNOWN])
-    def test_a_list_that_may_not_be_whole_cannot_clear(self, visibility: Visibility) -> None:
+    def test_possibly_incomplete_list_cannot_clear(self, visibility: Visibility) -> None:
         assert isinstance(ask(contention_process, evidence(visibility=visibility)), Unobserved)
 
-    def test_an_idle_resident_of_a_partial_list_is_found(self) -> None:
-        """The list names the window's own process, so that every other PID on it is foreign."""
+    def test_idle_resident_of_a_partial_list_is_found(self) -> None:
+        """If the list names the window's own process, every other PID on the list is foreign."""
         assert throughput(ask(contention_process, evidence(processes=[OWN, XORG], visibility=NAMESPACE))).ratio is None
 
-    def test_own_process_in_a_container_is_no_neighbour(self) -> None:
-        """In a container our own process is not taken for a neighbour."""
+    def test_own_process_in_a_container_is_not_a_neighbour(self) -> None:
+        """In a container, the measured process under another PID does not count as a neighbour."""
         own_from_outside = replace(OWN, pid=31337, ownership=Ownership.UNKNOWN)
         about = evidence(processes=[own_from_outside], visibility=Visibility.UNKNOWN)
         answer = ask(contention_process, about)
         assert isinstance(answer, Unobserved)
-        assert "cannot be trusted" in answer.reason
+        assert "list is incomplete" in answer.reason
 
     @pytest.mark.parametrize("visibility", Visibility)
-    def test_a_busy_gpu_with_nobody_on_the_list_is_unobserved(self, visibility: Visibility) -> None:
+    def test_busy_gpu_with_an_empty_list_is_unobserved(self, visibility: Visibility) -> None:
         assert isinstance(ask(contention_process, evidence(processes=[], visibility=visibility)), Unobserved)
 
-    def test_an_idle_gpu_with_nobody_on_a_whole_list_is_clear(self) -> None:
+    def test_idle_gpu_with_an_empty_complete_list_is_clear(self) -> None:
         assert isinstance(ask(contention_process, evidence(processes=[], signals={"utilization_ratio": 0.0})), Clear)
 
     def test_unknown_owner_on_a_whole_list_is_a_neighbour(self) -> None:
-        """A process of unknown owner on a whole list is a neighbour."""
+        """A process of unknown owner on a complete list is a neighbour."""
         stranger = replace(FOREIGN, ownership=Ownership.UNKNOWN)
         assert throughput(ask(contention_process, evidence(processes=[OWN, stranger]))).ratio is None
 
-    def test_a_child_of_the_window_is_known_by_its_ownership(self) -> None:
+    def test_child_of_the_window_counts_as_own(self) -> None:
         assert isinstance(ask(contention_process, evidence(processes=[OWN, replace(OWN, pid=4243)])), Clear)
 
     def test_busiest_process_of_an_unwrapped_interval_is_own(self) -> None:
-        """In an interval nobody wrapped the busiest counts as the measured one."""
+        """In an interval without a window, the busiest process counts as the measured one."""
 
         def unwrapped(*processes: Process) -> Evidence:
             about = evidence(processes=[replace(p, ownership=Ownership.UNKNOWN) for p in processes])
@@ -194,28 +194,28 @@ class TestContentionProcess:
         assert answer.facts["pid"] == FOREIGN.pid
         assert "may not be the measured one" in str(answer.facts["sign"])
 
-    def test_a_list_that_was_never_read_is_unobserved(self) -> None:
+    def test_contention_with_an_unread_list_is_unobserved(self) -> None:
         assert isinstance(ask(contention_process, evidence(processes=None)), Unobserved)
 
-    def test_a_list_not_read_for_a_while_cannot_clear(self) -> None:
+    def test_stale_process_list_cannot_clear(self) -> None:
         about = with_lists(evidence(), lambda t: [OWN], skip=lambda t: 1 < t < 4)
         assert isinstance(ask(contention_process, about), Unobserved)
 
-    def test_a_reported_gap_of_the_process_lane_cannot_clear(self) -> None:
+    def test_reported_gap_of_the_process_lane_cannot_clear(self) -> None:
         gap = Gap(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + 1_000_000_000, lane=Lane.PROCESSES)
         assert isinstance(ask(contention_process, evidence(gaps=[gap])), Unobserved)
 
-    def test_unchanged_lists_kept_once_a_second_are_no_gap(self) -> None:
+    def test_unchanged_lists_once_a_second_are_clear(self) -> None:
         assert isinstance(ask(contention_process, with_lists(evidence(), lambda t: [OWN], step_s=1.0)), Clear)
 
     def test_short_window_between_process_lists_is_covered(self) -> None:
-        """A short window between two readings of the list is covered."""
+        """A short window between two readings of the list is clear."""
         about = with_lists(evidence(length_s=0.1), lambda t: [OWN], skip=lambda t: abs(t) < 0.15)
         assert isinstance(ask(contention_process, about), Clear)
 
     @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
     @settings(max_examples=share_of(25))
-    def test_a_busier_neighbour_is_never_judged_more_mildly(self, one: float, other: float) -> None:
+    def test_busier_neighbour_is_never_judged_more_mildly(self, one: float, other: float) -> None:
         def nearer(share: float) -> float:
             about = evidence(length_s=2.0, processes=[OWN, replace(XORG, utilization_ratio=share)])
             estimate = throughput(ask(contention_process, about)).estimate
@@ -226,8 +226,8 @@ class TestContentionProcess:
 
 
 class TestContentionResidual:
-    def test_a_busy_process_only_the_record_names_is_found(self) -> None:
-        """To PID 99 the driver gives 54 % of the time: throughput lost a third of that at least."""
+    def test_busy_process_only_in_the_record_is_found(self) -> None:
+        """If PID 99 has 54 % of the GPU's time in the record, throughput lost at least a third of that."""
         answer = ask(contention_residual, evidence(processes=[OWN, HIDDEN], visibility=NAMESPACE))
         assert "PID 99, which is not on the process list, used up to 54%" in str(found(answer).facts["sign"])
         only = throughput(answer)
@@ -235,14 +235,14 @@ class TestContentionResidual:
         assert only.estimate is not None
         assert only.estimate.nearer_ratio == pytest.approx(0.18, abs=0.02)
 
-    def test_a_lightly_busy_one_is_sized_by_times(self) -> None:
+    def test_times_bound_a_lightly_busy_hidden_process(self) -> None:
         light = replace(HIDDEN, utilization_ratio=0.08)
         assert throughput(ask(contention_residual, evidence(processes=[OWN, light]))).ratio is None
         timed = evidence(processes=[OWN, light], timings=times(late_every=200))
         assert 0.05 < (throughput(ask(contention_residual, timed)).ratio or 0.0) < 0.08
 
-    def test_memory_of_nobody_has_no_bound_beside_a_hidden_pid(self) -> None:
-        """Memory may be anybody's: times that bound the hidden PID do not bound it, and its estimate stays."""
+    def test_unexplained_memory_with_a_hidden_pid_has_no_size(self) -> None:
+        """Times that bound a hidden PID do not bound unexplained memory; the PID's estimate remains."""
         about = evidence(
             processes=[OWN, HIDDEN], signals={"memory_used_bytes": 4_000_000_000}, visibility=NAMESPACE, timings=times()
         )
@@ -263,18 +263,18 @@ class TestContentionResidual:
         assert answer.facts["unexplained_bytes"] == pytest.approx(79e6)
         assert isinstance(contention_residual.ask(about, Claim.SUSTAINED, {"memory_bytes": 100e6}), Clear)
 
-    def test_memory_the_driver_takes_is_no_neighbour(self) -> None:
-        """The few megabytes a driver takes more when in use are not."""
+    def test_memory_of_the_driver_is_not_a_neighbour(self) -> None:
+        """A few more megabytes for a driver in use are clear."""
         about = evidence(signals={"memory_used_bytes": 3_015_000_000})
         assert isinstance(ask(contention_residual, about), Clear)
 
-    def test_memory_grown_between_readings_is_no_neighbour(self) -> None:
-        """Memory allocated between two readings is not a neighbour."""
+    def test_short_growth_of_memory_is_not_a_neighbour(self) -> None:
+        """Memory that is allocated for 0.2 s between two readings is clear."""
         about = evidence(signals={"memory_used_bytes": lambda t: 5_000_000_000 if 1.0 < t < 1.2 else 3_000_000_000})
         assert isinstance(ask(contention_residual, about), Clear)
 
-    def test_of_two_strangers_one_at_most_is_ourselves(self) -> None:
-        """The busier of two unknown PIDs may be the window's own; the other is foreign, with its 45 %."""
+    def test_second_unknown_pid_counts_as_foreign(self) -> None:
+        """The busier of two unknown PIDs may be the window's own; the other, with 45 %, counts as foreign."""
         other = replace(HIDDEN, pid=100, utilization_ratio=0.45)
         answer = found(ask(contention_residual, evidence(processes=[HIDDEN, other], visibility=NAMESPACE)))
         assert answer.facts["pid"] == 100
@@ -282,62 +282,62 @@ class TestContentionResidual:
         assert estimate is not None
         assert estimate.nearer_ratio == pytest.approx(0.15, abs=0.02)
 
-    def test_a_whole_list_hides_nobody(self) -> None:
-        """Whoever was there is on it, whatever the sum of the memory and the harness's own account say."""
+    def test_complete_list_clears_despite_other_signs(self) -> None:
+        """Complete lists without other processes are clear, despite missing utilisation, memory or busy time."""
         quiet = [replace(OWN, utilization_ratio=None)]
         assert isinstance(ask(contention_residual, evidence(processes=quiet, declared={"busy_ratio": 0.42})), Clear)
         less = evidence(processes=quiet, signals={"memory_used_bytes": 2_355_000_000})
         assert isinstance(ask(contention_residual, less), Clear)
 
-    def test_a_whole_list_without_the_own_process_is_no_witness(self) -> None:
+    def test_complete_list_without_own_process_is_unobserved(self) -> None:
         assert isinstance(ask(contention_residual, evidence(processes=[])), Unobserved)
         assert isinstance(ask(contention_residual, evidence(processes=None)), Unobserved)
 
 
 class TestContentionResidualInAContainer:
-    """Where nobody can be seen, the books say how much of the GPU's time is open."""
+    """Cases in a container, where only the books show the unaccounted time of the GPU."""
 
-    def test_where_the_list_hides_even_ourselves_nothing_is_known(self) -> None:
+    def test_list_without_the_own_process_is_unobserved(self) -> None:
         about = evidence(processes=[], visibility=NAMESPACE)
         assert isinstance(ask(contention_residual, about), Unobserved)
-        # A harness that says it kept the GPU busy clears nobody.
+        # A declared busy share does not clear the rule.
         assert isinstance(ask(contention_residual, replace(about, declared={"busy_ratio": 0.97})), Unobserved)
 
-    def test_a_lone_unknown_pid_that_explains_everything_is_clear(self) -> None:
-        """It may be the window's own, seen from outside its namespace."""
+    def test_lone_unknown_pid_with_all_busy_time_is_clear(self) -> None:
+        """A single unknown PID may be the window's own process, seen from outside its namespace."""
         alone = replace(HIDDEN, utilization_ratio=0.97)
         assert isinstance(ask(contention_residual, evidence(processes=[alone], visibility=NAMESPACE)), Clear)
 
     @pytest.mark.parametrize("seen", [HIDDEN, replace(OWN, utilization_ratio=0.54)])
-    def test_work_beyond_those_that_may_be_own_is_open(self, seen: Process) -> None:
-        """The GPU was busy 97 % of the time and the record explains 54: 43 points are open, and may be lost throughput."""
+    def test_work_beyond_possible_own_processes_is_bounded(self, seen: Process) -> None:
+        """If the GPU was busy 97 % and the record explains 54 %, the bound of throughput is 43 to 48 %."""
         answer = ask(contention_residual, evidence(processes=[seen], visibility=NAMESPACE))
         only = bound(answer, Number.THROUGHPUT, Group.BOOKS)
         assert 0.43 <= (only.ratio or 0.0) < 0.48
         assert only.estimate is None  # it may be work of the process itself
 
-    def test_times_that_explain_everything_are_clear(self) -> None:
-        """Entries of 203 µs, 4 µs apart, fill 98 % of the window."""
+    def test_times_that_explain_all_busy_time_are_clear(self) -> None:
+        """Entries of 203 µs, 4 µs apart, fill 98 % of the window and are clear."""
         about = evidence(processes=[], visibility=NAMESPACE, timings=times())
         assert isinstance(ask(contention_residual, about), Clear)
 
-    def test_times_that_leave_busy_time_open_are_a_sign(self) -> None:
-        """Of 97 points the times explain 30, so that a neighbour may have had up to 67."""
+    def test_unaccounted_busy_time_is_a_sign(self) -> None:
+        """If times explain 30 of 97 percentage points, a neighbour may have had up to 67."""
         about = evidence(processes=[], visibility=NAMESPACE, timings=every(10e-3, took_s=3e-3))
         answer = ask(contention_residual, about)
         assert found(answer).facts["beyond_ratio"] == pytest.approx(0.67, abs=0.01)
         assert 0.67 <= (bound(answer, Number.THROUGHPUT, Group.BOOKS).ratio or 0.0) < 0.73
-        # A whole list that names nobody else leaves it to the books alone.
+        # With complete lists without other processes, only unaccounted-time reports it.
         assert isinstance(ask(contention_residual, evidence(timings=every(10e-3, took_s=3e-3))), Clear)
 
-    def test_late_iterations_join_what_the_books_leave_open(self) -> None:
+    def test_late_iterations_add_to_unaccounted_time(self) -> None:
         late = times(late_every=200)
         half = replace(late, at_ns=late.at_ns[::2], took_s=late.took_s[::2])
         answer = ask(contention_residual, evidence(processes=[], visibility=NAMESPACE, timings=half))
         assert 0.04 < (bound(answer, Number.MEAN, Group.INSIDE).ratio or 0.0) < 0.1
 
     @pytest.mark.parametrize("busy", [0.90, 0.42])
-    def test_utilisation_beyond_the_told_busy_time_is_open(self, busy: float) -> None:
+    def test_utilisation_beyond_the_declared_busy_time_is_found(self, busy: float) -> None:
         about = evidence(processes=[], declared={"busy_ratio": busy}, visibility=NAMESPACE)
         only = bound(ask(contention_residual, about), Number.THROUGHPUT, Group.BOOKS)
         assert only.ratio == pytest.approx(0.97 - busy + 0.013)
@@ -345,13 +345,13 @@ class TestContentionResidualInAContainer:
         assert bound(ask(contention_residual, unlisted), Number.THROUGHPUT, Group.BOOKS).ratio == only.ratio
 
     @pytest.mark.parametrize("nonsense", ["0.5", True, float("nan"), float("inf"), None, 10**400])
-    def test_a_told_busy_time_that_is_no_share_is_ignored(self, nonsense: object) -> None:
+    def test_invalid_declared_busy_time_is_ignored(self, nonsense: object) -> None:
         about = replace(evidence(processes=[], visibility=NAMESPACE), declared={"busy_ratio": nonsense})  # type: ignore[dict-item]  # what a client may send
         assert isinstance(ask(contention_residual, about), Unobserved)
 
 
-def test_starvation_is_a_cause_and_no_measure() -> None:
-    """What threads waited for names idle stretches and outliers, which have the sizes."""
+def test_retired_starvation_names_its_replacement() -> None:
+    """The retired ``cpu-starvation`` points to ``idle-stretch`` and ``outliers``, which name the run queue as a cause."""
     assert "cpu-starvation" not in {rule.name for rule in RULES}
     assert "idle-stretch" in RETIRED["cpu-starvation"]
 

@@ -1,4 +1,4 @@
-"""clock-levels, lock-unproven and dark-time: found, clear and unobserved, and what dark time is worth."""
+"""Tests of clock-levels, lock-unproven and dark-time: found, clear and unobserved, and the bounds of dark time."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def test_levels_are_found_with_bounds_and_words() -> None:
     assert isinstance(found, Found)
     assert found.severity is Severity.NOTE
     assert {bound.number for bound in found.bounds} == {Number.THROUGHPUT, Number.MEAN, Number.MEDIAN}
-    assert clock_levels.says.format(**found.facts).startswith("the SM clock moved between levels, from 15")
-    assert found.facts["highest_mhz"] == pytest.approx(1980.0, rel=0.01)  # the gauge blurs the edges
+    assert clock_levels.says.format(**found.facts).startswith("the SM clock changed between levels, from 15")
+    assert found.facts["highest_mhz"] == pytest.approx(1980.0, rel=0.01)  # the gauge's lag blurs the edges
 
 
 def test_step_is_left_to_the_rule_of_its_shape() -> None:
-    """One step is a change of regime, whose rule gives the bounds."""
+    """A single step is a change of regime, so ``clock-levels`` is clear."""
     found = clock_levels.ask_about(Case(evidence(signals={"sm_clock_mhz": lambda t: 1500 if t < 4 else 1980})))
     assert isinstance(found, Clear)
 
 
-def test_levels_of_no_clock_are_unobserved() -> None:
+def test_levels_without_a_clock_are_unobserved() -> None:
     assert isinstance(clock_levels.ask_about(Case(evidence(signals={"sm_clock_mhz": None}))), Unobserved)
 
 
@@ -54,7 +54,8 @@ def test_lock_is_proven_by_a_name_and_stamps() -> None:
     assert proven.facts == {"named_mhz": 1980.0, "by": "declared"}
     found = lock_unproven.ask_about(Case(evidence(), Claim.FIXED_CLOCK))
     assert isinstance(found, Found)
-    assert lock_unproven.says.format(**found.facts).endswith("nothing names its clock and no stamps show what it was")
+    says = "its clock is neither set nor declared and no stamps show the true clock"
+    assert lock_unproven.says.format(**found.facts).endswith(says)
     assert isinstance(lock_unproven.ask_about(Case(evidence())), Clear)
 
 
@@ -62,8 +63,8 @@ def test_watched_window_has_no_dark_time() -> None:
     assert dark_time.ask_about(Case(evidence())) == Clear({"dark_s": 0.0, "window_s": 6.0, "unread": "", "bound_ratio": 0.0})
 
 
-def test_silence_is_worth_its_share() -> None:
-    """1.6 s without rows, power and lists: throughput could have stood still for that long, and so could nobody else."""
+def test_silence_bounds_throughput_by_its_share() -> None:
+    """A silence of 1.6 s in 20 s bounds throughput by that share."""
     found = dark_time.ask_about(Case(evidence(length_s=20.0, skip=lambda t: 4.0 < t < 5.6)))
     assert isinstance(found, Found)
     ratios = {bound.number: bound.ratio for bound in found.bounds}
@@ -74,13 +75,13 @@ def test_silence_is_worth_its_share() -> None:
 
 
 def test_window_mostly_dark_is_unobserved() -> None:
-    """A proof that was blind for half of the window is unproven, and its silence bounds nothing."""
+    """A window without readings for more than half of its length is unobserved."""
     assert isinstance(dark_time.ask_about(Case(evidence(skip=lambda t: 0.5 < t < 5.5))), Unobserved)
     assert isinstance(dark_time.ask_about(Case(evidence(length_s=0.0))), Unobserved)
 
 
-def test_rows_that_say_nothing_are_dark() -> None:
-    """The driver answered, but not with a clock, for a second of ten: nothing bridges it but a range of the clock seen."""
+def test_rows_without_a_clock_are_dark() -> None:
+    """Rows without a clock for a second of ten are dark time of the clock."""
     about = evidence(length_s=10.0, signals={"sm_clock_mhz": lambda t: None if 1.0 <= t < 2.0 else 1980})
     found = dark_time.ask_about(Case(about))
     assert isinstance(found, Found)
@@ -94,11 +95,11 @@ def test_dark_time_shrinks_with_the_window(length_s: float) -> None:
     assert {bound.number: bound.ratio for bound in found}[Number.THROUGHPUT] == pytest.approx(0.3 / length_s)
 
 
-def test_proof_dark_for_half_of_the_window_bounds_nothing() -> None:
+def test_proof_dark_for_half_of_the_window_has_no_bounds() -> None:
     assert dark_bounds(10**9, power=(DarkInterval(0, 600_000_000, 1.0),)) == ()
 
 
-def test_times_replace_the_power_record_and_no_list() -> None:
+def test_times_replace_the_power_record_but_not_lists() -> None:
     lists, power = (DarkInterval(0, 10**9, 1.0),), (DarkInterval(2 * 10**9, 3 * 10**9, 1.0),)
     plain = {each.number: each for each in dark_bounds(10**10, power=power, lists=lists)}
     timed = {each.number: each for each in dark_bounds(10**10, power=power, lists=lists, has_gaps=True)}
@@ -116,14 +117,14 @@ stretches = st.builds(
 @few
 @given(some=st.lists(stretches, max_size=8), more=stretches)
 def test_dark_time_counts_each_instant_once(some: list[DarkInterval], more: DarkInterval) -> None:
-    """More silence never bounds less, never more than its own share on top, and the same silence twice counts once."""
+    """An added silence raises the bound by at most its share, and the same silence twice counts once."""
     before, after = largest_ratio(some, 1500), largest_ratio([*some, more], 1500)
     assert before - 1e-12 <= after <= before + more.length_ns * more.excursion_ratio / 1500 + 1e-12
     assert largest_ratio([*some, more, more], 1500) == pytest.approx(after)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_rules_explain_themselves_and_their_limits(rule: Rule) -> None:
+def test_held_condition_rules_document_their_limits(rule: Rule) -> None:
     doc = rule.check.__doc__ or ""
     for heading in ("Why it matters:", "What it cannot see:", "Remedy:", "Source:"):
         assert heading in doc

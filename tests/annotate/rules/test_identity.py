@@ -1,4 +1,4 @@
-"""Settings that moved, hardware that failed, a driver that lets go."""
+"""Tests of the rules about changed settings, hardware errors, persistence and clock steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def found(answer: Answer) -> Found:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("claim", Claim)
-def test_a_clean_copy_of_four_seconds_is_clear(rule: Rule, claim: Claim) -> None:
+def test_identity_of_an_unchanged_gpu_is_clear(rule: Rule, claim: Claim) -> None:
     assert isinstance(rule.ask(evidence(length_s=4.0), claim), Clear)
 
 
@@ -37,10 +37,10 @@ class TestSettingChanged:
             ("power_limit_w", 700.0, 500.0, ("the power limit", "700 W", "500 W")),
             ("ecc_mode", False, True, ("ECC", "off", "on")),
             ("mig_mode", False, True, ("MIG", "off", "on")),
-            ("sm_clock_lock_mhz", 1980, 1200, ("the SM clock asked for", "1980 MHz", "1200 MHz")),
+            ("sm_clock_lock_mhz", 1980, 1200, ("the requested SM clock", "1980 MHz", "1200 MHz")),
         ],
     )
-    def test_a_setting_that_moves_inside_the_window_rejects(
+    def test_setting_changed_inside_the_window_is_rejected(
         self, signal: str, before: Any, after: Any, says: tuple[str, ...]
     ) -> None:
         answer = found(ask(setting_changed, evidence(signals={signal: lambda t: before if t < 2.5 else after})))
@@ -50,15 +50,15 @@ class TestSettingChanged:
         assert answer.span_ns == (BEGIN_NS + 2_000_000_000, BEGIN_NS + 3_000_000_000)
 
     @pytest.mark.parametrize(("signal", "count"), [("power_limit_w", 3), ("sm_clock_lock_mhz", 3), ("ecc_mode", 4)])
-    def test_a_setting_that_moves_leaves_numbers_without_a_bound(self, signal: str, count: int) -> None:
-        """Whatever share of the window it left; what moves by the clock alone is the same at one clock."""
+    def test_changed_setting_has_bounds_of_unknown_size(self, signal: str, count: int) -> None:
+        """A changed setting gives bounds of unknown size; one that acts through the clock leaves the median at one clock."""
         about = evidence(signals={signal: lambda t: QUIET.get(signal) or 700.0 if t < 0.5 else 600.0})
         bounds = found(ask(setting_changed, about)).bounds
         assert {each.ratio for each in bounds} == {None}
         assert len(bounds) == count
 
     @pytest.mark.parametrize(("signal", "after"), [("persistence_mode", False), ("compute_mode", 3)])
-    def test_a_setting_that_moves_no_number_is_noted(self, signal: str, after: Any) -> None:
+    def test_harmless_setting_change_is_noted(self, signal: str, after: Any) -> None:
         about = evidence(signals={signal: lambda t: QUIET[signal] if t < 2.5 else after})
         answer = found(ask(setting_changed, about))
         assert (answer.severity, answer.bounds) == (Severity.NOTE, ())
@@ -76,7 +76,7 @@ class TestSettingChanged:
 
     @pytest.mark.parametrize("late_s", [0.1, 0.9, 3.0])
     def test_setting_read_late_after_the_end_is_flagged(self, late_s: float) -> None:
-        """A change that can have happened inside counts, however late a busy machine read it."""
+        """A change that may have happened inside is flagged, even if it was read late."""
         about = evidence(length_s=3.0)
         at_ns = BEGIN_NS + np.array([0, 1_000_000_000, 2_000_000_000, 2_900_000_000, 3_000_000_000 + round(late_s * 1e9)])
         read = Column(at_ns, np.array([700.0, 700.0, 700.0, 700.0, 500.0]))
@@ -84,22 +84,22 @@ class TestSettingChanged:
         answer = found(ask(setting_changed, replace(about, trace=replace(about.trace, columns=columns))))
         assert (answer.severity, answer.facts["when"]) == (Severity.FLAG, "about when the window ended")
 
-    def test_a_change_that_is_undone_is_still_a_change(self) -> None:
+    def test_undone_setting_change_is_found(self) -> None:
         about = evidence(signals={"power_limit_w": lambda t: 500.0 if 2 <= t < 3 else 700.0})
         answer = found(ask(setting_changed, about))
         assert answer.severity is Severity.REJECT
         assert answer.facts["changes_count"] == 2
 
-    def test_rounding_of_the_power_limit_is_no_change(self) -> None:
+    def test_rounding_of_the_power_limit_is_not_a_change(self) -> None:
         about = evidence(signals={"power_limit_w": lambda t: 700.0 if t < 2 else 700.2})
         assert isinstance(ask(setting_changed, about), Clear)
 
-    def test_a_setting_the_driver_stops_reporting_has_not_changed(self) -> None:
+    def test_setting_without_later_readings_has_not_changed(self) -> None:
         about = evidence(signals={"sm_clock_lock_mhz": lambda t: 1200 if t < 2 else None})
         assert isinstance(ask(setting_changed, about), Clear)
 
     def test_setting_changed_needs_the_power_limit(self) -> None:
-        """Without the power limit the other settings clear nothing."""
+        """Without the power limit the other settings do not clear the rule."""
         assert isinstance(ask(setting_changed, evidence(signals={"power_limit_w": None})), Unobserved)
         moved = evidence(signals={"power_limit_w": None, "ecc_mode": lambda t: t < 2.5})
         assert isinstance(ask(setting_changed, moved), Found)
@@ -120,27 +120,27 @@ class TestHardwareError:
             ("remapped_rows_count", Severity.FLAG),
         ],
     )
-    def test_an_error_in_the_window_is_found(self, signal: str, severity: Severity) -> None:
+    def test_error_in_the_window_is_found(self, signal: str, severity: Severity) -> None:
         assert found(ask(hardware_error, evidence(signals={signal: lambda t: int(t > 2)}))).severity is severity
 
     @pytest.mark.parametrize(
         "signal", ["ecc_uncorrected_count", "ecc_corrected_count", "remapped_rows_count", "pcie_replay_count"]
     )
-    def test_errors_counted_before_the_window_are_not_charged_to_it(self, signal: str) -> None:
+    def test_errors_counted_before_the_window_are_clear(self, signal: str) -> None:
         assert isinstance(ask(hardware_error, evidence(signals={signal: 1_000})), Clear)
 
-    def test_an_xid_rejects_and_is_named(self) -> None:
+    def test_xid_is_rejected_and_named(self) -> None:
         events = [Event(uuid=UUID, at_ns=BEGIN_NS + 1, kind="xid", value=79)]
         answer = found(ask(hardware_error, evidence(events=events)))
         assert answer.severity is Severity.REJECT
         assert answer.facts["errors"] == "Xid 79"
 
-    def test_an_xid_of_unknown_number_rejects(self) -> None:
+    def test_xid_of_unknown_number_rejects(self) -> None:
         events = [Event(uuid=UUID, at_ns=BEGIN_NS + 1, kind="xid")]
         assert found(ask(hardware_error, evidence(events=events))).severity is Severity.REJECT
 
     def test_hardware_error_ignores_outside_events(self) -> None:
-        """Events outside the window and clock changes are no errors."""
+        """Events outside the window and clock events are not errors."""
         events = [
             Event(uuid=UUID, at_ns=BEGIN_NS - 1, kind="xid", value=31),
             Event(uuid=UUID, at_ns=BEGIN_NS + 10**9, kind="clock", value=0),
@@ -148,7 +148,7 @@ class TestHardwareError:
         assert isinstance(ask(hardware_error, evidence(events=events)), Clear)
 
     def test_hardware_error_by_rate_of_replays(self) -> None:
-        """A handful of replays is normal and a stream of them is not."""
+        """A single burst of replays is clear; a stream of replays is flagged."""
         assert isinstance(ask(hardware_error, evidence(signals={"pcie_replay_count": lambda t: 3 + int(t > 2) * 8})), Clear)
         stream = evidence(signals={"pcie_replay_count": lambda t: int(max(0, t) * 5)})
         assert found(ask(hardware_error, stream)).severity is Severity.FLAG
@@ -157,7 +157,7 @@ class TestHardwareError:
         slow = evidence(length_s=300.0, period_s=1.0, signals={"pcie_replay_count": lambda t: int(max(0, t) / 10)})
         assert isinstance(ask(hardware_error, slow), Clear)
 
-    def test_a_counter_that_was_reset_is_unobserved(self) -> None:
+    def test_reset_error_counter_is_unobserved(self) -> None:
         names = ("ecc_corrected_count", "ecc_uncorrected_count", "remapped_rows_count")
         about = evidence(signals=dict.fromkeys(names, lambda t: 5 if t < 2 else 0))
         assert isinstance(ask(hardware_error, about), Unobserved)
@@ -173,10 +173,10 @@ class TestHardwareError:
             ("pcie_replay_count", "PCIe replays"),
         ],
     )
-    def test_what_nobody_counted_is_named_and_clears_nothing(self, signal: str, unseen: str) -> None:
+    def test_missing_error_counter_is_named_as_unobserved(self, signal: str, unseen: str) -> None:
         assert ask(hardware_error, evidence(signals={signal: None})) == Unobserved(f"not observed: {unseen}")
 
-    def test_what_was_counted_is_found_whatever_was_not(self) -> None:
+    def test_counted_error_is_found_despite_missing_counters(self) -> None:
         signals: dict[str, Any] = {"ecc_uncorrected_count": None, "pcie_replay_count": None, "remap_pending_count": 1}
         assert found(ask(hardware_error, evidence(signals=signals))).facts["errors"] == "a row remap waits for a reset"
 
@@ -202,7 +202,7 @@ class TestPersistenceOff:
         assert answer.severity is Severity.NOTE
         assert persistence_off.says.format(**answer.facts) == says
 
-    def test_a_mode_nobody_read_is_unobserved(self) -> None:
+    def test_unread_persistence_mode_is_unobserved(self) -> None:
         device = replace(DEVICE, persistence_mode=None)
         assert isinstance(ask(persistence_off, evidence(device=device, signals={"persistence_mode": None})), Unobserved)
         assert isinstance(ask(persistence_off, evidence(device=None, signals={"persistence_mode": None})), Unobserved)
@@ -215,59 +215,59 @@ class TestClockSourceStep:
         return replace(about, host=replace(about.host, wall_step_s=stepped_s))
 
     @pytest.mark.parametrize("stepped_s", [0.05, -0.05, 3600.0])
-    def test_clock_step_spoils_only_times_of_the_caller(self, stepped_s: float) -> None:
-        """A wall clock that was set is noted and spoils only the caller's own times."""
+    def test_clock_step_flags_only_times_of_the_caller(self, stepped_s: float) -> None:
+        """A step of the wall clock is noted, and flagged only if the caller took the times."""
         assert found(ask(clock_source_step, self.stepped(stepped_s))).severity is Severity.NOTE
         assert found(ask(clock_source_step, self.stepped(stepped_s, timer="events"))).severity is Severity.NOTE
         assert found(ask(clock_source_step, self.stepped(stepped_s, timer="caller"))).severity is Severity.FLAG
 
-    def test_microseconds_between_two_readings_are_no_step(self) -> None:
+    def test_difference_of_microseconds_is_not_a_step(self) -> None:
         assert isinstance(ask(clock_source_step, self.stepped(50e-6)), Clear)
 
     @pytest.mark.parametrize(("off_s", "says"), [(-0.02, "before it began"), (10.0, "after it ended")])
-    def test_times_that_lie_outside_the_window_are_of_another_clock(self, off_s: float, says: str) -> None:
+    def test_times_outside_the_window_are_flagged(self, off_s: float, says: str) -> None:
         at_ns = BEGIN_NS + np.array([off_s * 1e9, 1e9]).astype(np.int64)
         answer = found(ask(clock_source_step, evidence(timings=Timings(at_ns, np.array([0.01, 0.01])))))
         assert answer.severity is Severity.FLAG
         assert says in str(answer.facts["disagreement"])
 
-    def test_times_a_millisecond_off_are_not(self) -> None:
+    def test_times_a_millisecond_outside_are_clear(self) -> None:
         at_ns = BEGIN_NS + np.array([-1_000_000, 6_001_000_000])
         assert isinstance(ask(clock_source_step, evidence(timings=Timings(at_ns, np.array([0.01, 0.01])))), Clear)
 
     @pytest.mark.parametrize(("each_s", "says"), [(6.0, "add up to 6e+03 s"), (6000.0, "an iteration of 6e+03 s")])
-    def test_times_that_no_window_holds_are_not_in_seconds(self, each_s: float, says: str) -> None:
+    def test_times_too_long_for_the_window_are_rejected(self, each_s: float, says: str) -> None:
         at_ns = BEGIN_NS + np.arange(1_000) * 6_000_000
         answer = found(ask(clock_source_step, evidence(timings=Timings(at_ns, np.full(1_000, each_s)))))
         assert answer.severity is Severity.REJECT
         assert says in str(answer.facts["disagreement"])
 
-    def test_calls_side_by_side_may_add_up_to_more_than_the_window(self) -> None:
+    def test_parallel_calls_may_add_up_to_more_than_the_window(self) -> None:
         at_ns = BEGIN_NS + np.arange(1_000) * 6_000_000
         assert isinstance(ask(clock_source_step, evidence(timings=Timings(at_ns, np.full(1_000, 0.1)))), Clear)
 
     @pytest.mark.parametrize("length_s", [2.0, 36_000.0])
-    def test_a_suspension_inside_the_window_flags_it(self, length_s: float) -> None:
-        """However long the window: what was on the other side of a suspension is another GPU's state."""
+    def test_suspension_inside_the_window_is_flagged(self, length_s: float) -> None:
+        """A suspension flags windows of any length: the GPU's state may have changed."""
         answer = found(ask(clock_source_step, self.suspended(1.2, length_s)))
         assert answer.severity is Severity.FLAG
         assert answer.facts["disagreement"] == "the machine was suspended for 600.0 s inside the window"
         assert answer.span_ns == (BEGIN_NS + 900_000_000, BEGIN_NS + 1_200_000_000)
 
     @pytest.mark.parametrize(("looked_s", "is_inside"), [(-0.1, False), (0.0, False), (2.1, True), (2.4, False)])
-    def test_a_suspension_counts_if_it_can_lie_inside(self, looked_s: float, is_inside: bool) -> None:
-        """The daemon looks again before it judges, so that one just before the end is noticed after it."""
+    def test_suspension_possibly_inside_the_window_counts(self, looked_s: float, is_inside: bool) -> None:
+        """A suspension counts if the interval between two checks of the daemon overlaps the window."""
         assert isinstance(ask(clock_source_step, self.suspended(looked_s, 2.0)), Found) is is_inside
 
     @staticmethod
     def suspended(looked_s: float, length_s: float) -> Evidence:
-        """Evidence with a suspension between two looks of the daemon, 0.3 s apart."""
+        """Return evidence with a suspension between two checks of the daemon, 0.3 s apart."""
         at_ns = BEGIN_NS + round(looked_s * 1e9)
         event = Event(uuid=UUID, at_ns=at_ns, kind="suspended", text="the machine was suspended for 600.0 s")
         gap = Gap(begin_ns=at_ns - 300_000_000, end_ns=at_ns)
         about = evidence(length_s=min(length_s, 6.0), events=[event], gaps=[gap])
         return replace(about, window=replace(about.window, end_ns=BEGIN_NS + round(length_s * 1e9)))
 
-    def test_no_times_at_all_say_nothing(self) -> None:
+    def test_clock_step_without_times_and_host_is_unobserved(self) -> None:
         nothing = Timings(np.empty(0, np.int64), np.empty(0))
         assert isinstance(ask(clock_source_step, evidence(timings=nothing, host=Host())), Unobserved)

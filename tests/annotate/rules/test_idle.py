@@ -1,4 +1,4 @@
-"""Idle stretches beside what is no stall: a loop that waits for its launches."""
+"""Tests of idle-stretch, mostly on loops that wait for their launches or rest in a rhythm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ask(about: Evidence) -> Answer:
 
 
 def lost(answer: Answer) -> float:
-    """Return the bound of throughput, 0 where nothing was found."""
+    """Return the bound of throughput; 0 for a Clear answer."""
     if not isinstance(answer, Found):
         assert isinstance(answer, Clear), answer
         return 0.0
@@ -30,13 +30,13 @@ def lost(answer: Answer) -> float:
 
 
 def launch_bound(seed: int) -> Callable[[float], float]:
-    """Utilisation of a loop that waits for its launches: about 0.58, another value on every page."""
+    """Return the utilisation of a loop that waits for its launches: about 0.58, different at every refresh."""
     pages = np.random.default_rng(seed).normal(0.58, 0.03, 200)
     return lambda t: round(float(pages[int((t + 6.0) / 0.208)]), 2)
 
 
-def test_waiting_for_launches_is_no_stall_with_times() -> None:
-    """Calls of 8 µs, each followed by 2 to 40 µs until the next launch."""
+def test_waiting_for_launches_is_not_idle_with_times() -> None:
+    """Calls of 8 µs, each followed by a gap of 2 to 40 µs, have hardly any idle stretches."""
     rng = np.random.default_rng(1)
     times = timed(np.full(60_000, 8e-6) + 0.0, gap_s=0.0)
     gaps_ns = np.cumsum(rng.uniform(2e3, 40e3, 60_000)).astype(np.int64)
@@ -46,19 +46,19 @@ def test_waiting_for_launches_is_no_stall_with_times() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_waiting_for_launches_is_no_stall_without_times(seed: int) -> None:
+def test_waiting_for_launches_is_not_idle_without_times(seed: int) -> None:
     assert lost(ask(evidence(length_s=4.0, signals={"utilization_ratio": launch_bound(seed), "power_w": 260.0}))) < 0.001
 
 
-def test_a_stall_of_a_waiting_loop_is_found() -> None:
-    """Half a second without work in 4 s, by utilisation alone: 0.5 / 4 of 0.58."""
+def test_stall_of_a_waiting_loop_is_found() -> None:
+    """Half a second without work in 4 s costs 0.5 / 4 of the usual utilisation of 0.58."""
     usual = launch_bound(7)
     signals = {"utilization_ratio": lambda t: 0.0 if 2.0 <= t < 2.5 else usual(t), "power_w": 260.0}
     assert lost(ask(evidence(length_s=4.0, signals=signals))) == pytest.approx(0.58 * 0.5 / 4.0, abs=0.02)
 
 
 def paged(busy: Callable[[float], bool]) -> Callable[[float], float]:
-    """Utilisation of pages of 0.208 s, each the share of the page before it in which the GPU was busy."""
+    """Return utilisation with a refresh of 0.208 s, each value the busy share of the refresh before."""
 
     def shown(t: float) -> float:
         begin_s = (int((t + 6.0) / 0.208) - 1) * 0.208 - 6.0
@@ -68,31 +68,31 @@ def paged(busy: Callable[[float], bool]) -> Callable[[float], float]:
 
 
 @pytest.mark.parametrize(("rest_s", "every_s"), [(0.3, 1.3), (0.5, 1.3), (0.5, 1.9)])
-def test_regular_rest_is_no_stall_without_times(rest_s: float, every_s: float) -> None:
+def test_regular_rest_is_not_a_stall_without_times(rest_s: float, every_s: float) -> None:
     busy = paged(lambda t: t % every_s > rest_s)
     assert lost(ask(evidence(length_s=15.0, signals={"utilization_ratio": busy, "power_w": 260.0}))) == 0.0
 
 
-def test_a_stall_of_a_resting_loop_is_found() -> None:
-    """A loop that rests for 0.3 s in every 1.9 s, and once for 4 s."""
+def test_stall_of_a_resting_loop_is_found() -> None:
+    """A rest of 4 s in a loop that otherwise rests for 0.3 s in every 1.9 s is found."""
     busy = paged(lambda t: t % 1.9 > 0.3 and not 11.0 < t < 15.0)
     answer = ask(evidence(length_s=30.0, signals={"utilization_ratio": busy, "power_w": 260.0}))
     assert lost(answer) == pytest.approx(4.0 / 30.0, abs=0.02)
 
 
-def test_stalls_of_many_lengths_are_no_rhythm() -> None:
+def test_stalls_of_many_lengths_are_found_by_utilisation() -> None:
     stalls = ((1.0, 1.2), (2.0, 2.9), (4.0, 4.4), (6.0, 6.1), (8.0, 8.7))
     busy = paged(lambda t: not any(begin < t < end for begin, end in stalls))
     answer = ask(evidence(length_s=10.0, signals={"utilization_ratio": busy, "power_w": 260.0}))
     assert lost(answer) == pytest.approx(0.23, abs=0.02)
 
 
-def test_the_family_lists_its_rules() -> None:
+def test_idle_family_lists_its_rules() -> None:
     assert [rule.name for rule in RULES] == ["no-work", "idle-stretch"]
 
 
 def stalled(power_w: float, stalls_s: Sequence[float]) -> Answer:
-    """Calls of 2 ms for 4 s, with a stall of each of these lengths between them in place of calls."""
+    """Return the answer for 4 s of calls of 2 ms, with stalls of these lengths in place of calls."""
     count = int((4.0 - sum(stalls_s)) / 2.01e-3)
     at_ns = BEGIN_NS + np.arange(count, dtype=np.int64) * 2_010_000
     for i, stall_s in enumerate(stalls_s):
@@ -101,8 +101,8 @@ def stalled(power_w: float, stalls_s: Sequence[float]) -> Answer:
     return ask(evidence(length_s=length_s, signals={"power_w": power_w}, timings=Timings(at_ns, np.full(count, 2e-3))))
 
 
-def test_stalls_near_the_limit_buy_clock_for_the_times() -> None:
-    """A third of 3 % of the window: mean and median ran that much faster at most; far below the limit not at all."""
+def test_stalls_near_the_limit_bound_the_times() -> None:
+    """Stalls of 3 % near the power limit give mean and median a bound of 1 %, far below the limit a bound of 0."""
     found = stalled(690.0, [0.04, 0.04, 0.04])
     assert isinstance(found, Found)
     bought = {each.number: each for each in found.bounds if each.number is not Number.THROUGHPUT}
@@ -113,7 +113,7 @@ def test_stalls_near_the_limit_buy_clock_for_the_times() -> None:
     assert [each.ratio for each in cool.bounds if each.number is not Number.THROUGHPUT] == [0.0, 0.0]
 
 
-def test_short_stalls_count_beside_longer_ones() -> None:
-    """Four of 0.8 ms beside three of 5 ms; alone, or beside a single longer one, they are too short to stand out."""
+def test_short_stalls_count_with_several_longer_ones() -> None:
+    """Stalls of 0.8 ms count if there are three longer ones; with a single longer one they do not."""
     assert lost(stalled(300.0, [5e-3] * 3 + [8e-4] * 4)) - lost(stalled(300.0, [5e-3] * 3)) == pytest.approx(8e-4, rel=0.05)
     assert lost(stalled(300.0, [5e-3] + [8e-4] * 4)) == pytest.approx(lost(stalled(300.0, [5e-3])), rel=0.01)

@@ -1,4 +1,4 @@
-"""The rules about times that grow, and times that keep to levels."""
+"""Tests of the rules about growing times and times with levels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_growth_is_reported_as_growth() -> None:
     assert {bound.number for bound in found.bounds} == set(Number) - {Number.RATIO}
 
 
-def test_levels_name_both_times_and_when() -> None:
+def test_levels_finding_has_both_times_and_a_span() -> None:
     found = ask(iteration_levels, STEPS)
     assert isinstance(found, Found)
     says = iteration_levels.says.format(**found.facts)
@@ -52,8 +52,8 @@ def test_levels_name_both_times_and_when() -> None:
 
 
 @pytest.mark.parametrize(("rule", "about"), [(iteration_growth, GROWS), (iteration_levels, STEPS)])
-def test_times_that_vary_by_design_are_a_label(rule: Rule, about: Evidence) -> None:
-    """The claim is about their mean, and printed with it: what was found is stated and moves no number."""
+def test_times_declared_to_vary_are_a_label(rule: Rule, about: Evidence) -> None:
+    """Growth and levels are findings without bounds under ``varies``, which claims the mean."""
     found = ask(rule, replace(about, declared={"varies": True}))
     assert isinstance(found, Found)
     assert found.bounds == ()
@@ -61,7 +61,7 @@ def test_times_that_vary_by_design_are_a_label(rule: Rule, about: Evidence) -> N
 
 
 @pytest.mark.parametrize("varies", [False, None, "yes", 1])
-def test_only_a_truth_value_makes_times_vary_by_design(varies: str | bool | int | None) -> None:
+def test_varies_must_be_true_to_drop_bounds(varies: str | bool | int | None) -> None:
     found = ask(iteration_levels, replace(STEPS, declared={"varies": varies}))
     assert isinstance(found, Found)
     assert found.bounds
@@ -74,6 +74,6 @@ def test_levels_rules_are_unobserved_without_enough_times(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_levels_rules_have_a_limit_of_what_they_name(rule: Rule) -> None:
+def test_levels_rules_are_clear_below_their_limit(rule: Rule) -> None:
     about = GROWS if rule is iteration_growth else STEPS
     assert isinstance(ask(rule, about, least_ratio=0.5), Clear)

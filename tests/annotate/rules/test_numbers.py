@@ -1,4 +1,4 @@
-"""A mean that is not the median, and all rules about times on odd ones."""
+"""Tests of mean-vs-median-gap, and of all rules about times on unusual times."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TestEveryRuleAboutTimes:
 
     @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
     @pytest.mark.parametrize("nonsense", [np.nan, -1.0, 0.0, np.inf])
-    def test_times_that_are_no_durations_are_unobserved(self, rule: Rule, nonsense: float) -> None:
+    def test_invalid_durations_are_unobserved(self, rule: Rule, nonsense: float) -> None:
         assert isinstance(ask(rule, window(np.full(50, 1e-3))), Clear)
         at_ns = BEGIN_NS + np.arange(50, dtype=np.int64) * 1_000_000
         assert isinstance(ask(rule, evidence(timings=Timings(at_ns, np.full(50, nonsense)))), Unobserved)
@@ -49,7 +49,7 @@ class TestEveryRuleAboutTimes:
 
     @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
     @pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 11, 12, 13, 30])
-    def test_few_equal_times_break_nothing(self, rule: Rule, count: int) -> None:
+    def test_few_equal_times_get_an_answer(self, rule: Rule, count: int) -> None:
         assert ask(rule, window(np.full(count, 20e-3)))
 
 
@@ -61,13 +61,13 @@ def label(about: Evidence) -> str:
 
 
 class TestMeanVsMedianGap:
-    def test_mean_and_median_stand_in_one_label(self) -> None:
-        """150 of 6000 launches of 1 ms that take 63 ms: (5850 + 150 * 63) / 6000 = 2.55 ms."""
+    def test_label_names_mean_and_median(self) -> None:
+        """If 150 of 6000 launches of 1 ms take 63 ms, the mean is (5850 + 150 * 63) / 6000 = 2.55 ms."""
         took_s = even()
         took_s[np.random.default_rng(5).choice(6000, 150, replace=False)] = 63e-3
         assert label(window(took_s)) == "mean 2.55 ms, median 1 ms (by cold and late iterations alone)"
 
-    def test_a_gap_that_is_left_without_the_late_ones_has_no_cause(self) -> None:
+    def test_gap_beyond_the_late_iterations_has_no_cause(self) -> None:
         took_s = even()
         took_s[:2500] *= 0.8
         assert label(window(took_s)) == "mean 917 µs, median 998 µs"
@@ -90,12 +90,12 @@ class TestMeanVsMedianGap:
         if took_s.mean() > 1.05 * np.median(took_s):
             assert label(window(took_s))
 
-    def test_less_than_three_per_cent_is_clear(self) -> None:
+    def test_mean_within_three_per_cent_is_clear(self) -> None:
         took_s = even()
         took_s[::10] *= 1.2
         assert isinstance(ask(mean_vs_median_gap, window(took_s)), Clear)
 
 
-def test_retired_rules_of_numbers_say_what_took_their_place() -> None:
+def test_retired_rules_of_numbers_name_their_replacement() -> None:
     assert not set(RETIRED) & {rule.name for rule in OF_NUMBERS}
     assert all("proof 5" in place for place in RETIRED.values())

@@ -1,4 +1,4 @@
-"""When the power limit, or another GPU's clock, held this one back."""
+"""Tests of the rules about the power limit, sync boost, and windows too short for power readings."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def found(answer: Answer) -> Found:
 
 
 def stepped(share: float = 1.0, *, phase_s: float = 0.0) -> Signal:
-    """A counter that is brought up to date only every 100 ms."""
+    """Return a counter that is refreshed only every 100 ms."""
     exact = capped_ns(share=share)
     return lambda t: exact((t + phase_s) // 0.1 * 0.1 - phase_s)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("claim", Claim)
-def test_a_quiet_copy_is_clear_under_every_claim(rule: Rule, claim: Claim) -> None:
+def test_uncapped_copy_is_clear_under_every_claim(rule: Rule, claim: Claim) -> None:
     assert isinstance(rule.ask(evidence(), claim), Clear)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_without_telemetry_the_reason_for_its_absence_is_given(rule: Rule) -> None:
+def test_power_without_telemetry_returns_the_absence(rule: Rule) -> None:
     nobody = replace(evidence(), trace=Trace(), absence="no daemon is running")
     assert ask(rule, nobody) == Unobserved("no daemon is running")
 
@@ -63,7 +63,7 @@ class TestPowerLimited:
         assert power_limited.says.format(**answer.facts) == "power-capped: 1485 MHz by the driver's clock, 692 W"
         assert answer.facts["of_maximum_ratio"] == pytest.approx(0.75)
 
-    def test_where_the_clock_was_stamped_the_true_one_is_quoted(self) -> None:
+    def test_label_quotes_a_stamped_clock_as_true(self) -> None:
         at_ns = BEGIN_NS + np.arange(600, dtype=np.int64) * 10_000_000
         stamped = evidence(signals=CAPPED, timings=Timings(at_ns, np.full(600, 0.01), np.full(600, 1330.0)))
         says = power_limited.says.format(**found(ask(power_limited, stamped)).facts)
@@ -72,7 +72,7 @@ class TestPowerLimited:
         assert "1340 MHz true" in power_limited.says.format(**found(ask(power_limited, declared)).facts)
 
     def test_clock_and_power_are_those_while_the_cap_held(self) -> None:
-        """Capped from the third second on: the mean clock of the window, 1732 MHz, is that of no moment."""
+        """In a window capped from the third second on, clock and power are those of the capped part."""
         signals: dict[str, Signal] = {
             "power_cap_ns": capped_ns(3.0),
             "power_violation_ns": capped_ns(3.0),
@@ -84,16 +84,16 @@ class TestPowerLimited:
         assert answer.facts["power_w"] == pytest.approx(690.0)
         assert power_limited.says.format(**answer.facts).startswith("power-capped for 50% of the time: 1")
 
-    def test_without_a_clock_the_label_does_without_it(self) -> None:
+    def test_label_omits_an_unknown_clock(self) -> None:
         answer = found(ask(power_limited, evidence(signals={**CAPPED, "sm_clock_mhz": None})))
         assert power_limited.says.format(**answer.facts) == "power-capped: 566 W"
         bare = found(ask(power_limited, evidence(signals={**CAPPED, "sm_clock_mhz": None, "power_w": None})))
         assert power_limited.says.format(**bare.facts) == "power-capped"
 
-    def test_without_a_device_no_share_of_the_maximum_is_known(self) -> None:
+    def test_share_of_the_maximum_clock_needs_a_device(self) -> None:
         assert found(ask(power_limited, evidence(signals=CAPPED, device=None))).facts["of_maximum_ratio"] is None
 
-    def test_a_clock_in_less_than_three_refreshes_is_not_quoted(self) -> None:
+    def test_clock_below_three_refreshes_is_not_quoted(self) -> None:
         assert found(ask(power_limited, evidence(signals=CAPPED, length_s=0.25))).facts["clock_mhz"] is None
 
     def test_violation_time_at_the_edges_is_taken_before_the_counter(self) -> None:
@@ -102,7 +102,7 @@ class TestPowerLimited:
         assert facts["by"] == "violation time"
         assert facts["capped_ratio"] == pytest.approx(1.0)
 
-    def test_the_counter_answers_where_there_is_no_violation_time(self) -> None:
+    def test_counter_counts_without_violation_time(self) -> None:
         facts = found(ask(power_limited, evidence(signals={**CAPPED, "power_violation_ns": None}))).facts
         assert facts["by"] == "counter"
         assert facts["capped_ratio"] == pytest.approx(1.0, abs=0.04)
@@ -110,7 +110,7 @@ class TestPowerLimited:
     @settings(max_examples=share_of(20))
     @given(phase_s=st.floats(0.0, 0.1), length_s=st.floats(0.5, 4.0))
     def test_power_limited_at_any_phase_of_refresh(self, phase_s: float, length_s: float) -> None:
-        """Whatever the phase of its refresh the counter never clears a full cap."""
+        """At any phase of its refresh, the counter covers a full cap within its error."""
         signals = {**NO_COUNTERS, "power_cap_ns": stepped(phase_s=phase_s), "event_reasons_mask": None}
         answer = found(ask(power_limited, evidence(signals=signals, length_s=length_s)))
         ratio, error = answer.facts["capped_ratio"], answer.facts["error_ratio"]
@@ -120,7 +120,7 @@ class TestPowerLimited:
 
     @settings(max_examples=share_of(20))
     @given(before_s=st.floats(0.2, 4.0), length_s=st.floats(0.5, 4.0))
-    def test_a_cap_that_let_go_before_the_window_does_not_count(self, before_s: float, length_s: float) -> None:
+    def test_cap_released_before_the_window_does_not_count(self, before_s: float, length_s: float) -> None:
         def let_go(t: float) -> int:
             return capped_ns()(min((t // 0.1) * 0.1, -before_s))
 
@@ -128,7 +128,7 @@ class TestPowerLimited:
         assert isinstance(ask(power_limited, evidence(signals=signals, length_s=length_s)), Clear)
 
     def test_power_limited_reset_counter_uses_reasons(self) -> None:
-        """A counter that was set back gives way to the sampled reasons."""
+        """After a reset of the counters, the sampled reasons count."""
 
         def reset(t: float) -> int:
             return 5_000_000_000 if t < 3 else 0
@@ -141,7 +141,7 @@ class TestPowerLimited:
         facts = found(ask(power_limited, evidence(signals=signals))).facts
         assert (facts["by"], facts["capped_ratio"]) == ("samples", 1.0)
 
-    def test_without_counters_the_share_of_the_reasons_counts(self) -> None:
+    def test_sampled_reasons_count_without_counters(self) -> None:
         def half(t: float) -> int:
             return int(Reason.SW_POWER_CAP) if t >= 3 else 0
 
@@ -149,7 +149,7 @@ class TestPowerLimited:
         assert facts["capped_ratio"] == pytest.approx(0.5, abs=0.02)
 
     def test_power_reasons_need_three_refreshes(self) -> None:
-        """Reasons alone say nothing of a window shorter than three refreshes."""
+        """In a window below three refreshes, reasons alone give no answer."""
         signals = {**NO_COUNTERS, "event_reasons_mask": int(Reason.SW_POWER_CAP)}
         assert isinstance(ask(power_limited, evidence(signals=signals, length_s=0.25)), Unobserved)
 
@@ -157,7 +157,7 @@ class TestPowerLimited:
         answer = ask(power_limited, evidence(signals={**NO_COUNTERS, "event_reasons_mask": None}))
         assert answer == Unobserved("time under the power cap was not observed")
 
-    def test_up_to_two_hundredths_of_the_time_are_nothing(self) -> None:
+    def test_cap_below_two_percent_of_the_time_is_clear(self) -> None:
         brief = evidence(signals={**NO_COUNTERS, "power_violation_ns": capped_ns(share=0.015)})
         assert isinstance(ask(power_limited, brief, Claim.FIXED_CLOCK), Clear)
         assert isinstance(ask(power_limited, brief, Claim.FIXED_CLOCK, free_ratio=0.01), Found)
@@ -166,7 +166,7 @@ class TestPowerLimited:
 class TestSyncBoostLimited:
     @pytest.mark.parametrize("claim", Claim)
     def test_time_held_to_another_clock_is_bounded_by_the_highest(self, claim: Claim) -> None:
-        """Half of the time at 1650 of 1980 MHz: at most a tenth longer, and nothing of it sure."""
+        """Half of the time at 1650 of 1980 MHz has a bound of 10 %, without an estimate."""
         signals: dict[str, Signal] = {"sync_boost_ns": stepped(0.5), "sm_clock_mhz": 1650}
         answer = found(ask(sync_boost_limited, evidence(signals=signals), claim))
         assert answer.facts["limited_s"] == pytest.approx(3.0, abs=0.2)
@@ -175,36 +175,36 @@ class TestSyncBoostLimited:
         assert ratios[Number.MEAN] == pytest.approx(0.1, abs=0.01)
         assert all(bound.estimate is None for bound in answer.bounds)
 
-    def test_unknown_clock_leaves_no_bound(self) -> None:
+    def test_sync_boost_with_unknown_clock_has_no_size(self) -> None:
         about = evidence(signals={"sync_boost_ns": stepped(0.5), "sm_clock_mhz": None})
         assert {bound.ratio for bound in found(ask(sync_boost_limited, about)).bounds} == {None}
 
-    def test_the_reason_stands_in_for_a_counter_that_is_not_there(self) -> None:
+    def test_sync_boost_reason_replaces_a_missing_counter(self) -> None:
         signals: dict[str, Signal] = {"sync_boost_ns": None, "event_reasons_mask": int(Reason.SYNC_BOOST), "sm_clock_mhz": 1650}
         answer = found(ask(sync_boost_limited, evidence(signals=signals)))
         says = sync_boost_limited.says.format(**answer.facts)
         assert says == "for 6.00 of 6.00 s the clock followed the slowest GPU of a boost group, at 1650 MHz"
 
-    def test_other_reasons_are_not_taken_for_it(self) -> None:
+    def test_other_reasons_are_not_sync_boost(self) -> None:
         signals: dict[str, Signal] = {"sync_boost_ns": None, "event_reasons_mask": int(Reason.SW_POWER_CAP)}
         assert isinstance(ask(sync_boost_limited, evidence(signals=signals)), Clear)
 
-    def test_without_counter_and_reasons_it_is_unobserved(self) -> None:
+    def test_sync_boost_without_evidence_is_unobserved(self) -> None:
         signals: dict[str, Signal] = {"sync_boost_ns": None, "event_reasons_mask": None}
         assert isinstance(ask(sync_boost_limited, evidence(signals=signals)), Unobserved)
 
-    def test_a_counter_set_back_in_the_window_does_not_clear(self) -> None:
+    def test_counter_reset_in_the_window_does_not_clear(self) -> None:
         signals: dict[str, Signal] = {"sync_boost_ns": lambda t: 9 if t < 3 else 0, "event_reasons_mask": None}
         assert isinstance(ask(sync_boost_limited, evidence(signals=signals)), Unobserved)
 
 
 class TestPowerReadingStale:
-    def test_fifty_milliseconds_are_too_short_for_any_sensor(self) -> None:
+    def test_window_of_50_ms_is_too_short_for_any_sensor(self) -> None:
         answer = found(ask(power_reading_stale, evidence(length_s=0.05)))
         assert power_reading_stale.says.format(**answer.facts) == "0.05 s are too short to quote power or energy"
         assert answer.facts["needed_s"] == pytest.approx(0.1)
 
-    def test_the_dense_record_serves_a_tenth_of_a_second(self) -> None:
+    def test_dense_record_suffices_for_120_ms(self) -> None:
         assert isinstance(ask(power_reading_stale, evidence(length_s=0.12)), Clear)
 
     @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ class TestPowerReadingStale:
         assert isinstance(ask(power_reading_stale, about(enough_s)), Clear)
 
     def test_power_record_unread_needs_the_same_length(self) -> None:
-        """A record that was not read again asks for no less than the window had."""
+        """A record without samples in the window falls back to the next sensor's needed length."""
         whole = evidence(length_s=0.4)
         old = whole.trace.dense_power.at_ns < whole.window.begin_ns
         dense = Column(whole.trace.dense_power.at_ns[old], whole.trace.dense_power.values[old])

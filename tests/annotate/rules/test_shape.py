@@ -1,4 +1,4 @@
-"""Outliers with their pattern, and two speeds."""
+"""Tests of the rules about outliers with their pattern, and two speeds."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def ratios(answer: Answer) -> dict[Number, float | None]:
 
 class TestOutliers:
     def test_outliers_of_equal_length_are_time_slices(self) -> None:
-        """Four turns of 2.3 ms among 6000 times of 1 ms: M 0.15 % longer, T as much lower, and the medians untouched."""
+        """Four turns of 2.3 ms among 6000 times of 1 ms change mean and throughput by 0.15 %, but not the median."""
         answer = found(ask(outliers, window(with_late(1500, 2.3e-3))))
-        assert answer.severity is Severity.NOTE  # the judge makes it, of the bounds
+        assert answer.severity is Severity.NOTE  # the judge makes it from the bounds
         assert answer.facts["kind"] == "time-slice"
         assert answer.facts["outliers_count"] == 4
         assert {bound.group for bound in answer.bounds} == {Group.INSIDE}
@@ -58,7 +58,7 @@ class TestOutliers:
         assert answer.span_ns is not None
 
     def test_turns_in_step_with_the_loop_count(self) -> None:
-        """A neighbour whose turns come at every tenth iteration is no rhythm of the loop: 0.23 ms on each of 1 ms."""
+        """A neighbour's turns at every tenth iteration are not a rhythm of the loop: they add 23 % to the mean."""
         assert ratios(ask(outliers, window(with_late(10, 2.3e-3))))[Number.MEAN] == pytest.approx(0.23, rel=0.01)
 
     def test_long_delays_of_many_lengths_are_launches_that_waited(self) -> None:
@@ -74,8 +74,8 @@ class TestOutliers:
         assert rate.estimate is not None
         assert rate.estimate.value_ratio == -(rate.ratio or 0.0)
 
-    def test_outliers_near_the_limit_may_have_bought_clock(self) -> None:
-        """With power near its limit a third of a stall's cost may have come back, and two thirds of what turns took."""
+    def test_outliers_near_the_limit_have_a_lower_estimate(self) -> None:
+        """A faster clock near the power limit may regain a third of a stall's cost and two thirds of a turn's."""
         hot = {"power_w": 690.0}
         for excess_s, kept in ((2.3e-3, 1 / 3), (0.12, 2 / 3)):
             about = window(with_late(1500, excess_s))
@@ -97,8 +97,8 @@ class TestOutliers:
             assert answer.facts["cause"] == cause
             assert outliers.says.format(**answer.facts).endswith(": collector") is (cause == "collector")
 
-    def test_outliers_shorter_beside_waiting_threads(self) -> None:
-        """Shorter delays are launches that waited where the system saw threads wait."""
+    def test_short_outliers_with_waiting_threads_are_host_delays(self) -> None:
+        """Shorter delays are scattered, or launches that waited if threads waited for a CPU core."""
         took_s = even()
         late = np.random.default_rng(2).choice(6000, 600, replace=False)
         took_s[late] += np.random.default_rng(2).uniform(0.2e-3, 0.9e-3, 600)
@@ -106,19 +106,19 @@ class TestOutliers:
         about = replace(window(took_s), host=Host(span_s=6.0, run_wait_s=2.0))
         assert found(ask(outliers, about)).facts["kind"] == "host"
 
-    def test_outliers_every_tenth_are_the_loops_own(self) -> None:
-        """Every tenth iteration is the harness's own doing and part of the work; its cost stays in the facts."""
+    def test_outliers_at_every_tenth_iteration_are_clear(self) -> None:
+        """A delay at every tenth iteration belongs to the loop: clear, with its cost in the facts."""
         answer = ask(outliers, window(with_late(10, 0.4e-3)))
         assert isinstance(answer, Clear)
         assert answer.facts["rhythm_cost_ratio"] == pytest.approx(0.04, rel=0.02)
 
-    def test_a_stall_beside_a_rhythm_counts_alone(self) -> None:
+    def test_stall_in_a_rhythm_counts_without_the_rhythm(self) -> None:
         took_s = with_late(10, 0.4e-3)
         took_s[3004] += 0.02
         assert ratios(ask(outliers, window(took_s)))[Number.MEAN] == pytest.approx(0.02 / 6.24, rel=0.02)
 
     def test_jitter_of_short_launches_is_not_counted(self) -> None:
-        """Times of 20 µs hold the gaps between launches: late ones of less than a millisecond are the launches' own."""
+        """In times of 20 µs, delays below 1 ms are jitter of the launches; a stall of 50 ms counts."""
         took_s = even(60000, took_s=20e-6)
         late = np.random.default_rng(3).choice(60000, 2000, replace=False)
         took_s[late] += 30e-6
@@ -137,7 +137,7 @@ class TestOutliers:
         assert answer.bounds
 
     def test_outliers_are_judged_at_one_clock(self) -> None:
-        """A clock that drops for 30 ms makes 30 times longer, and none of them late at one clock."""
+        """Times lengthened by drops of the clock are late as raw times, but not at one clock."""
         clock = np.where(np.arange(6000) % 600 < 30, 1500.0, 1800.0) * (1.0 + 0.01 * np.sin(np.arange(6000) / 30.0))
         took_s = even() * 1800.0 / clock
         raw = found(ask(outliers, window(took_s)))
@@ -145,25 +145,25 @@ class TestOutliers:
         stamped = replace(window(took_s), timings=timed(took_s, clock_mhz=clock))
         assert isinstance(ask(outliers, stamped), Clear)
 
-    def test_a_swinging_clock_makes_no_outliers(self) -> None:
+    def test_swinging_clock_makes_no_outliers(self) -> None:
         wave = 1.0 + 0.03 * np.sin(2 * np.pi * np.arange(20000) / 5000.0)
         assert isinstance(ask(outliers, window(even(20000, took_s=0.2e-3) * wave)), Clear)
 
-    def test_cold_first_calls_are_another_rules(self) -> None:
+    def test_cold_first_calls_are_not_outliers(self) -> None:
         took_s = even()
         took_s[:4] = 0.3, 0.05, 0.02, 0.004
         assert isinstance(ask(outliers, window(took_s)), Clear)
 
-    def test_outliers_bound_is_what_they_cost(self) -> None:
+    def test_outliers_bound_is_their_cost(self) -> None:
         late = np.random.default_rng(5).choice(6000, 120, replace=False)
         took_s = even()
         took_s[late] += np.random.default_rng(6).uniform(0.6e-3, 0.9e-3, 120)
         answer = found(ask(outliers, window(took_s)))
-        assert outliers.says.format(**answer.facts) == "120 of 6000 iterations lie apart and add 1.52% to the time, scattered"
+        assert outliers.says.format(**answer.facts) == "120 of 6000 iterations are late and add 1.52%, scattered"
         assert ratios(answer)[Number.MEAN] == pytest.approx(0.0152, abs=1e-4)
 
-    def test_even_jitter_is_the_works_own(self) -> None:
-        """One call in fifty is 0.1 ms late: from first to last it is the same.  In one tenth of the window alone it counts."""
+    def test_evenly_spread_jitter_is_clear(self) -> None:
+        """Delays of 0.1 ms spread evenly over the window are clear; the same delays in one tenth of it count."""
         took_s = even()
         took_s[np.random.default_rng(7).choice(6000, 120, replace=False)] += 0.1e-3
         answer = ask(outliers, window(took_s))
@@ -179,8 +179,8 @@ class TestOutliers:
         about = replace(window(took_s), host=Host(span_s=6.0, run_wait_s=2.0))
         assert ratios(ask(outliers, about))[Number.MEAN] == pytest.approx(0.002, rel=0.05)
 
-    def test_slow_calls_side_by_side_are_the_caps_swing(self) -> None:
-        """A raw capped clock makes 30 calls in a row 8 % longer; uncapped, or longer by half, they are late."""
+    def test_runs_of_slow_capped_calls_are_the_swing(self) -> None:
+        """Runs of 30 raw capped calls that are 8 % longer are the swing; uncapped, or 60 % longer, they are late."""
         places = np.concatenate([np.arange(30) + begin for begin in range(500, 6000, 1100)])
         swung, slow = even(), even()
         swung[places] *= 1.08
@@ -189,7 +189,7 @@ class TestOutliers:
         assert found(ask(outliers, evidence(length_s=6.5, signals=CAPPED, timings=timed(slow)))).bounds
         assert found(ask(outliers, evidence(length_s=6.5, timings=timed(swung)))).bounds
 
-    def test_nothing_is_dropped_silently(self) -> None:
+    def test_facts_hold_mean_and_trimmed_mean(self) -> None:
         facts = found(ask(outliers, window(with_late(700, 2.3e-3)))).facts
         assert float(facts["mean_s"] or 0) > float(facts["trimmed_mean_s"] or 0)
 
@@ -204,7 +204,7 @@ class TestBimodal:
         return np.asarray(even() * np.where(self.TURNS, ratio, 1.0), np.float64)
 
     def test_two_speeds_in_turns_are_bounded_and_named(self) -> None:
-        """Two speeds 10 % apart, half of the times each: median and mean can be off by half of that."""
+        """Two speeds 10 % apart, with half of the times each, give bounds of 5 % for median, mean and throughput."""
         answer = found(ask(bimodal, window(self.two())))
         half = pytest.approx(0.05, abs=0.005)
         assert ratios(answer) == {Number.MEDIAN: half, Number.MEAN: half, Number.THROUGHPUT: half}
@@ -212,36 +212,36 @@ class TestBimodal:
         assert answer.facts["fast_ratio"] == pytest.approx(0.5, abs=0.02)
 
     def test_two_speeds_by_design_bound_the_median_alone(self) -> None:
-        """The caller says that times vary, and so claims the mean of both."""
+        """Two speeds bound only the median under ``varies``, which claims the mean."""
         about = window(self.two())
         answer = found(ask(bimodal, replace(about, declared={**about.declared, "varies": True})))
         assert set(ratios(answer)) == {Number.MEDIAN}
 
     @pytest.mark.parametrize("share_ratio", [0.12, 0.25])
-    def test_a_small_group_moves_the_median_within_the_larger(self, share_ratio: float) -> None:
+    def test_small_group_shifts_the_median_within_the_larger(self, share_ratio: float) -> None:
         took_s = even() * np.where(np.random.default_rng(4).random(6000) < share_ratio, 1.1, 1.0)
         bound = ratios(ask(bimodal, window(took_s)))[Number.MEDIAN]
         assert bound is not None
         assert 0.0 < bound < 0.002  # one standard deviation of the larger group
 
     @pytest.mark.parametrize("nth", [2, 10])
-    def test_every_nth_iteration_is_the_loops_own(self, nth: int) -> None:
+    def test_every_nth_slow_iteration_has_no_bounds(self, nth: int) -> None:
         answer = found(ask(bimodal, window(even() * np.where(np.arange(6000) % nth, 1.0, 1.2))))
         assert answer.bounds == ()
         assert "iteration" in str(answer.facts["cause"])
 
     @pytest.mark.parametrize("ratio", [1.0, 1.015])
-    def test_less_than_two_per_cent_apart_is_clear(self, ratio: float) -> None:
+    def test_modes_within_two_per_cent_are_clear(self, ratio: float) -> None:
         assert isinstance(ask(bimodal, window(self.two(ratio))), Clear)
 
-    def test_one_switch_is_a_change_and_not_two_modes(self) -> None:
+    def test_single_switch_is_not_two_modes(self) -> None:
         assert isinstance(ask(bimodal, window(even() * np.where(np.arange(6000) < 3000, 1.0, 1.1))), Clear)
 
-    def test_a_swinging_clock_is_not_two_modes(self) -> None:
+    def test_swinging_clock_is_not_two_modes(self) -> None:
         wave = 1.0 + 0.03 * np.sin(2 * np.pi * np.arange(20000) / 500.0)
         assert isinstance(ask(bimodal, window(even(20000) * wave)), Clear)
 
-    def test_a_long_tail_is_not_two_modes(self) -> None:
+    def test_long_tail_is_not_two_modes(self) -> None:
         took_s = 1e-3 * (1.0 + np.random.default_rng(1).exponential(0.5, 6000))
         assert isinstance(ask(bimodal, window(took_s)), Clear)
 
@@ -250,21 +250,21 @@ class TestBimodal:
         assert isinstance(ask(bimodal, window(took_s)), Clear)
 
     @pytest.mark.parametrize(("ratio", "slow_mhz"), [(1.04, 1300.0), (1.3, 1040.0)])
-    def test_speeds_that_the_clock_makes_are_none_at_one_clock(self, ratio: float, slow_mhz: float) -> None:
-        """Groups that the stamped clock makes are the clock's, whose own rules bound it."""
+    def test_speeds_caused_by_the_clock_are_clear_at_one_clock(self, ratio: float, slow_mhz: float) -> None:
+        """Groups caused by the stamped clock vanish at one clock; the rules of the clock bound them."""
         clock = np.where(self.TURNS, slow_mhz, slow_mhz * ratio) * (1.0 + 0.003 * np.sin(np.arange(6000) / 40.0))
         took_s = even() * clock.max() / clock
         assert isinstance(ask(bimodal, replace(window(took_s), timings=timed(took_s, clock_mhz=clock))), Clear)
 
-    def test_the_same_clock_for_both_is_said(self) -> None:
+    def test_two_speeds_at_the_same_clock_name_that_cause(self) -> None:
         about = replace(window(self.two(1.04)), timings=timed(self.two(1.04), clock_mhz=np.full(6000, 1400.0)))
         answer = found(ask(bimodal, about))
         assert "same true clock" in str(answer.facts["cause"])
         half = pytest.approx(0.02, abs=0.003)
-        assert ratios(answer) == {Number.MEDIAN: half, Number.MEDIAN_AT_CLOCK: half}  # too near to move a mean
+        assert ratios(answer) == {Number.MEDIAN: half, Number.MEDIAN_AT_CLOCK: half}  # too close for bounds of the mean
         assert {bound.group for bound in answer.bounds} == {Group.TIMES}
 
-    def test_under_a_cap_two_near_speeds_are_the_controllers(self) -> None:
+    def test_two_close_capped_speeds_have_no_bounds(self) -> None:
         timings = timed(self.two(1.035))
         assert found(ask(bimodal, evidence(length_s=6.2, signals=CAPPED, timings=timings))).bounds == ()
         assert found(ask(bimodal, evidence(length_s=6.2, timings=timings))).bounds

@@ -1,4 +1,4 @@
-"""Onsets, mixtures and pauses: found where they are, and nowhere in a steady window."""
+"""Tests of the rules about onsets of the cap, steps of the clock, and regular pauses."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CAPPED_MHZ = 1560
 
 
 def refreshed(counter: Callable[[float], float], period_s: float = 0.1, phase_s: float = 0.03) -> Callable[[float], float]:
-    """A counter as the driver shows it: brought up to date ten times a second."""
+    """Return a counter as the driver shows it: refreshed ten times a second."""
     return lambda t: counter(phase_s + period_s * np.floor((t - phase_s) / period_s))
 
 
 def cap(since_s: float = -100.0, until_s: float = 1e9) -> dict[str, Signal]:
-    """A power cap between two times, as its counters, its bit and the clock show it."""
+    """Return the counters, the reason bit and the clock of a power cap between two times."""
 
     def counted(t: float) -> float:
         return 5_000_000_000 + int(1e9 * max(0.0, min(t, until_s) - since_s))
@@ -42,7 +42,7 @@ def cap(since_s: float = -100.0, until_s: float = 1e9) -> dict[str, Signal]:
 
 
 def pause(until_s: float, length_s: float = 3.0) -> dict[str, Signal]:
-    """Nothing to do for a while."""
+    """Return power and utilisation of a GPU that idles for a while."""
 
     def idle(t: float) -> bool:
         return until_s - length_s <= t < until_s
@@ -70,7 +70,7 @@ def bound_of(answer: Answer, number: Number = Number.MEAN) -> Bound:
 def stamped(
     change_s: float, before_mhz: float, after_mhz: float, signals: Mapping[str, Signal], length_s: float = 6.0
 ) -> Evidence:
-    """Evidence of calls of 1 ms at 1980 MHz that follow a clock which changes once, at the begin of a block."""
+    """Return evidence of calls that follow a stamped clock with one step, at the start of a block."""
     at_s = np.arange(round(length_s * 1000)) * 1e-3
     clock_mhz = np.where(at_s < change_s, before_mhz, after_mhz)
     times = Timings(BEGIN_NS + np.round(at_s * 1e9).astype(np.int64), 0.75e-3 * 1980 / clock_mhz, clock_mhz)
@@ -91,17 +91,17 @@ def timings(took_s: Callable[[float], float], length_s: float, every_s: float | 
 
 class TestRegimeChange:
     @pytest.mark.parametrize("claim", Claim)
-    def test_a_copy_that_never_was_capped_is_clear(self, claim: Claim) -> None:
+    def test_uncapped_copy_is_clear(self, claim: Claim) -> None:
         assert isinstance(changed(evidence(), claim), Clear)
 
     @pytest.mark.parametrize("claim", Claim)
     @pytest.mark.parametrize("length_s", [1.0, 1.7, 3.0, 6.0])
-    def test_a_cap_that_held_long_before_and_throughout_is_clear(self, claim: Claim, length_s: float) -> None:
+    def test_cap_long_before_and_throughout_is_clear(self, claim: Claim, length_s: float) -> None:
         assert isinstance(changed(evidence(length_s=length_s, signals=cap()), claim), Clear)
 
     @pytest.mark.parametrize("claim", Claim)
     def test_regime_onset_in_the_middle_is_bounded(self, claim: Claim) -> None:
-        """1980 MHz for 2.5 of 6 s, then 1560: M is 15.7 % above the time at 1980 and 8.8 % below that at 1560."""
+        """A fall from 1980 to 1560 MHz after 2.5 of 6 s puts the mean 15.7 % above one level and 8.8 % below the other."""
         answer = changed(stamped(2.5, 1980, 1560, cap(since_s=2.5)), claim)
         bound = bound_of(answer)
         assert (bound.rule, bound.group, found(answer).severity) == ("regime-change", Group.CLOCK, Severity.NOTE)
@@ -112,25 +112,25 @@ class TestRegimeChange:
             "the power cap engaged 2.5 s into the window of 6 s: the SM clock fell from 1980 to 1560"
         )
 
-    def test_a_cap_that_lets_go_is_found_too(self) -> None:
+    def test_released_cap_is_found(self) -> None:
         answer = changed(stamped(4.0, 1560, 1980, cap(until_s=4.0)))
         assert "let go 4" in said(answer)
         assert "warm up" not in str(found(answer).facts["advice"]).lower()
 
-    def test_an_onset_early_in_the_window_after_a_pause_is_bounded(self) -> None:
-        """The model's excess: 6 % for 0.3 s and 0.5 % for 1.7 s are 1.3 % of 2 s; the step adds a little."""
+    def test_early_onset_after_a_pause_is_bounded(self) -> None:
+        """The model's excess over the first 2 s of load is 1.3 %; the step adds a little."""
         answer = changed(evidence(length_s=2.0, signals={**cap(since_s=0.07), **pause(0.0)}))
         assert bound_of(answer).ratio == pytest.approx(0.014, abs=0.004)
         assert "the SM clock fell" in said(answer)
         assert str(found(answer).facts["advice"]).startswith("Warm up")
 
-    def test_the_same_onset_in_a_minute_is_small(self) -> None:
-        """0.17 s at a clock 27 % higher are 0.06 % of a minute's mean."""
+    def test_onset_in_a_window_of_a_minute_is_small(self) -> None:
+        """An onset that takes 0.17 s at a 27 % higher clock changes a minute's mean by 0.06 %."""
         answer = changed(evidence(length_s=60.0, signals={**cap(since_s=0.07), **pause(0.0)}))
         assert isinstance(answer, Clear) or (bound_of(answer).ratio or 0.0) < 0.002
 
-    def test_regime_capped_soon_after_a_pause_has_the_models_excess(self) -> None:
-        """An H200 runs 0.5 % fast from 0.3 to 3 s of load: a window from the first to the third second is 0.5 % off."""
+    def test_regime_soon_after_a_pause_has_the_models_excess(self) -> None:
+        """A window from the first to the third second of load has the model's excess as its bound."""
         answer = changed(evidence(length_s=2.0, signals={**cap(since_s=-0.9), **pause(-1.0)}))
         bound = bound_of(answer)
         assert 0.004 < (bound.ratio or 0.0) < 0.012
@@ -140,7 +140,7 @@ class TestRegimeChange:
         assert bound.estimate is not None
         assert bound.estimate.value_ratio <= 0.0
 
-    def test_an_unknown_model_never_rejects_by_its_range(self) -> None:
+    def test_unknown_model_never_rejects_by_its_range(self) -> None:
         about = evidence(
             length_s=2.0,
             signals={**cap(since_s=-0.9), **pause(-1.0), "sm_clock_mhz": lambda t: 1500 + 30 * (int(t * 10) % 3)},
@@ -148,18 +148,18 @@ class TestRegimeChange:
         )
         assert not bound_of(changed(about)).can_reject
 
-    def test_a_pause_before_work_that_is_never_capped_is_clear(self) -> None:
+    def test_pause_before_uncapped_work_is_clear(self) -> None:
         signals = {**pause(0.0), "power_w": lambda t: 122.0 if -3.0 <= t < 0.0 else 400.0}
         assert isinstance(changed(evidence(length_s=2.0, signals=signals)), Clear)
 
-    def test_a_step_of_the_clock_without_a_cap_is_found(self) -> None:
-        """1980 MHz for 2 of 6 s and then 1800: M is 6.7 % above the time at 1980."""
+    def test_clock_step_without_a_cap_is_found(self) -> None:
+        """A fall from 1980 to 1800 MHz after 2 of 6 s puts the mean 6.7 % above the time at 1980 MHz."""
         answer = changed(stamped(2.0, 1980, 1800, {"sm_clock_mhz": lambda t: 1980 if t < 2 else 1800}))
         assert said(answer) == "the SM clock fell from 1980 to 1800 MHz"
         assert bound_of(answer).ratio == pytest.approx(0.067, abs=0.006)
         assert found(answer).span_ns is not None
 
-    def test_the_controllers_swing_is_no_step(self) -> None:
+    def test_swing_of_the_controller_is_not_a_step(self) -> None:
         def swing(t: float) -> int:
             return 15 * round(1500 * (1 + 0.03 * float(np.sin(6.3 * t))) / 15)
 
@@ -169,16 +169,16 @@ class TestRegimeChange:
     @pytest.mark.parametrize(
         "clock", [lambda t: 1980 - 15 * round(t * 4), lambda t: 1980 if int(t) % 2 else 1500], ids=["drift", "toggle"]
     )
-    def test_another_shape_is_another_rules(self, clock: Callable[[float], float]) -> None:
+    def test_regime_change_is_clear_for_other_shapes(self, clock: Callable[[float], float]) -> None:
         assert isinstance(changed(evidence(signals={"sm_clock_mhz": clock})), Clear)
 
-    def test_stamps_that_stand_still_are_another_rules(self) -> None:
-        """The rule of a still clock replaces what the driver's clock left open: no other one says so again."""
+    def test_regime_change_is_clear_for_a_constant_stamped_clock(self) -> None:
+        """For a constant stamped clock, only ``clock-levels`` replaces the driver's uncertainty."""
         at_ns = BEGIN_NS + np.arange(6000, dtype=np.int64) * 1_000_000
         stamped = Timings(at_ns, np.full(6000, 0.99e-3), np.full(6000, 1970.0))
         assert isinstance(changed(evidence(timings=stamped)), Clear)
 
-    def test_without_a_clock_it_is_unobserved(self) -> None:
+    def test_regime_change_without_a_clock_is_unobserved(self) -> None:
         assert isinstance(changed(evidence(signals={"sm_clock_mhz": None})), Unobserved)
         nobody = replace(evidence(), trace=Trace(), absence="no daemon is running")
         assert changed(nobody) == Unobserved("no daemon is running")
@@ -197,7 +197,7 @@ class TestBurstyDutyCycle:
         about = evidence(length_s=length_s, signals=signals, declared=declared)
         return bursty_duty_cycle.ask(replace(about, timings=times), claim)
 
-    RESTING = timings(lambda t: 0.011, 4.0, every_s=0.013)  # 2 of each 13 ms
+    RESTING = timings(lambda t: 0.011, 4.0, every_s=0.013)  # idle for 2 of each 13 ms
 
     @pytest.mark.parametrize("claim", Claim)
     @pytest.mark.parametrize("busy_ratio", [0.85, 0.97, 1.0])
@@ -205,18 +205,18 @@ class TestBurstyDutyCycle:
         assert isinstance(self.ask(claim, signals={"utilization_ratio": busy_ratio}), Clear)
 
     def test_pauses_near_the_power_limit_are_bounded(self) -> None:
-        """2 of 13 ms are 15.4 % (15.3 by the last one), less 1.3 points of error, a third of it: 4.7 % of T, M and D."""
+        """Pauses of 2 of 13 ms (15.4 %), minus 1.3 percentage points, count a third: a bound of 4.7 %."""
         answer = found(self.ask(signals={"utilization_ratio": 0.85, "power_w": 690.0}, times=self.RESTING))
         assert {bound.number for bound in answer.bounds} == {Number.THROUGHPUT, Number.MEAN, Number.MEDIAN}
         assert {bound.group for bound in answer.bounds} == {Group.DUTY}
         assert answer.bounds[0].ratio == pytest.approx((2 / 13 - 0.013) / 3, abs=0.0005)
         assert bursty_duty_cycle.says.format(**answer.facts).startswith(
-            "the loop's own pauses take 15.3% of the window, usually 2 ms"
+            "regular pauses of the loop take 15.3% of the window, usually 2 ms"
         )
 
     @pytest.mark.parametrize(("busy_ratio", "idle_ratio"), [(0.6, 0.4), (0.75, 0.25), (1.0, 0.0)])
-    def test_times_without_begins_leave_what_nobody_saw_work(self, busy_ratio: float, idle_ratio: float) -> None:
-        """Calls of 12 ms for 60 % of 4 s, laid end to end: utilisation tells how much of the rest was work that nobody timed."""
+    def test_times_without_start_times_count_unseen_work_as_idle(self, busy_ratio: float, idle_ratio: float) -> None:
+        """Times laid end to end over 60 % of 4 s leave as idle the share that utilisation does not show as work."""
         took_s = np.full(200, 0.012)
         laid = Timings(BEGIN_NS + np.round(np.arange(200) * 0.012 * 1e9).astype(np.int64), took_s)
         answer = self.ask(signals={"utilization_ratio": busy_ratio, "power_w": 690.0}, times=laid)
@@ -225,17 +225,17 @@ class TestBurstyDutyCycle:
         cool = self.ask(signals={"utilization_ratio": busy_ratio, "power_w": 250.0}, times=laid)
         assert not (isinstance(cool, Found) and cool.bounds)
 
-    def test_pauses_far_from_the_limit_buy_no_clock(self) -> None:
+    def test_pauses_far_from_the_power_limit_are_clear(self) -> None:
         assert isinstance(self.ask(signals={"power_w": 400.0}, times=self.RESTING), Clear)
 
     @pytest.mark.parametrize(("claim", "declared"), [(Claim.BURST, {}), (Claim.SUSTAINED, {"every_s": 0.013})])
-    def test_pauses_that_are_declared_are_clear(self, claim: Claim, declared: Mapping[str, Fact]) -> None:
+    def test_declared_pauses_are_clear(self, claim: Claim, declared: Mapping[str, Fact]) -> None:
         assert isinstance(self.ask(claim, signals={"power_w": 690.0}, declared=declared, times=self.RESTING), Clear)
 
-    def test_a_period_that_the_times_do_not_keep_clears_nothing(self) -> None:
+    def test_unkept_period_does_not_clear(self) -> None:
         assert found(self.ask(signals={"power_w": 690.0}, declared={"every_s": 0.05}, times=self.RESTING)).bounds
 
-    def test_without_times_the_busy_share_is_only_stated(self) -> None:
+    def test_busy_share_without_times_is_a_label(self) -> None:
         answer = found(self.ask(signals={"utilization_ratio": 0.11, "power_w": 210.0}))
         assert bursty_duty_cycle.says.format(**answer.facts) == "the GPU was busy 11% of the time"
         assert answer.bounds == ()
@@ -244,14 +244,14 @@ class TestBurstyDutyCycle:
         assert found(self.ask(signals={"utilization_ratio": None, "sm_activity_ratio": 0.2})).facts["by"] == "SM activity"
 
     def test_duty_needs_three_refreshes(self) -> None:
-        """A window shorter than three refreshes of utilisation is unobserved."""
+        """A window below three refreshes of utilisation is unobserved."""
         signals: dict[str, Signal] = {"utilization_ratio": 0.1, "sm_activity_ratio": None}
         assert isinstance(self.ask(signals=signals, length_s=0.6), Unobserved)
 
-    def test_unobserved_without_telemetry(self) -> None:
+    def test_steadiness_without_telemetry_is_unobserved(self) -> None:
         nobody = replace(evidence(), trace=Trace(), absence="no daemon is running")
         assert bursty_duty_cycle.ask(nobody, Claim.SUSTAINED) == Unobserved("no daemon is running")
 
 
-def test_the_family_lists_its_rules_in_the_order_of_reports() -> None:
+def test_steadiness_family_lists_its_rules_in_order() -> None:
     assert [rule.name for rule in RULES] == ["regime-change", "bursty-duty-cycle"]

@@ -1,4 +1,4 @@
-"""Is the timer right: loops on the host's clock, on the wrong stream, of launches, of nothing."""
+"""Tests of the rules about the timer: host clocks, wrong streams, launches, overhead."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def found(answer: Answer) -> Found:
 
 
 def size(answer: Answer) -> float | None:
-    """The one bound of a timer's cost, which mean and medians share; the judge makes its severity."""
+    """Return the one bound of a timer's cost, which mean and medians share."""
     assert found(answer).severity is Severity.NOTE
     assert {(bound.number, bound.group) for bound in found(answer).bounds} == {
         (number, Group.TIMER) for number in (Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK)
@@ -54,22 +54,22 @@ def recorded() -> dict[str | None, Evidence]:
 
 @pytest.mark.parametrize("claim", Claim)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_telemetry_alone_says_nothing_of_a_timer(rule: Rule, claim: Claim) -> None:
+def test_timer_rules_are_unobserved_without_times(rule: Rule, claim: Claim) -> None:
     assert isinstance(ask(rule, evidence(), claim), Unobserved)
 
 
 @pytest.mark.parametrize("claim", Claim)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_copy_timed_well_has_no_hazard(rule: Rule, claim: Claim) -> None:
+def test_well_timed_copy_has_no_hazard(rule: Rule, claim: Claim) -> None:
     declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 3e-6, "tampered": "", "sync_s": 0.3, "busy_ratio": 0.97}
     about = evidence(declared=declared, timings=every(526e-6, took_s=510e-6))
     answer = ask(rule, about, claim)
-    assert not isinstance(answer, Found) or size(answer) == pytest.approx(3 / 507)  # of the timer's own cost
+    assert not isinstance(answer, Found) or size(answer) == pytest.approx(3 / 507)  # the timer's overhead
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
+def test_timing_accepts_nonsense_declarations(rule: Rule, nonsense: object) -> None:
     names = ("timer", "timer_overhead_s", "sync_s", "busy_ratio", "tampered", "cuda_uuids", "call_bytes", "flush_bytes")
     for declared in (dict.fromkeys(names, nonsense), {"timer": "events", **dict.fromkeys(names[1:], nonsense)}):
         about = replace(evidence(timings=every(24e-6, took_s=5e-6)), declared=declared)  # type: ignore[arg-type]  # what a client may send
@@ -89,7 +89,7 @@ def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
         Timings(np.array([BEGIN_NS]), np.array([1e-3]), None, 0),
     ],
 )
-def test_times_that_are_none_are_no_hazard_of_the_timer(rule: Rule, timings: Timings) -> None:
+def test_timer_rules_ignore_invalid_times(rule: Rule, timings: Timings) -> None:
     assert not isinstance(ask(rule, evidence(declared={"timer": "graph"}, timings=timings)), Found)
 
 
@@ -103,63 +103,63 @@ class TestRecordings:
         assert [rule.name for rule in RULES if isinstance(ask(rule, about), Found)] == []
 
     def test_host_bound_finds_only_the_recorded_gemv(self) -> None:
-        """The gemv that waits for its launches is the only one that is host bound."""
+        """Among the recordings, only the gemv that waits for its launches is host-bound."""
         bound = {name for name, about in recorded().items() if isinstance(ask(host_bound, about), Found)}
         assert bound == {"warm_l2_gemv4k"}
         answer = found(ask(host_bound, recorded()["warm_l2_gemv4k"]))
-        assert answer.effect_ratio == pytest.approx(0.3, abs=0.05)  # 18 us for a kernel of 12 to 14
+        assert answer.effect_ratio == pytest.approx(0.3, abs=0.05)  # 18 µs for a kernel of 12 to 14 µs
 
     def test_sleeps_and_late_launches_are_left_to_other_rules(self) -> None:
         for name in ("sleep20_gemm16k", "sleep500_gemm16k", "cpu_contention_gemm4k"):
             assert isinstance(ask(host_bound, recorded()[name]), Clear)
 
-    def test_a_flush_between_events_is_no_wrong_stream(self) -> None:
+    def test_flush_between_events_is_not_a_wrong_stream(self) -> None:
         assert isinstance(ask(wrong_stream, replace(recorded()["cold_l2_gemv4k"], declared={"timer": "events"})), Clear)
 
-    def test_a_flush_nobody_told_of_is_left_to_the_books(self) -> None:
+    def test_undeclared_flush_is_left_to_the_books(self) -> None:
         about = replace(recorded()["cold_l2_gemv4k"], declared={"timer": "caller", "sync_s": 30e-6})
         assert isinstance(ask(missing_sync, about), Clear)
         assert isinstance(ask(unaccounted_time, about), Found)
 
 
 def end_to_end(*, took_s: float, count: int) -> Timings:
-    """Times that were handed over without their beginnings."""
+    """Return times that were declared without start times."""
     begins_ns = BEGIN_NS + 6_000_000_000 - (np.arange(count, 0, -1) * took_s * 1e9).astype(np.int64)
     return Timings(begins_ns, np.full(count, took_s))
 
 
 class TestMissingSync:
     @pytest.mark.parametrize("timer", ["host", "caller"])
-    def test_a_gpu_that_still_works_after_the_last_time_rejects(self, timer: str) -> None:
+    def test_work_after_the_last_time_rejects(self, timer: str) -> None:
         about = evidence(declared={"timer": timer, "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
         answer = found(ask(missing_sync, about))
         assert answer.severity is Severity.REJECT
         assert answer.effect_ratio is not None
         assert answer.effect_ratio < -0.3
 
-    def test_a_short_window_needs_no_utilisation_for_that(self) -> None:
+    def test_missing_sync_in_a_short_window_is_rejected(self) -> None:
         about = evidence(
             length_s=0.02, declared={"timer": "host", "sync_s": 0.0155}, timings=every(1e-3, took_s=0.24e-3, length_s=1e-3)
         )
         assert found(ask(missing_sync, about)).severity is Severity.REJECT
 
-    def test_times_that_were_waited_for_are_left_to_the_books(self) -> None:
-        """Times of 0.24 ms in 15 ms of busy time may miss the work, or stand beside work that nobody timed."""
+    def test_synchronised_times_are_left_to_the_books(self) -> None:
+        """Times of 0.24 ms per 15 ms of busy time, with a synchronisation, are left to ``unaccounted-time``."""
         for times in (every(15e-3, took_s=0.24e-3), end_to_end(took_s=0.24e-3, count=300)):
             about = evidence(declared={"timer": "caller", "sync_s": 30e-6}, timings=times)
             assert isinstance(ask(missing_sync, about), Clear)
             assert Number.MEAN in {bound.number for bound in found(ask(unaccounted_time, about)).bounds}
 
     def test_missing_sync_later_work_is_only_flagged(self) -> None:
-        """Other work after the last time may be what was waited for."""
+        """A late synchronisation only flags if untimed work may have followed the last time."""
         about = evidence(declared={"timer": "caller", "sync_s": 0.2}, timings=every(1e-3, took_s=0.99e-3, length_s=2.0))
         assert found(ask(missing_sync, about)).severity is Severity.FLAG
 
-    def test_a_synchronisation_that_had_nothing_to_wait_for_is_clear(self) -> None:
+    def test_synchronisation_without_a_wait_is_clear(self) -> None:
         about = evidence(declared={"timer": "host", "sync_s": 30e-6}, timings=every(1e-3, took_s=0.99e-3, length_s=6.0))
         assert isinstance(ask(missing_sync, about), Clear)
 
-    def test_the_wait_of_an_idle_gpu_is_no_share_of_a_tiny_window(self) -> None:
+    def test_short_wait_in_a_tiny_window_is_clear(self) -> None:
         about = evidence(
             length_s=0.001, declared={"timer": "host", "sync_s": 50e-6}, timings=every(1e-4, took_s=9e-5, length_s=9e-4)
         )
@@ -169,11 +169,11 @@ class TestMissingSync:
         about = evidence(declared={"timer": "events", "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
         assert isinstance(ask(missing_sync, about), Unobserved)
 
-    def test_a_body_without_times_that_returned_early_is_noted(self) -> None:
+    def test_early_return_of_a_body_without_times_is_noted(self) -> None:
         assert found(ask(missing_sync, evidence(declared={"sync_s": 2.0}))).severity is Severity.NOTE
         assert isinstance(ask(missing_sync, evidence(declared={"sync_s": 0.01})), Unobserved)
 
-    def test_a_wait_that_nobody_told_of_is_unobserved(self) -> None:
+    def test_undeclared_synchronisation_is_unobserved(self) -> None:
         about = evidence(declared={"timer": "host"}, timings=every(1e-3, took_s=0.99e-3))
         assert isinstance(ask(missing_sync, about), Unobserved)
 
@@ -182,8 +182,8 @@ class TestWrongStream:
     @pytest.mark.parametrize(
         ("declared", "took_s"), [({}, 3e-6), ({"timer_overhead_s": 2.5e-6}, 3e-6), ({"timer_overhead_s": 9e-6}, 12e-6)]
     )
-    def test_spans_that_hold_no_kernel_reject(self, declared: dict[str, Fact], took_s: float) -> None:
-        """Below 10 µs, or within half of the timer's own overhead, they are empty while the GPU worked a millisecond."""
+    def test_spans_without_a_kernel_reject(self, declared: dict[str, Fact], took_s: float) -> None:
+        """Spans below 10 µs, or within 1.5 times the overhead, are empty if the GPU worked a millisecond per call."""
         about = evidence(declared={"timer": "events", **declared}, timings=every(1e-3, took_s=took_s))
         answer = found(ask(wrong_stream, about))
         assert answer.severity is Severity.REJECT
@@ -199,17 +199,17 @@ class TestWrongStream:
     @pytest.mark.parametrize(
         ("stamps", "kind"), [({}, Clear), ({"stamp_spread_s": 2e-6}, Found), ({"stamp_seen_ratio": 0.4}, Found)]
     )
-    def test_spans_of_a_launch_are_empty_where_stamps_met_the_work(self, stamps: dict[str, Fact], kind: type) -> None:
+    def test_launch_spans_are_empty_if_stamps_met_the_work(self, stamps: dict[str, Fact], kind: type) -> None:
         about = evidence(declared={"timer": "events", **stamps}, timings=every(1.7e-3, took_s=56e-6))
         answer = ask(wrong_stream, about)
         assert isinstance(answer, kind)
         assert not isinstance(answer, Found) or answer.severity is Severity.FLAG
 
-    def test_half_a_timed_loop_beside_other_streams_is_on_its_own(self) -> None:
+    def test_half_timed_loop_with_other_streams_is_clear(self) -> None:
         about = evidence(declared={"timer": "events", "stamp_spread_s": 2e-6}, timings=every(400e-6, took_s=200e-6))
         assert isinstance(ask(wrong_stream, about), Clear)
 
-    def test_one_cause_is_said_once(self) -> None:
+    def test_wrong_stream_is_found_by_one_rule_only(self) -> None:
         about = evidence(declared={"timer": "events", "timer_overhead_s": 2.5e-6}, timings=every(1e-3, took_s=3e-6))
         assert [rule.name for rule in RULES if isinstance(ask(rule, about), Found)] == ["wrong-stream"]
 
@@ -217,11 +217,11 @@ class TestWrongStream:
         about = evidence(declared={"timer": "events", "busy_ratio": 0.95}, timings=every(1e-3, took_s=3e-6))
         assert isinstance(ask(wrong_stream, about), Unobserved)
 
-    def test_a_told_flush_of_unknown_length_leaves_it_open(self) -> None:
+    def test_declared_flush_of_unknown_length_is_unobserved(self) -> None:
         about = evidence(declared={"timer": "events", "cache": "cold"}, timings=every(1e-3, took_s=3e-6))
         assert isinstance(ask(wrong_stream, about), Unobserved)
 
-    def test_a_neighbour_explains_a_busy_gpu(self) -> None:
+    def test_neighbour_explains_a_busy_gpu(self) -> None:
         about = evidence(processes=[OWN, NEIGHBOUR], declared={"timer": "events"}, timings=every(1e-3, took_s=3e-6))
         assert isinstance(ask(wrong_stream, about), Unobserved)
 
@@ -229,11 +229,11 @@ class TestWrongStream:
         about = evidence(declared={"timer": "events"}, timings=every(6e-6, took_s=5e-6, length_s=1.5))
         assert isinstance(ask(wrong_stream, about), Clear)
 
-    def test_a_short_window_cannot_tell(self) -> None:
+    def test_wrong_stream_in_a_short_window_is_unobserved(self) -> None:
         about = evidence(length_s=0.5, declared={"timer": "events"}, timings=every(1e-3, took_s=3e-6, length_s=0.5))
         assert isinstance(ask(wrong_stream, about), Unobserved)
 
-    def test_times_handed_over_are_another_rules(self) -> None:
+    def test_times_of_the_caller_are_unobserved_for_wrong_stream(self) -> None:
         assert isinstance(
             ask(wrong_stream, evidence(declared={"timer": "caller"}, timings=every(1e-3, took_s=3e-6))), Unobserved
         )
@@ -251,7 +251,7 @@ class TestHostBound:
 
     @pytest.mark.parametrize("claim", Claim)
     def test_host_bound_idle_without_pause_is_a_label(self, claim: Claim) -> None:
-        """A loop that leaves the GPU idle without a pause is quoted with the GPU's part of it."""
+        """A loop that leaves the GPU idle without a pause is a label with the GPU's busy share."""
         works: list[dict[str, Fact] | None] = [None, {"call_bytes": 33_000_000}]
         for declared in works:
             answer = found(ask(host_bound, self.about(declared), claim))
@@ -261,7 +261,7 @@ class TestHostBound:
 
     @pytest.mark.parametrize("timer", ["events", "graph"])
     def test_host_bound_kernel_time_is_bounded(self, timer: str) -> None:
-        """Times read on the GPU claim a kernel's: of 20 µs the launch takes up to 8, or all that the GPU was not busy."""
+        """The launch in a GPU time of 20 µs is bounded by 8 µs or the idle time, whichever is more."""
         for busy, kernel_s in ((0.58, 12e-6), (0.4, 0.4 * 24e-6)):
             answer = found(ask(host_bound, self.about({"timer": timer}, busy=busy)))
             assert {bound.number for bound in answer.bounds} == {Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK}
@@ -272,7 +272,7 @@ class TestHostBound:
         [(11.5, 17.1, 29.7, 0.61), (26.6, 31.8, 42.0, 0.775), (26.6, 32.1, 60.9, 0.53), (56.9, 63.2, 91.2, 0.70)],
     )
     def test_host_bound_covers_measured_events(self, kernel_us: float, call_us: float, round_us: float, busy: float) -> None:
-        """Kernels of known length on an H200, launched so far apart: what events read beside them lies within the bound."""
+        """For kernels of known length on an H200, the bound covers the excess that events read."""
         times = every(round_us * 1e-6, took_s=call_us * 1e-6, length_s=2.2)
         answer = found(ask(host_bound, evidence(signals={"utilization_ratio": busy}, declared=EVENTS, timings=times)))
         ratio = answer.bounds[0].ratio
@@ -281,20 +281,20 @@ class TestHostBound:
 
     @pytest.mark.parametrize(("call_us", "round_us", "busy"), [(29.7, 35.7, 0.954), (59.9, 68.3, 0.937), (57.6, 62.3, 0.965)])
     def test_host_bound_measured_queue_is_clear(self, call_us: float, round_us: float, busy: float) -> None:
-        """Loops of an H200 whose queue of launches held some all the time."""
+        """Loops on an H200 that never emptied the launch queue are clear."""
         times = every(round_us * 1e-6, took_s=call_us * 1e-6, length_s=2.2)
         assert isinstance(ask(host_bound, evidence(signals={"utilization_ratio": busy}, declared=EVENTS, timings=times)), Clear)
 
     @pytest.mark.parametrize(("timer", "severity"), [("events", "flag"), ("host", "note")])
-    def test_host_bound_flags_by_tolerance_where_claimed(self, timer: str, severity: str) -> None:
-        """Times by the host's clock claim no kernel's; no size of it rejects."""
+    def test_host_bound_flags_only_claimed_kernel_times(self, timer: str, severity: str) -> None:
+        """GPU times are flagged by tolerance, host times are labels, and neither is rejected."""
         for busy in (0.2, 0.65):
             finding = judge(self.about({"timer": timer}, busy=busy)).finding("host-bound")
             assert (finding.severity, finding.is_label) == (severity, severity == "note")
 
     @pytest.mark.parametrize(("starved", "kind"), [(0.0, Clear), (0.4, Clear), (1.0, Found)])
-    def test_host_bound_counts_starved_readings_beside_flushes(self, starved: float, kind: type) -> None:
-        """Flushes keep the GPU busy, so that utilisation tells nothing of launches."""
+    def test_host_bound_counts_starved_readings_with_flushes(self, starved: float, kind: type) -> None:
+        """The declared share of starved readings counts if flushes keep the GPU busy."""
         declared: dict[str, Fact] = {
             "timer": "events", "timer_overhead_s": 1e-6, "flush_bytes": 10**8, "issue_s": 15e-6, "starved_ratio": starved,
         }  # fmt: skip
@@ -306,22 +306,22 @@ class TestHostBound:
             assert answer.bounds[0].ratio == pytest.approx(3.0, rel=1e-3)
 
     def test_host_bound_launch_longer_than_the_call_has_no_bound(self) -> None:
-        """The GPU waited for launches that take as long as the reading: any part of it may be the GPU's."""
+        """If launches take as long as the reading, the GPU's part is unknown and so is the bound."""
         declared: dict[str, Fact] = {"timer": "events", "flush_bytes": 10**8, "issue_s": 40e-6, "starved_ratio": 1.0}
         answer = found(ask(host_bound, self.about(declared | {"timer_overhead_s": 1e-6}, busy=0.95)))
         assert [bound.ratio for bound in answer.bounds] == [None] * 3
-        # A loop of the user's may wait for the GPU in each call, as by reading a result, which is no launch.
+        # Without a harness, each call may wait for the GPU itself, for example by reading a result.
         assert isinstance(ask(host_bound, self.about(declared, busy=0.95)), Clear)
 
-    def test_host_bound_believes_no_declared_share(self) -> None:
-        """Utilisation saw the GPU work for 13.9 µs of 20, whatever the process declares of its launches."""
+    def test_host_bound_limits_a_declared_share_by_utilisation(self) -> None:
+        """Utilisation limits the GPU's share to 13.9 of 20 µs, whatever launches the process declares."""
         declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 1e-7, "issue_s": 1e-7, "starved_ratio": 0.0}
         answer = found(ask(host_bound, self.about(declared)))
         assert answer.facts["gpu_ratio"] == pytest.approx(13.9 / 20, rel=0.02)
 
     @pytest.mark.parametrize(("busy", "kind"), [(0.97, Clear), (0.6, Found)])
-    def test_host_bound_sets_declared_flushes_aside(self, busy: float, kind: type) -> None:
-        """Flushes of 4 µs in each round of 24: what utilisation leaves of them says how long the calls kept the GPU."""
+    def test_host_bound_subtracts_declared_flushes(self, busy: float, kind: type) -> None:
+        """Declared flushes of 4 µs per round of 24 µs are subtracted from the GPU's busy time."""
         declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 1e-6, "issue_s": 40e-6, "starved_ratio": 1.0}
         about = self.about(declared, busy=busy)
         assert about.timings is not None
@@ -337,51 +337,51 @@ class TestHostBound:
         assert isinstance(ask(host_bound, about), Found)
 
     @pytest.mark.parametrize(("busy", "kind"), [(0.2, Found), (0.6, Clear)])
-    def test_host_bound_few_late_launches_decide_nothing(self, busy: float, kind: type) -> None:
-        """A few late launches neither hide that all are late nor stand for it."""
-        # 16 µs and a gap of 14 usually, and 400 µs more before every fiftieth: an add of 1024 numbers on an H200.
+    def test_host_bound_ignores_few_late_launches(self, busy: float, kind: type) -> None:
+        """A few late launches neither hide that all launches are late nor make the rule find the loop."""
+        # Calls of 16 µs with gaps of 14 µs, and 400 µs more before every fiftieth: an add of 1024 numbers on an H200.
         at_ns = np.cumsum(np.where(np.arange(50_000) % 50 == 49, 430_000, 30_000)).astype(np.int64)
         timings = Timings(BEGIN_NS + at_ns, np.full(len(at_ns), 16e-6))
         assert isinstance(ask(host_bound, evidence(signals={"utilization_ratio": busy}, timings=timings)), kind)
 
-    def test_a_batch_that_keeps_the_gpu_fed_is_clear(self) -> None:
+    def test_batch_that_keeps_the_gpu_busy_is_clear(self) -> None:
         about = evidence(timings=every(420e-6, took_s=20e-6, length_s=2.0, calls_count=20))
         assert isinstance(ask(host_bound, about), Clear)
 
-    def test_a_loop_with_pauses_is_another_hazard(self) -> None:
+    def test_loop_with_pauses_is_not_host_bound(self) -> None:
         about = evidence(signals={"utilization_ratio": 0.1}, timings=every(1e-3, took_s=100e-6, length_s=2.0))
         assert isinstance(ask(host_bound, about), Clear)
 
-    def test_a_benchmark_short_of_processors_is_another_hazard(self) -> None:
+    def test_benchmark_short_of_cpu_cores_is_unobserved(self) -> None:
         starved = Host(span_s=6.0, cpu_s=3.0, run_wait_s=3.0)
         assert isinstance(ask(host_bound, self.about(host=starved)), Unobserved)
 
-    def test_without_a_second_of_utilisation_nothing_is_said(self) -> None:
+    def test_host_bound_needs_a_second_of_utilisation(self) -> None:
         about = evidence(length_s=0.4, signals={"utilization_ratio": 0.5}, timings=every(24e-6, took_s=18e-6, length_s=0.4))
         assert isinstance(ask(host_bound, about), Unobserved)
 
-    def test_a_gpu_that_did_nothing_at_all_waited_for_no_launch(self) -> None:
+    def test_gpu_without_any_work_is_unobserved(self) -> None:
         assert isinstance(ask(host_bound, self.about(busy=0.0)), Unobserved)
 
     @given(st.floats(0.03, 1.0))
     @settings(max_examples=share_of(20))
-    def test_only_a_gpu_that_idles_is_found(self, busy: float) -> None:
-        """Of a usual round of 24 µs more than 5, and the gauge's error of 3 points, was idle."""
+    def test_host_bound_finds_only_an_idling_gpu(self, busy: float) -> None:
+        """The rule finds the loop below 70 % utilisation, or if over 5 µs per round are idle beyond the gauge's error."""
         sure = 24e-6 * (1.0 - busy - 0.03) > 5e-6
         assert isinstance(ask(host_bound, self.about(busy=busy)), Found) == (busy < 0.7 or sure)
 
 
 class TestShortKernel:
     @pytest.mark.parametrize(("declared", "due"), [({}, 8e-6), ({"timer_overhead_s": 1.5e-6}, 2e-6)])
-    def test_a_few_microseconds_hold_the_timers_cost(self, declared: dict[str, Fact], due: float) -> None:
-        """Of 4 µs a tick and the timer's overhead are up to half; unmeasured, an event pair alone reads up to 8 µs."""
+    def test_short_kernel_bound_is_the_timers_cost(self, declared: dict[str, Fact], due: float) -> None:
+        """The bound of a 4 µs call is a tick plus the overhead, or 8 µs without a measured overhead."""
         about = evidence(declared={"timer": "events", **declared}, timings=every(20e-6, took_s=4e-6, length_s=0.1))
         answer = found(ask(short_kernel, about))
         assert size(answer) == pytest.approx(due / 4e-6)
         assert answer.facts["batch_count"] == 50
 
     def test_short_kernel_ignores_unsynchronised_times(self) -> None:
-        """Times that did not wait for the GPU are no short kernels."""
+        """Times that did not wait for the GPU are rejected by ``missing-sync`` and not judged as short kernels."""
         asked = every(20e-6, took_s=4e-6, length_s=0.1)
         about = evidence(declared={"timer": "host", "sync_s": 4.0}, timings=asked)
         assert found(ask(missing_sync, about)).severity is Severity.REJECT
@@ -389,7 +389,7 @@ class TestShortKernel:
         waited = replace(about, declared={"timer": "host", "sync_s": 0.0})
         assert size(ask(short_kernel, waited)) == pytest.approx(2.0)
 
-    def test_a_batch_or_a_graph_of_many_is_clear(self) -> None:
+    def test_batch_or_graph_of_many_calls_is_clear(self) -> None:
         for timer in ("events", "graph"):
             about = evidence(declared={"timer": timer}, timings=every(250e-6, took_s=4e-6, length_s=0.5, calls_count=50))
             assert isinstance(ask(short_kernel, about), Clear)
@@ -397,7 +397,7 @@ class TestShortKernel:
 
 class TestTimerOverhead:
     @pytest.mark.parametrize("overhead_s", [1e-6, 4e-6, 25e-6])
-    def test_all_of_it_may_be_in_a_time_and_none_is_sure(self, overhead_s: float) -> None:
+    def test_timer_overhead_estimate_starts_at_zero(self, overhead_s: float) -> None:
         about = evidence(declared={"timer_overhead_s": overhead_s}, timings=every(120e-6, took_s=100e-6, length_s=0.5))
         answer = ask(timer_overhead, about)
         assert size(answer) == pytest.approx(overhead_s / (100e-6 - overhead_s))
@@ -405,11 +405,11 @@ class TestTimerOverhead:
         assert estimate is not None
         assert (estimate.low_ratio, estimate.high_ratio) == (0.0, size(answer))
 
-    def test_a_batch_divides_it(self) -> None:
+    def test_timer_overhead_is_divided_by_the_batch(self) -> None:
         about = evidence(declared={"timer_overhead_s": 4e-6}, timings=every(1e-3, took_s=10e-6, length_s=0.5, calls_count=50))
         assert size(ask(timer_overhead, about)) == pytest.approx(4 / 496)
 
-    def test_times_of_nothing_but_overhead_have_no_bound(self) -> None:
+    def test_times_close_to_the_overhead_have_no_size(self) -> None:
         about = evidence(declared={"timer_overhead_s": 5e-6}, timings=every(20e-6, took_s=5e-6, length_s=0.5))
         assert size(ask(timer_overhead, about)) is None
         free = evidence(declared={"timer_overhead_s": 0.0}, timings=every(20e-6, took_s=5e-6, length_s=0.5))
@@ -423,11 +423,11 @@ class TestTimerTampered:
         assert answer.facts["names"] == "torch.cuda.Event.elapsed_time"
 
     @pytest.mark.parametrize("nothing", ["", " , "])
-    def test_none_replaced_is_clear(self, nothing: str) -> None:
+    def test_no_replaced_functions_are_clear(self, nothing: str) -> None:
         assert isinstance(ask(timer_tampered, evidence(declared={"tampered": nothing})), Clear)
 
 
-def test_times_laid_end_to_end_do_not_tell_what_lay_between_them() -> None:
+def test_times_laid_end_to_end_hide_the_waits() -> None:
     took_s = np.linspace(9e-3, 11e-3, 300)
     at_ns = BEGIN_NS + np.concatenate([[0], np.cumsum(took_s)[:-1] * 1e9]).astype(np.int64)
     sleepy = evidence(signals={"utilization_ratio": 0.1}, declared={"timer": "caller"}, timings=Timings(at_ns, took_s))

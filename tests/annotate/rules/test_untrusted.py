@@ -1,4 +1,4 @@
-"""Code that may cheat: its numbers count as far as the witness bounds them, and nothing it says improves its verdict."""
+"""Tests of the rule about code that may cheat: the witness bounds its numbers, and no declaration improves its verdict."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def test_untrusted_family_has_one_rule() -> None:
     assert (claimed_work,) == RULES
 
 
-def test_claimed_work_is_clear_of_trusted_code() -> None:
+def test_claimed_work_is_clear_for_trusted_code() -> None:
     assert isinstance(ask(evidence(declared={"claimed_calls_count": 1, "claimed_call_s": 9.0})), Clear)
 
 
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_cheats_are_found_or_named_limits(cheat: Cheat) -> None:
-    """Every cheat is found from outside; one that is a known limit is found once the work is stated."""
+    """Every cheat is found from outside; a known limit is found if the work is stated."""
     held, worked = judged(cheat, *UNTRUSTED), judged(cheat, *UNTRUSTED, *WORK.items())
     if cheat.name == "honest":
         assert (held.status, worked.status) == (Status.VALID, Status.VALID)
-        assert "right to 3.1%" in held.finding("claimed-work").says
-        assert any("right to 3.1%" in label for label in held.labels)
+        assert "right to 3.4%" in held.finding("claimed-work").says
+        assert any("right to 3.4%" in label for label in held.labels)
         return
     assert worked.status in BAD
     assert (held.status is Status.VALID) is bool(cheat.limit)
@@ -72,13 +72,13 @@ def test_cheats_are_found_or_named_limits(cheat: Cheat) -> None:
         ({"untrusted": True}, Severity.NOTE, "no number was claimed"),
     ],
 )
-def test_claimed_work_holds_calls_against_busy_time(declared: dict[str, Fact], severity: Severity, says: str) -> None:
+def test_claimed_work_compares_calls_with_busy_time(declared: dict[str, Fact], severity: Severity, says: str) -> None:
     assert found(evidence(declared=declared))[0] is severity
     assert says in found(evidence(declared=declared))[1]
 
 
-def test_claimed_work_says_how_far_it_bounds() -> None:
-    """A GPU that is busy for a tenth of the window bounds a number badly, which flags."""
+def test_claimed_work_flags_wide_bounds() -> None:
+    """A number with wide bounds, because the GPU was busy for a tenth of the window, is flagged."""
     sparse = evidence(signals={"utilization_ratio": 0.1}, declared={**CLAIM, "claimed_call_s": 0.1e-3})
     assert found(sparse) == (Severity.FLAG, found(sparse)[1])
     assert "bounds them only to 35%" in found(sparse)[1]
@@ -95,7 +95,7 @@ def test_claimed_work_says_how_far_it_bounds() -> None:
         {"untrusted": True, "claimed_call_s": 1e-3},
     ],
 )
-def test_claim_that_is_no_number_is_unproven(declared: dict[str, Fact]) -> None:
+def test_invalid_claim_is_unproven(declared: dict[str, Fact]) -> None:
     about = evidence(declared=declared)
     assert isinstance(ask(about), Unobserved)
     assert judge(about).status is Status.UNPROVEN
@@ -104,15 +104,15 @@ def test_claim_that_is_no_number_is_unproven(declared: dict[str, Fact]) -> None:
 @pytest.mark.parametrize(
     "about", [evidence(length_s=0.9, declared=CLAIM), evidence(signals={"utilization_ratio": None}, declared=CLAIM)]
 )
-def test_claim_that_nobody_bounds_is_unproven(about: Evidence) -> None:
-    """A window below a second, and one without utilisation, prove no number of untrusted code."""
+def test_claim_without_bounds_is_unproven(about: Evidence) -> None:
+    """A window below a second, or one without utilisation, leaves a number of untrusted code unproven."""
     assert isinstance(ask(about), Unobserved)
     assert judge(about).status.badness >= Status.UNPROVEN.badness
     assert "claimed-work" in judge(about).why
 
 
 def test_neighbour_bounds_a_claim_less() -> None:
-    """Busy time that may have been a neighbour's is not surely that of the calls."""
+    """Busy time that may have been a neighbour's lowers the certain time of the calls."""
     from tests.annotate.strategies import FOREIGN
 
     answer = ask(evidence(declared=CLAIM, processes=[FOREIGN]))
@@ -128,7 +128,7 @@ def test_untrusted_window_adds_nothing_to_a_record() -> None:
 
 @st.composite
 def _said(draw: st.DrawFn) -> tuple[dict[str, Fact], Timings | None, OtherWork | None]:
-    """Facts, times and other work that untrusted code may declare."""
+    """Draw facts, times and other work that untrusted code may declare."""
     names = sorted(set(FACTS) - {"untrusted", "abandoned", "exception", "whole_program", "every_s", "varies", "locked_mhz"})
     amounts = st.sampled_from(
         [None, True, False, 0, 1, 0.0, 1e-9, 1e-3, 0.5, 1.0, 1500.0, 1e9, 1e15, "", "events", "host", "cold"]
@@ -146,17 +146,17 @@ _ALONE = [judge(replace(each, declared={"untrusted": True})).status for each in 
 
 @settings(max_examples=share_of(45))
 @given(st.sampled_from(range(len(_SEEN))), _said())
-def test_nothing_untrusted_code_says_improves_it(
+def test_untrusted_declarations_never_improve_the_verdict(
     which: int, said: tuple[dict[str, Fact], Timings | None, OtherWork | None]
 ) -> None:
-    """Facts, times and other work leave the verdict on the witness's evidence as it is, or worsen it."""
+    """Declared facts, times and other work never improve the verdict on the witness's evidence."""
     facts, times, other = said
     verdict = judge(replace(_SEEN[which], declared={**facts, "untrusted": True}, timings=times, other_work=other))
     assert verdict.status.badness >= _ALONE[which].badness
 
 
-def test_other_work_explains_no_busy_time_of_untrusted_code() -> None:
-    """In a trusted window a declared flush explains what times leave over; in an untrusted one it is a claim as any other."""
+def test_untrusted_other_work_does_not_explain_busy_time() -> None:
+    """A declared flush explains busy time in a trusted window, but not in an untrusted one."""
     half = replace(HONEST, took_s=HONEST.took_s / 2)
     flush = OtherWork(HONEST.at_ns + 500_000, np.full(len(HONEST.at_ns), 0.47e-3), ("flush",) * len(HONEST.at_ns))
     about = replace(CHEATS[0].make(), timings=half, other_work=flush)

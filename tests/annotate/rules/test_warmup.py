@@ -1,4 +1,4 @@
-"""First calls that were cold."""
+"""Tests of the rule about cold first calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def found(answer: Answer) -> Found:
 
 
 def value_ratio(answer: Answer, number: Number) -> float:
-    """Return the estimate of one number, which is its bound as well."""
+    """Return the estimate of one number, which equals its bound up to the sign."""
     (bound,) = (each for each in found(answer).bounds if each.number is number)
     assert bound.estimate is not None
     assert bound.ratio == abs(bound.estimate.value_ratio)
@@ -39,8 +39,8 @@ def beginning(*first_s: float, count: int = 3000) -> Values:
 
 
 class TestColdStart:
-    def test_cold_start_has_the_size_of_what_it_cost(self) -> None:
-        """82 ms of three calls that take 1 ms when warm: 79 ms of 3000 calls, 2.6 % of the mean."""
+    def test_cold_start_bound_is_its_cost(self) -> None:
+        """Three cold calls of 82 ms cost 79 ms over warm ones: 2.6 % of the mean of 3000 calls."""
         answer = found(ask(cold_start, window(beginning(0.07, 0.01, 0.002))))
         assert answer.facts["cold_count"] == 3
         assert value_ratio(answer, Number.MEAN) == pytest.approx(0.079 / 3.0, rel=0.01)
@@ -48,37 +48,37 @@ class TestColdStart:
         lost_ratio = 0.079 / window(beginning(0.07, 0.01, 0.002)).window.length_s
         assert value_ratio(answer, Number.THROUGHPUT) == pytest.approx(-lost_ratio, rel=0.01)
 
-    def test_short_series_moves_by_more(self) -> None:
-        """70 ms before 59 calls of 1 ms."""
+    def test_cold_start_bound_is_larger_in_a_short_series(self) -> None:
+        """A first call of 70 ms before 59 calls of 1 ms more than doubles the mean."""
         answer = ask(cold_start, window(beginning(0.07, count=60)))
         assert value_ratio(answer, Number.MEAN) == pytest.approx(0.069 / 0.06, rel=0.01)
 
-    def test_first_call_is_said_in_words(self) -> None:
+    def test_cold_first_call_has_a_sentence(self) -> None:
         answer = found(ask(cold_start, window(beginning(0.01))))
         assert (
             cold_start.says.format(**answer.facts)
-            == "the first call was cold, up to 10 times the median: the mean is 0.3% longer for it"
+            == "the first call was cold, up to 10 times the median: this lengthens the mean by 0.3%"
         )
 
-    def test_nobody_having_warmed_up_is_said(self) -> None:
+    def test_missing_warm_up_is_reported(self) -> None:
         about = window(beginning(0.01))
         answer = found(ask(cold_start, replace(about, declared={"warmup_count": 0})))
-        assert cold_start.says.format(**answer.facts).endswith(", and nobody had warmed up")
+        assert cold_start.says.format(**answer.facts).endswith(", and there was no warm-up")
         assert answer.bounds == found(ask(cold_start, about)).bounds
 
     @pytest.mark.parametrize("declared", [True, "0", -3, 5, None, float("nan")])
-    def test_other_words_about_a_warm_up_change_nothing(self, declared: object) -> None:
+    def test_other_declared_warm_ups_change_nothing(self, declared: object) -> None:
         about = window(beginning(0.01))
         other = replace(about, declared={"warmup_count": declared})  # type: ignore[dict-item]  # what a client may send
         assert ask(cold_start, other) == ask(cold_start, about)
 
-    def test_a_warm_window_told_to_have_no_warm_up_is_clear(self) -> None:
+    def test_warm_window_declared_without_warm_up_is_clear(self) -> None:
         assert isinstance(ask(cold_start, replace(window(even()), declared={"warmup_count": 0})), Clear)
 
-    def test_a_fast_beginning_is_not_cold(self) -> None:
+    def test_fast_start_is_not_cold(self) -> None:
         took_s = even()
         took_s[:300] *= 0.86
         assert isinstance(ask(cold_start, window(took_s)), Clear)
 
-    def test_a_single_iteration_is_unobserved(self) -> None:
+    def test_cold_start_of_a_single_iteration_is_unobserved(self) -> None:
         assert isinstance(ask(cold_start, window(even(1))), Unobserved)

@@ -1,4 +1,4 @@
-"""Levels of made series: steps, telegraphs, drifts, and the controller's cycle, which is none of them."""
+"""Levels of simulated series: steps, telegraph signals, drifts, and the controller's cycle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ seeds = st.integers(0, 10**6)
 
 
 def swing(count: int, amplitude: float, phase: float = 0.0) -> Values:
-    """The clock of a capped H200: nearly a square wave with a period of ten blocks."""
+    """Return the clock of a capped H200: nearly a square wave with a period of ten blocks."""
     return np.asarray(amplitude * np.tanh(3.0 * np.sin(2.0 * np.pi * np.arange(count) / CYCLE_COUNT + phase)))
 
 
@@ -35,7 +35,7 @@ def levels_of(values: Values) -> list[tuple[float, float]]:
 @few
 @given(seed=seeds, count=st.integers(4, 11), variance=st.floats(0.01, 0.5))
 def test_change_points_are_the_best_of_all(seed: int, count: int, variance: float) -> None:
-    """Dynamic programming finds what trying every cut finds."""
+    """The change points cost as little as the best of all allowed cuts."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=count) + (np.arange(count) >= rng.integers(0, count)) * rng.uniform(0, 6)
 
@@ -53,7 +53,7 @@ def test_change_points_are_the_best_of_all(seed: int, count: int, variance: floa
 @few
 @given(seed=seeds, factor=st.floats(1e-3, 1e3), offset=st.floats(-1e3, 1e3))
 def test_levels_scale_with_their_series(seed: int, factor: float, offset: float) -> None:
-    """A shift and a unit of measurement change no level's places."""
+    """A shift or another unit does not change the places of the levels."""
     values = noise(40, 0.2, seed) + (np.arange(40) >= 15) * 2.0
     plain, moved = find_levels(values, 0.04), find_levels(factor * values + offset, 0.04 * factor**2)
     assert [each.places.tolist() for each in plain] == [each.places.tolist() for each in moved]
@@ -73,7 +73,7 @@ def test_levels_divide_the_series(seed: int, count: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 30, 600])
 def test_constant_series_has_one_level(count: int) -> None:
-    """A constant has no change, even where no variance is known."""
+    """A constant series has no change, even at a variance of zero."""
     found = find_levels(np.full(count, np.log(1980.0)), 0.0)
     assert len(found) == min(count, 1)
 
@@ -81,14 +81,14 @@ def test_constant_series_has_one_level(count: int) -> None:
 @pytest.mark.parametrize("phase", [0.0, 1.0, 2.0, 3.0, 4.5])
 @pytest.mark.parametrize("count", [20, 30, 60, 300])
 def test_controllers_cycle_is_one_level(count: int, phase: float) -> None:
-    """The swing of 2 % that every capped H200 shows is no change of level."""
+    """The swing of a capped H200's clock is not a change of level."""
     assert len(levels_of(swing(count, 0.02, phase) + noise(count, 0.004, count))) == 1
 
 
 @pytest.mark.parametrize("amplitude", [0.0, 0.02])
 @pytest.mark.parametrize("seconds", [3, 4, 6, 12, 60])
 def test_clock_that_toggles_each_second_has_two_levels(seconds: int, amplitude: float) -> None:
-    """1500 and 1980 MHz in turns of a second, with and without the controller's swing, are two levels."""
+    """1500 and 1980 MHz, alternating each second, are two levels with and without the controller's swing."""
     count = 10 * seconds
     logs = np.log(np.where(np.arange(count) // 10 % 2, 1500.0, 1980.0)) + swing(count, amplitude, 1.0) + noise(count, 2e-3, 1)
     found = levels_of(logs)
@@ -100,7 +100,7 @@ def test_clock_that_toggles_each_second_has_two_levels(seconds: int, amplitude: 
 @pytest.mark.parametrize("depth", [0.10, 0.25])
 @pytest.mark.parametrize("seconds", [3, 6, 30])
 def test_lower_middle_third_is_a_level(depth: float, seconds: int) -> None:
-    """The specification's rows: a clock 10 or 25 % lower for a third, here beside the controller's swing."""
+    """A clock that is 10 or 25 % lower in the middle third has two levels, despite the controller's swing."""
     count = 10 * seconds
     third = np.arange(count) * 3 // count == 1
     found = levels_of(np.log1p(-depth * third) + swing(count, 0.02, 0.5) + noise(count, 0.003, 2))
@@ -116,8 +116,8 @@ def test_slow_drift_keeps_a_level_that_holds_a_fifth() -> None:
 
 @few
 @given(seed=seeds, share=st.floats(0.2, 0.8))
-def test_hidden_step_is_the_edge_of_what_is_found(seed: int, share: float) -> None:
-    """A step half as large again as the hidden one is found, and one half as large is not, without noise."""
+def test_hidden_step_separates_found_and_missed_steps(seed: int, share: float) -> None:
+    """A step of 1.5 times the hidden one is found, and half of the hidden one is not."""
     count = 100
     begin = round(count * share)
     step = hidden_step(count, 0.01, share_ratio=begin / count)

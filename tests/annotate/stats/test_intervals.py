@@ -1,4 +1,4 @@
-"""Intervals hold what they promise: their coverage against known distributions, and their edges where nothing is known."""
+"""Intervals: their coverage for known distributions, and their edges for short series."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SERIES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=60).map(np.array)
 
 
 def correlated(count: int, phi: float, rng: np.random.Generator) -> Values:
-    """An AR(1) series of standard deviation 1 about 0."""
+    """Return an AR(1) series of standard deviation 1 about 0."""
     return wandering(np.sqrt(1.0 - phi**2) * rng.normal(size=count + 200), phi)[200:]
 
 
@@ -34,7 +34,7 @@ def one_after_another(took_s: Values) -> Times:
 
 
 def coverage(trials_count: int, interval: Callable[[np.random.Generator], Interval | None], truth: float) -> float:
-    """The share of known intervals that hold the truth."""
+    """Return the share of known intervals that hold the true value."""
     rng = np.random.default_rng(7)
     found = [known for known in (interval(rng) for _ in range(trials_count)) if known is not None]
     assert len(found) > 0.7 * trials_count
@@ -42,7 +42,7 @@ def coverage(trials_count: int, interval: Callable[[np.random.Generator], Interv
 
 
 class TestBatchInterval:
-    def test_it_covers_the_median_of_independent_times(self) -> None:
+    def test_batch_interval_covers_independent_times(self) -> None:
         def trial(rng: np.random.Generator) -> Interval | None:
             took_s = 1e-3 * (1.0 + 0.02 * rng.normal(size=2000))
             return batch_interval(one_after_another(took_s), took_s)
@@ -50,7 +50,7 @@ class TestBatchInterval:
         assert coverage(300, trial, 1e-3) > 0.92
 
     def test_batch_interval_covers_correlated_times(self) -> None:
-        """It covers where each time resembles the last and the plain interval does not."""
+        """The batch interval covers correlated times, and the plain median interval does not."""
 
         def times(rng: np.random.Generator) -> Values:
             return 1e-3 * (1.0 + 0.02 * correlated(4000, 0.95, rng))
@@ -62,35 +62,35 @@ class TestBatchInterval:
         assert coverage(300, trial, 1e-3) > 0.90
         assert coverage(300, lambda rng: median_interval(times(rng)), 1e-3) < 0.5
 
-    def test_batches_that_resemble_each_other_are_made_longer(self) -> None:
-        # Swings of eight tenths of a second: neighbouring tenths agree, neighbouring fifths do not.
+    def test_batch_interval_lengthens_correlated_batches(self) -> None:
+        # A swing with a period of 0.6 s correlates neighbouring batches of 0.1 s.
         took_s = np.full(2000, 1e-3) * (1.0 + 0.01 * np.sin(2.0 * np.pi * np.arange(2000) / 600.0))
         found = batch_interval(one_after_another(took_s), took_s)
         assert found is None or found.blocks_count < 20
 
-    def test_a_short_window_has_no_known_width(self) -> None:
+    def test_batch_interval_of_a_short_window_is_unknown(self) -> None:
         took_s = np.full(1000, 1e-4)
         assert batch_interval(one_after_another(took_s), took_s) is None
 
-    def test_neither_have_few_long_iterations(self) -> None:
+    def test_batch_interval_of_few_iterations_is_unknown(self) -> None:
         took_s = np.full(60, 1.0)
         assert batch_interval(one_after_another(took_s), took_s) is None
 
-    def test_nor_a_steady_drift(self) -> None:
+    def test_batch_interval_of_a_steady_drift_is_unknown(self) -> None:
         took_s = np.linspace(1.0e-3, 1.1e-3, 3000)
         assert batch_interval(one_after_another(took_s), took_s) is None
 
-    def test_no_iterations_have_none(self) -> None:
+    def test_batch_interval_of_no_iterations_is_unknown(self) -> None:
         assert batch_interval(np.empty(0, np.int64), np.empty(0)) is None
 
-    def test_constant_times_have_an_interval_of_no_width(self) -> None:
+    def test_batch_interval_of_constant_times_has_no_width(self) -> None:
         took_s = np.full(2000, 1e-3)
         found = batch_interval(one_after_another(took_s), took_s)
         assert found is not None
         assert found.half_width_ratio < 1e-9
         assert found.blocks_count == 20
 
-    def test_a_few_stalls_do_not_move_it(self) -> None:
+    def test_batch_interval_ignores_a_few_stalls(self) -> None:
         took_s = 1e-3 * (1.0 + 0.01 * np.random.default_rng(3).normal(size=3000))
         stalled_s = took_s.copy()
         stalled_s[::500] = 0.05
@@ -101,53 +101,53 @@ class TestBatchInterval:
 
 
 class TestMedianInterval:
-    def test_it_covers_the_median_of_a_skewed_distribution(self) -> None:
+    def test_median_interval_covers_a_skewed_distribution(self) -> None:
         assert coverage(800, lambda rng: median_interval(rng.lognormal(size=25)), 1.0) > 0.935
 
-    def test_it_takes_six_values_to_exclude_anything(self) -> None:
+    def test_median_interval_needs_six_values(self) -> None:
         assert not median_interval(np.arange(5.0)).excludes(1e9)
         assert median_interval(np.arange(6.0)).excludes(6.0)
 
     @given(SERIES)
     @few
-    def test_it_holds_its_centre(self, values: Values) -> None:
+    def test_median_interval_holds_its_centre(self, values: Values) -> None:
         found = median_interval(values)
         assert found.low <= found.centre <= found.high
 
     @given(st.integers(6, 200))
     @few
-    def test_more_confidence_is_never_narrower(self, count: int) -> None:
+    def test_median_interval_never_narrows_with_confidence(self, count: int) -> None:
         values = np.random.default_rng(count).normal(size=count)
         wide, narrow = median_interval(values, 0.99), median_interval(values, 0.9)
         assert wide.low <= narrow.low
         assert wide.high >= narrow.high
 
-    def test_its_edges_are_those_of_the_tables(self) -> None:
+    def test_median_interval_has_the_published_ranks(self) -> None:
         # Ranks for n = 20 at 95 %: the sixth from each end.
         found = median_interval(np.arange(1.0, 21.0))
         assert (found.low, found.high) == (6.0, 15.0)
 
-    def test_no_values_are_an_error(self) -> None:
+    def test_median_interval_of_no_values_is_an_error(self) -> None:
         with pytest.raises(ValueError, match="at least one value"):
             median_interval(np.empty(0))
 
 
 class TestRatioInterval:
-    def test_it_covers_for_independent_pairs(self) -> None:
+    def test_ratio_interval_covers_independent_pairs(self) -> None:
         assert coverage(500, lambda rng: ratio_interval(0.004 * rng.standard_t(4, 60)), 0.0) > 0.93
 
     def test_ratio_interval_covers_correlated_pairs(self) -> None:
-        """It covers for pairs that resemble the next where order statistics do not."""
+        """The ratio interval covers correlated pairs, and order statistics do not."""
         assert coverage(150, lambda rng: ratio_interval(0.004 * correlated(400, 0.6, rng)), 0.0) > 0.87
         assert coverage(150, lambda rng: median_interval(0.004 * correlated(400, 0.6, rng)), 0.0) < 0.80
 
-    def test_the_same_pairs_give_the_same_interval(self) -> None:
+    def test_ratio_interval_is_reproducible(self) -> None:
         pairs = correlated(300, 0.7, np.random.default_rng(5))
         assert ratio_interval(pairs) == ratio_interval(pairs)
 
     @given(st.integers(0, 1000), st.floats(-0.9, 0.9))
     @few
-    def test_correlation_never_narrows_it(self, seed: int, phi: float) -> None:
+    def test_correlation_never_narrows_the_ratio_interval(self, seed: int, phi: float) -> None:
         pairs = correlated(120, phi, np.random.default_rng(seed))
         plain, found = median_interval(pairs), ratio_interval(pairs)
         assert found.low <= plain.low

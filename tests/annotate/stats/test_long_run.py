@@ -1,4 +1,4 @@
-"""Variances of made series: white, correlated and cyclic."""
+"""Variances of simulated series: white, correlated and cyclic."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def test_cycle_variance_scales_and_is_never_negative(values: Values, cycle_count
 
 @pytest.mark.parametrize("phase", [0.0, 1.0, 2.0])
 def test_cycle_variance_of_a_sine_is_of_half_a_cycle(phase: float) -> None:
-    """It is five blocks times the mean square of the means of half a cycle, whatever the phase."""
+    """The variance is five blocks times the mean square of half-cycle means, at any phase."""
     sine = np.sin(2.0 * np.pi * np.arange(60) / 10 + phase)
     assert cycle_variance(sine, 10) == pytest.approx(1.0, abs=0.35)
 
 
-def test_cycle_variance_of_wide_blocks_is_no_accident() -> None:
-    """Two blocks a cycle: the lowest tenth of neighbouring pairs would be a hundredth of the noise."""
+def test_cycle_variance_of_wide_blocks_is_not_near_zero() -> None:
+    """With two blocks per cycle, the lowest tenth of neighbouring pairs alone would be near zero."""
     noise = np.random.default_rng(1).normal(size=60)
     assert cycle_variance(noise, 2) > 0.15
 
 
 def test_cycle_variance_ignores_changes_of_level() -> None:
-    """Levels of ten blocks each leave a quarter of the stretches nearly as they were."""
+    """Changes of level hardly affect the variance within a cycle."""
     noise = np.random.default_rng(1).normal(0.0, 0.01, 120)
     square = np.arange(120) // 10 % 2
     assert cycle_variance(noise + square, 10) < 0.35 * float(np.var(square)) * 10
@@ -61,20 +61,20 @@ def test_cycle_variance_ignores_changes_of_level() -> None:
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
 def test_long_run_variance_of_correlated_noise(phi: float) -> None:
-    """It comes near that of the process, 1 / (1 - phi)², on average over many series."""
+    """The average over many series is near 1 / (1 - phi)², the variance of the process."""
     found = np.mean([long_run_variance(correlated(2000, phi, seed))[0] for seed in range(30)])
     assert found == pytest.approx(1.0 / (1.0 - phi) ** 2, rel=0.25)
 
 
-def test_long_run_variance_of_many_values_is_of_blocks() -> None:
-    """Thirty thousand values give the same answer as their first two thousand, within noise."""
+def test_long_run_variance_of_many_values_uses_blocks() -> None:
+    """The variance of 30 000 values, averaged in blocks, is near that of the process."""
     values = correlated(30_000, 0.7, 3)
     assert long_run_variance(values)[0] == pytest.approx(1.0 / 0.09, rel=0.3)
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.8])
 def test_mean_within_covers_the_true_mean(phi: float) -> None:
-    """The interval of the mean holds the truth about as often as it says."""
+    """The interval of the mean holds the true mean in at least 88 % of the series."""
     held = 0
     for seed in range(200):
         values = 100.0 + correlated(400, phi, seed)
@@ -85,8 +85,8 @@ def test_mean_within_covers_the_true_mean(phi: float) -> None:
 
 
 @pytest.mark.parametrize("cycles", [2, 3, 6])
-def test_mean_over_whole_cycles_does_not_see_the_swing(cycles: int) -> None:
-    """A swing of 2 % a second leaves nothing in the means of whole seconds."""
+def test_mean_over_whole_cycles_cancels_the_swing(cycles: int) -> None:
+    """A swing of 2 % with a period of 1 s cancels in the means of whole seconds."""
     times = at(1000 * cycles, float(cycles))
     values = 1.0 + 0.02 * np.sin(2.0 * np.pi * times / 1e9) + np.random.default_rng(cycles).normal(0.0, 1e-4, len(times))
     within = mean_within(times, values, cycle_ns=SECOND_NS)
@@ -97,14 +97,14 @@ def test_mean_over_whole_cycles_does_not_see_the_swing(cycles: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.5, 1.0, 1.9])
-def test_fewer_than_two_cycles_know_no_repeatability(seconds: float) -> None:
+def test_fewer_than_two_cycles_have_no_repeatability(seconds: float) -> None:
     assert mean_within(at(100, seconds), np.ones(100), cycle_ns=SECOND_NS) is None
     assert median_within(at(100, seconds), np.ones(100), cycle_ns=SECOND_NS) is None
 
 
 @pytest.mark.parametrize("grid", [0.0, 0.01])
 def test_median_within_covers_the_true_median(grid: float) -> None:
-    """Also where a timer's grid leaves many values equal."""
+    """The interval holds the true median, even if a timer's grid makes many values equal."""
     held = 0
     for seed in range(200):
         values = np.random.default_rng(seed).lognormal(0.0, 0.05, 300)
@@ -118,7 +118,7 @@ def test_median_within_covers_the_true_median(grid: float) -> None:
 @few
 @given(values=series, factor=st.floats(0.1, 10.0))
 def test_repeatability_is_a_ratio(values: Values, factor: float) -> None:
-    """Another unit changes nothing."""
+    """Another unit does not change the repeatability."""
     times = at(len(values), 4.0)
     for found in (mean_within, median_within):
         plain, scaled = found(times, values, cycle_ns=None), found(times, factor * values, cycle_ns=None)

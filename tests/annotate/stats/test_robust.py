@@ -1,4 +1,4 @@
-"""What the judge's statistics promise: invariances, calibration, and the degenerate series a GPU produces."""
+"""Robust statistics: invariances, calibration, and the degenerate series of a GPU."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def index(values: Values) -> npt.NDArray[np.float64]:
 
 
 class TestCentreAndSpread:
-    def test_the_spread_of_normal_noise_is_its_standard_deviation(self) -> None:
+    def test_spread_of_normal_noise_is_its_standard_deviation(self) -> None:
         assert spread(np.random.default_rng(1).normal(100.0, 3.0, 20_000)) == pytest.approx(3.0, rel=0.03)
 
-    def test_one_outlier_moves_neither(self) -> None:
+    def test_one_outlier_changes_neither_centre_nor_spread(self) -> None:
         values = np.array([10.0, 11.0, 12.0, 13.0, 14.0])
         wild = np.array([10.0, 11.0, 12.0, 13.0, 1e9])
         assert centre(wild) == centre(values)
@@ -49,10 +49,10 @@ class TestCentreAndSpread:
 
     @given(SERIES, st.floats(0.5, 3.0), st.floats(-1e3, 1e3))
     @few
-    def test_the_spread_scales_and_ignores_the_level(self, values: Values, scale: float, level: float) -> None:
+    def test_spread_scales_and_ignores_the_level(self, values: Values, scale: float, level: float) -> None:
         assert spread(values * scale + level) == pytest.approx(spread(values) * scale, abs=1e-6)
 
-    def test_no_values_are_an_error(self) -> None:
+    def test_statistics_of_no_values_are_an_error(self) -> None:
         for function in (centre, spread, effective_count):
             with pytest.raises(ValueError, match="at least one value"):
                 function(np.empty(0))
@@ -63,12 +63,12 @@ class TestBlocks:
     def column(*values: float) -> Column:
         return Column(10 * np.arange(len(values), dtype=np.int64), np.array(values, np.float64))
 
-    def test_each_block_stands_at_its_middle_and_a_rest_is_left_out(self) -> None:
+    def test_block_means_are_at_middles_without_a_remainder(self) -> None:
         blocks = block_means(self.column(1, 2, 9, 4, 5, 6, 7), 30)
         assert blocks.at_ns.tolist() == [15, 45]
         assert blocks.values.tolist() == [4.0, 5.0]
 
-    def test_a_block_mostly_unobserved_is_left_out(self) -> None:
+    def test_mostly_unobserved_block_is_left_out(self) -> None:
         nan = float("nan")
         blocks = block_means(self.column(1, nan, nan, 4, 5, nan), 30)
         assert blocks.at_ns.tolist() == [45]
@@ -78,7 +78,7 @@ class TestBlocks:
         assert len(block_means(self.column(1), 10)) == 0
         assert len(block_means(self.column(1, 2), 50)) == 0
 
-    def test_a_width_of_nothing_is_an_error(self) -> None:
+    def test_block_width_of_zero_is_an_error(self) -> None:
         with pytest.raises(ValueError, match="positive block width"):
             block_means(self.column(1, 2), 0)
 
@@ -92,20 +92,20 @@ class TestEffectiveCount:
     def test_independent_values_count_nearly_fully(self) -> None:
         assert effective_count(np.random.default_rng(3).normal(size=2000)) > 1500
 
-    def test_correlated_values_count_as_theory_says(self) -> None:
+    def test_correlated_values_count_as_in_theory(self) -> None:
         # The mean of an AR(1) series carries (1 - phi) / (1 + phi) of its values' information.
         assert effective_count(correlated(20_000, 0.9, seed=4)) == pytest.approx(20_000 / 19, rel=0.3)
 
-    def test_alternating_values_never_count_more_than_there_are(self) -> None:
+    def test_alternating_values_count_at_most_once(self) -> None:
         assert effective_count(np.tile([1.0, -1.0], 50)) == 100
 
     @pytest.mark.parametrize("count", [1, 2, 3, 50])
-    def test_a_constant_counts_fully(self, count: int) -> None:
+    def test_constant_series_counts_fully(self, count: int) -> None:
         assert effective_count(np.full(count, 0.1)) == count
 
     @given(SERIES)
     @few
-    def test_it_lies_between_one_and_the_number_of_values(self, values: Values) -> None:
+    def test_effective_count_is_from_one_to_the_length(self, values: Values) -> None:
         assert 1.0 <= effective_count(values) <= len(values)
 
     @given(SERIES)
@@ -116,7 +116,7 @@ class TestEffectiveCount:
 
     @given(SERIES)
     @few
-    def test_autocorrelations_begin_at_one_and_stay_within_it(self, values: Values) -> None:
+    def test_autocorrelations_are_one_at_lag_zero_and_at_most_one(self, values: Values) -> None:
         found = autocorrelations(values)
         assert found[0] == pytest.approx(1.0)
         assert (np.abs(found) <= 1.0 + 1e-9).all()

@@ -1,4 +1,4 @@
-"""Times at one clock: by the fitted exponent, as they are where the clock stood still, and refused elsewhere."""
+"""Times at one clock: converted by the fitted exponent, unchanged at a constant clock, and refused otherwise."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_fitted_times_lose_the_clocks_swing() -> None:
 
 @settings(max_examples=share_of(20))
 @given(mhz=st.floats(1000.0, 2000.0))
-def test_factor_moves_times_along_the_exponent(mhz: float) -> None:
+def test_factor_follows_the_exponent(mhz: float) -> None:
     found = at_one_clock(swinging())
     assert isinstance(found.fit, Sensitivity)
     assert found.clock_mhz is not None
@@ -46,8 +46,8 @@ def test_factor_moves_times_along_the_exponent(mhz: float) -> None:
     assert found.moved_ratio(mhz) >= 0.0
 
 
-def test_still_clock_needs_no_exponent() -> None:
-    """An uncapped board's times are at one clock as they are, and stay there."""
+def test_constant_clock_needs_no_exponent() -> None:
+    """Times at a constant clock need no conversion, and the factor to any clock is 1."""
     found = at_one_clock(still())
     assert (found.clock_mhz, found.fit, found.factor(1500.0), found.moved_ratio(1500.0)) == (1975.0, None, 1.0, 0.0)
 
@@ -61,7 +61,7 @@ def test_still_clock_needs_no_exponent() -> None:
         (np.where(np.arange(100) < 50, 1500.0, 1700.0), "loosely"),
     ],
 )
-def test_times_without_a_clock_to_stand_at_say_why(mhz: Values | None, why: str) -> None:
+def test_times_without_one_clock_have_a_reason(mhz: Values | None, why: str) -> None:
     timings = Timings(still().at_ns, still().took_s, mhz)
     found = at_one_clock(timings)
     assert not found.is_at_one_clock
@@ -69,7 +69,7 @@ def test_times_without_a_clock_to_stand_at_say_why(mhz: Values | None, why: str)
     assert found.took_s is timings.took_s
 
 
-def test_unstamped_times_are_left_out_where_the_clock_moved() -> None:
+def test_unstamped_times_are_left_out_at_a_varying_clock() -> None:
     timings = swinging()
     assert timings.sm_clock_mhz is not None
     mhz = np.where(np.arange(3000) < 2400, timings.sm_clock_mhz, np.nan)

@@ -1,4 +1,4 @@
-"""The iterations of a window in order, and what their times are worth."""
+"""The iterations of a window in order, and figures of their times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.annotate.builders import BEGIN_NS, evidence
 
 
 def test_inside_orders_iterations_with_their_clocks() -> None:
-    """Iterations come in the order they began with their clocks."""
+    """Iterations inside the window come in start order, with their clocks."""
     at_ns = BEGIN_NS + np.array([3, 1, 2, -5], np.int64) * 1_000_000
     timings = Timings(at_ns, np.array([0.3, 0.1, 0.2, 9.0]), np.array([1300.0, 1100.0, 1200.0, 900.0]), calls_count=4)
     kept = inside(evidence(timings=timings))
@@ -24,13 +24,13 @@ def test_inside_orders_iterations_with_their_clocks() -> None:
     assert kept.calls_count == 4
 
 
-def test_without_times_there_are_none() -> None:
+def test_inside_is_empty_without_times() -> None:
     assert len(inside(evidence()).took_s) == 0
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.9])
 def test_worth_of_a_long_series_by_blocks(phi: float) -> None:
-    """A long series is worth in blocks what it is worth in single values."""
+    """The effective count of a long series by blocks is near that of single values."""
     rng = np.random.default_rng(4)
     noise = rng.standard_normal(40_000)
     values = noise.copy()
@@ -39,7 +39,7 @@ def test_worth_of_a_long_series_by_blocks(phi: float) -> None:
     assert worth_count(values) == pytest.approx(effective_count(values), rel=0.25)
 
 
-def test_every_tenth_is_recognised_and_chance_is_not() -> None:
+def test_every_count_finds_a_rhythm_but_not_chance() -> None:
     assert every_count(np.arange(3, 600, 10)) == 10
     assert every_count(np.sort(np.random.default_rng(1).choice(600, 60, replace=False))) is None
     assert every_count(np.arange(20)) is None
@@ -47,16 +47,16 @@ def test_every_tenth_is_recognised_and_chance_is_not() -> None:
 
 
 @given(st.floats(1e-9, 1e4))
-def test_a_duration_is_read_back_as_what_it_was(seconds: float) -> None:
+def test_readable_duration_is_read_back(seconds: float) -> None:
     number, unit = readable(seconds).split()
     assert float(number) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit] == pytest.approx(seconds, rel=0.006)
 
 
-def test_what_rounds_to_the_next_unit_is_said_in_it() -> None:
+def test_readable_rounds_up_to_the_next_unit() -> None:
     assert [readable(seconds) for seconds in (999.4e-6, 999.6e-6, 0.99996)] == ["999 µs", "1 ms", "1 s"]
 
 
-def test_times_no_rule_should_meet_are_taken_out() -> None:
+def test_usable_removes_invalid_times() -> None:
     window = evidence(length_s=1.0).window
     at_ns = np.array([2**63 - 1, BEGIN_NS, -(2**63), BEGIN_NS - 5], np.int64)
     took_s = np.array([1e-3, 2e5, 1e-3, float("inf")])

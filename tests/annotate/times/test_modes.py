@@ -1,4 +1,4 @@
-"""Two modes are declared from one, whatever the one is like."""
+"""Detection of two modes, and false alarms on single modes of several shapes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sure(modes: Modes | None) -> bool:
 
 @pytest.mark.parametrize("kind", UNIMODAL)
 def test_two_modes_false_alarms(kind: str) -> None:
-    """One mode is called two in at most one of a hundred series."""
+    """At most one in a hundred series with one mode is reported as two."""
     rng = np.random.default_rng(11)
     calls = [sure(two_modes(UNIMODAL[kind](rng, n))) for n in (30, 100, 400, 3000) for _ in range(50)]
     assert sum(calls) <= 2
@@ -39,7 +39,7 @@ def test_two_modes_false_alarms(kind: str) -> None:
     separation=st.floats(0.04, 5.0),
     minor=st.floats(0.12, 0.5),
 )
-def test_two_clear_modes_are_found_where_they_are(seed: int, count: int, separation: float, minor: float) -> None:
+def test_two_clear_modes_are_found(seed: int, count: int, separation: float, minor: float) -> None:
     rng = np.random.default_rng(seed)
     slow = rng.random(count) < minor
     took_s: Values = np.where(slow, 1.0 + separation, 1.0) * 1e-3 * (1.0 + 0.003 * rng.standard_normal(count))
@@ -53,7 +53,7 @@ def test_two_clear_modes_are_found_where_they_are(seed: int, count: int, separat
 @settings(max_examples=share_of(60))
 @given(st.lists(st.floats(1e-7, 10.0), min_size=0, max_size=60))
 @example([1, 2, 2, 3, 7, 7, 8, 1.375, 2.5, 3.0625, 3.5625, 3.3125, 4.625, 6.5, 0.5])  # two valleys alike, a peak between
-def test_any_durations_have_two_modes_or_not_and_nothing_breaks(values: list[float]) -> None:
+def test_two_modes_accept_any_durations(values: list[float]) -> None:
     modes = two_modes(np.array(values, np.float64))
     if modes is not None:
         assert modes.fast_s <= modes.split_s <= modes.slow_s
@@ -61,7 +61,7 @@ def test_any_durations_have_two_modes_or_not_and_nothing_breaks(values: list[flo
         assert 0.0 <= modes.depth_ratio <= 1.0
 
 
-def test_one_switch_is_worth_too_little_to_be_sure_of() -> None:
+def test_two_modes_of_one_switch_are_unsure() -> None:
     rng = np.random.default_rng(1)
     levels = np.where(np.arange(3000) < 1200, 1.0, 1.1)
     took_s = levels * 1e-3 * (1.0 + 0.003 * rng.standard_normal(3000))

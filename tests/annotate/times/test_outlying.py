@@ -21,7 +21,7 @@ def lying(took_s: list[float] | np.ndarray[tuple[int], np.dtype[np.float64]]) ->
 
 @settings(max_examples=share_of(60))
 @given(st.lists(st.floats(1e-7, 10.0), min_size=0, max_size=80), st.booleans())
-def test_any_durations_have_a_pattern_and_nothing_breaks(took_s: list[float], waited: bool) -> None:
+def test_outlying_accepts_any_durations(took_s: list[float], waited: bool) -> None:
     found = outlying(timed(np.array(took_s, np.float64))) if took_s else outlying(Timings(np.empty(0, np.int64), np.empty(0)))
     assert 0.0 <= found.share_ratio <= 1.0
     assert found.cost_ratio >= 0.0
@@ -30,7 +30,7 @@ def test_any_durations_have_a_pattern_and_nothing_breaks(took_s: list[float], wa
 
 @settings(max_examples=share_of(40))
 @given(seed=st.integers(0, 1000), excess_ms=st.floats(0.6, 9.0), count=st.integers(2, 30), kernel_ms=st.floats(0.02, 8.0))
-def test_turns_of_one_length_are_found_beside_kernels_of_any(seed: int, excess_ms: float, count: int, kernel_ms: float) -> None:
+def test_equal_time_slices_are_found_at_any_kernel_length(seed: int, excess_ms: float, count: int, kernel_ms: float) -> None:
     took_s = even(4000, took_s=kernel_ms * 1e-3, seed=seed)
     places = np.random.default_rng(seed).choice(np.arange(1, 1999), count, replace=False) * 2
     took_s[places] += excess_ms * 1e-3
@@ -40,18 +40,18 @@ def test_turns_of_one_length_are_found_beside_kernels_of_any(seed: int, excess_m
         assert pattern(found, waited=False).name == "time-slice"
 
 
-def test_independent_normal_times_have_next_to_none() -> None:
+def test_normal_times_have_almost_no_outliers() -> None:
     assert lying(even(20_000, noise_ratio=0.02)).share_ratio < 1e-4
 
 
 def test_outlying_after_a_switch_of_level() -> None:
-    """Of a level that lasts only the half second of the switch lies apart."""
+    """After a lasting change of level, at most the half second of the change is outlying."""
     took_s = even(6000)
     took_s[3000:] *= 1.1
     assert lying(took_s).share_ratio < 0.5 / 6.0
 
 
-def test_the_delay_of_a_batch_is_that_of_all_its_calls() -> None:
+def test_delay_of_a_batch_counts_all_its_calls() -> None:
     took_s = even(4000, took_s=20e-6, noise_ratio=0.001)
     took_s[[900, 1700, 3100]] += 2.3e-3 / 100
     begins_ns = timed(took_s * 100).at_ns
@@ -61,14 +61,14 @@ def test_the_delay_of_a_batch_is_that_of_all_its_calls() -> None:
 
 
 def test_outlying_cost_is_the_time_added() -> None:
-    """What late ones cost is by how much they lengthen the whole."""
+    """The cost of late iterations is the relative increase of the total time."""
     took_s = np.full(1000, 1e-3)
     took_s[[100, 500]] = 6e-3
     assert lying(took_s).cost_ratio == pytest.approx(0.01)
 
 
-def test_outlying_uneven_delays_are_no_time_slices() -> None:
-    """Delays of any length are no turns though the longest are alike."""
+def test_outlying_uneven_delays_are_not_time_slices() -> None:
+    """Delays of many lengths are not time slices, even if the longest are alike."""
     took_s = even(6000)
     late = np.random.default_rng(5).choice(6000, 120, replace=False)
     took_s[late] += np.random.default_rng(6).uniform(0.2e-3, 0.7e-3, 120)

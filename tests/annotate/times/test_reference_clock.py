@@ -32,7 +32,7 @@ def test_given_reference_clock_outside_any_sm_is_refused(mhz: float) -> None:
         reference_clock_mhz("NVIDIA H200", mhz)
 
 
-def test_every_reference_clock_is_one_an_sm_can_have() -> None:
+def test_every_reference_clock_is_a_possible_sm_clock() -> None:
     assert all(reference_clock_mhz(None, mhz) == mhz for mhz in REFERENCE_CLOCKS_MHZ.values())
 
 

@@ -22,6 +22,6 @@ def _small_flush(evidence: Evidence, multiple: float, rng: np.random.Generator) 
 
 
 MUTATORS = (
-    Mutator(rule="warm-cache-unintended", inject=_fits, limit="0.8 of the L2 cache, divided by it"),
-    Mutator(rule="flush-insufficient", inject=_small_flush, limit="a flush of 1.5 times the L2 cache, divided by it"),
+    Mutator(rule="warm-cache-unintended", inject=_fits, limit="0.8 of the L2 cache, divided by the multiple"),
+    Mutator(rule="flush-insufficient", inject=_small_flush, limit="a flush of 1.5 times the L2 cache, divided by the multiple"),
 )

@@ -30,7 +30,7 @@ def _limited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 def _slow_state(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Put a canary below its record on a board below its power limit; under the cap its clock would have a reason."""
+    """Put a canary below its record on a board below the power limit; a cap would be a reason for a low clock."""
     if is_capped(evidence):
         return None
     low_ratio = multiple * TOLERANCE_RATIO
@@ -46,8 +46,8 @@ def _untrue(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 
 MUTATORS = (
-    Mutator(rule="locked-clock-missed", inject=_off_lock, limit="1.2 % below the clock asked for", claim=Claim.FIXED_CLOCK),
-    Mutator(rule="clock-controller-present", inject=_limited, limit="0.5 W less power limit than the default"),
+    Mutator(rule="locked-clock-missed", inject=_off_lock, limit="1.2 % below the requested clock", claim=Claim.FIXED_CLOCK),
+    Mutator(rule="clock-controller-present", inject=_limited, limit="a power limit 0.5 W below the default"),
     Mutator(rule="clock-low-no-reason", inject=_slow_state, limit="a canary 1 % below its record, no cap"),
     Mutator(rule="nvml-clock-untrue", inject=_untrue, limit="a driver's clock 3 % off", caught=Severity.NOTE),
 )

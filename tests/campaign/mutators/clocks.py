@@ -1,4 +1,4 @@
-"""Hazards of clocks that move inside the window."""
+"""Hazards of clocks that change inside the window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import clocked, is_capped, stretch, valued
 from tests.campaign.mutator import Mutator
 
-# In a linear drift the outer levels hold a fifth each: the mean lies two fifths of the drift away from them.
+# In a linear drift the outer levels hold a fifth each, and the mean lies two fifths of the drift away from either level.
 _DRIFT_TOLERANCES = 2.5
 
 
@@ -47,8 +47,8 @@ def _slow_memory(evidence: Evidence, multiple: float, rng: np.random.Generator) 
 
 
 MUTATORS = (
-    Mutator(rule="clock-drift", inject=_drifting, limit="2.5 % from begin to end, no cap"),
-    Mutator(rule="clock-drift", variant="under the cap", inject=_drifting_capped, limit="2.5 % from begin to end"),
-    Mutator(rule="clock-ramp", inject=_rising, limit="2 % below the rest for 25 to 45 % of the time"),
-    Mutator(rule="mem-clock-change", inject=_slow_memory, limit="2.2 % below its top for half of the time"),
+    Mutator(rule="clock-drift", inject=_drifting, limit="2.5 % from start to end, no cap"),
+    Mutator(rule="clock-drift", variant="under the cap", inject=_drifting_capped, limit="2.5 % from start to end"),
+    Mutator(rule="clock-ramp", inject=_rising, limit="the first 25 to 45 % of the time 2 % slower"),
+    Mutator(rule="mem-clock-change", inject=_slow_memory, limit="2.2 % below the highest clock for half of the time"),
 )

@@ -42,7 +42,7 @@ def _slower(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 MUTATORS = (
     Mutator(rule="hardware-mismatch", inject=_other_board),
     Mutator(
-        rule="hardware-mismatch", variant="power limit", inject=_other_limit, limit="0.5 W less power limit than the baseline's"
+        rule="hardware-mismatch", variant="power limit", inject=_other_limit, limit="a power limit 0.5 W below the baseline's"
     ),
     Mutator(rule="software-mismatch", inject=_other_torch),
     Mutator(rule="software-mismatch", variant="flags", inject=_tf32),

@@ -30,7 +30,7 @@ def _no_floor(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _picked(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Pick the best of twenty windows without times, because steady times would themselves show the small part of luck."""
+    """Pick the best of twenty windows, without times, because steady times would show that luck had little effect."""
     return replace(declaring(evidence, variants_count=20), timings=None) if evidence.baseline else None
 
 

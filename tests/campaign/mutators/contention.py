@@ -15,9 +15,7 @@ _ALWAYS = (0, 1 << 62)
 
 
 def _neighbour(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    busy = round(
-        multiple * limit_of("contention-process", "active_ratio") + 0.0049, 2
-    )  # whole points, as the driver reports them
+    busy = round(multiple * limit_of("contention-process", "active_ratio") + 0.0049, 2)  # the driver reports whole percents
     return joined(evidence, foreign(memory_bytes=500_000_000, utilization_ratio=busy), *_ALWAYS)
 
 
@@ -45,11 +43,11 @@ def _busier(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 MUTATORS = (
     Mutator(rule="contention-process", inject=_neighbour, limit="2 % of the GPU's time"),
     Mutator(rule="contention-residual", inject=_unlisted, limit="2 % of the GPU's time by an unlisted process"),
-    Mutator(rule="contention-residual", variant="memory", inject=_holding, limit="64 MB that nobody listed holds"),
+    Mutator(rule="contention-residual", variant="memory", inject=_holding, limit="64 MB that no listed process holds"),
     Mutator(
         rule="contention-residual",
         variant="times",
         inject=_busier,
-        limit="3.3 % of busy time that neither times nor stamps account for",
+        limit="3.3 % of busy time beyond times and stamps",
     ),
 )

@@ -35,6 +35,6 @@ def _heavy(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evi
 MUTATORS = (
     Mutator(rule="stale-daemon", inject=_unwatched, unobserved=True),
     Mutator(rule="incomplete-body", inject=_unfinished, unobserved=True),
-    Mutator(rule="dark-time", inject=_gap, limit="0.5 s without a process list in force"),
-    Mutator(rule="sampler-perturbs", inject=_heavy, limit="5 % of the benchmark's processors"),
+    Mutator(rule="dark-time", inject=_gap, limit="0.5 s without a valid process list"),
+    Mutator(rule="sampler-perturbs", inject=_heavy, limit="5 % of the benchmark's CPUs"),
 )

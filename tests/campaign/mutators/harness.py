@@ -22,7 +22,7 @@ def _asking(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 
 def _growing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """Change the memory in use in this number of its refreshes, without declared allocator statistics."""
+    """Change the memory in use at a share of its refreshes, without declared allocator statistics."""
     share = multiple * limit_of("allocator-churn", "changed_ratio")
     begin_ns, refresh_ns = evidence.window.begin_ns, evidence.trace.refresh_of_ns("memory_used_bytes")
     count = int(evidence.window.length_ns // refresh_ns) + 1
@@ -57,16 +57,14 @@ def _company(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 MUTATORS = (
     Mutator(rule="profiler-attached", inject=_injected),
-    Mutator(
-        rule="allocator-churn", inject=_asking, limit="1 % of the window, at a millisecond for each time the driver was asked"
-    ),
-    Mutator(rule="allocator-churn", variant="untold", inject=_growing, limit="memory in use another in 20 % of its refreshes"),
+    Mutator(rule="allocator-churn", inject=_asking, limit="1 % of the window, at a millisecond per request to the driver"),
+    Mutator(rule="allocator-churn", variant="untold", inject=_growing, limit="memory in use changed in 20 % of its refreshes"),
     Mutator(rule="data-dependent-power", inject=_zeros, limit="60 % zeros, at most all, under the cap"),
     Mutator(
         rule="data-dependent-power",
         variant="constants",
         inject=_constants,
-        limit="1 % distinct values, divided by it, under the cap",
+        limit="1 % distinct values, divided by the multiple, under the cap",
     ),
     Mutator(rule="background-thread", inject=_company, limit="a new thread that runs 5 % of the time"),
 )

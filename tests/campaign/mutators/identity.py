@@ -55,11 +55,11 @@ def _stepped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 MUTATORS = (
-    Mutator(rule="setting-changed", inject=_other_limit, limit="0.5 W less power limit, inside the window"),
+    Mutator(rule="setting-changed", inject=_other_limit, limit="a power limit lowered by 0.5 W inside the window"),
     Mutator(rule="hardware-error", inject=_replaying, limit="8 PCIe replays"),
     Mutator(rule="hardware-error", variant="memory", inject=_corrected),
     Mutator(rule="hardware-error", variant="Xid", inject=_message),
     Mutator(rule="persistence-off", inject=_not_persistent),
-    Mutator(rule="clock-source-step", inject=_stepped, limit="a wall clock set by 5 ms, times by the caller"),
+    Mutator(rule="clock-source-step", inject=_stepped, limit="a wall clock that steps by 5 ms, times by the caller"),
     Mutator(rule="clock-source-step", variant="times", inject=_elsewhen, limit="times 5 ms outside the window"),
 )

@@ -31,7 +31,7 @@ def _elsewhere(evidence: Evidence, multiple: float, rng: np.random.Generator) ->
 
 
 def _stalled(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Insert a stall without iterations, of this length or of ten long iterations."""
+    """Insert a stall without iterations, at least ten iterations long."""
     timings = evidence.timings
     if timings is None:
         return None
@@ -45,7 +45,7 @@ def _stalled(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 def _too_short(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Shorten the times below the GPU's work, by the tolerance beyond the known error of the busy time."""
+    """Shorten the times below the GPU's work by more than the known error of the busy time."""
     timings = evidence.timings
     if timings is None:
         return None
@@ -55,10 +55,10 @@ def _too_short(evidence: Evidence, multiple: float, rng: np.random.Generator) ->
 
 MUTATORS = (
     Mutator(rule="no-work", inject=_elsewhere),
-    Mutator(rule="idle-stretch", inject=_stalled, limit="a stall of 1.1 % of the window, of ten iterations at least"),
+    Mutator(rule="idle-stretch", inject=_stalled, limit="a stall of 1.1 % of the window, at least ten iterations"),
     Mutator(
         rule="unaccounted-time",
         inject=_too_short,
-        limit="times 3.3 % too short beyond what stamps take, of books known to 1.3 points",
+        limit="times 3.3 % too short, in addition to the time of stamps",
     ),
 )

@@ -17,7 +17,7 @@ def _unchanged(evidence: Evidence, multiple: float, rng: np.random.Generator) ->
 
 
 def _idle(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """Declare operations that need this time on a GPU that worked half of it, divided by the multiple."""
+    """Declare operations that take longer than the GPU worked, and lower utilisation by the multiple."""
     timings = evidence.timings
     assert timings is not None
     clock_hz = 1980e6
@@ -49,8 +49,8 @@ MUTATORS = (
         rule="result-cached",
         variant="idle",
         inject=_idle,
-        limit="half as busy as the operations told take at least, divided by it",
+        limit="busy for half of the time that the declared operations take, divided by the multiple",
     ),
     Mutator(rule="impossible-time", inject=_too_fast, limit="2 % beyond the peak at the calls' own clock"),
-    Mutator(rule="semantic-mismatch", inject=_wrong, limit="the error allowed"),
+    Mutator(rule="semantic-mismatch", inject=_wrong, limit="the allowed error"),
 )

@@ -34,13 +34,15 @@ def _followed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _brief(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """Insert an event shorter than five samples of the driver's dense record, and than ten refreshes."""
+    """Cut the window to less than five samples of the driver's dense record."""
     begin_ns, end_ns = stretch(evidence, 0.08 / multiple, rng)
     return evidence.part(begin_ns, end_ns)
 
 
 MUTATORS = (
     Mutator(rule="power-limited", inject=_capped, limit="2 % of the time capped", claim=Claim.FIXED_CLOCK),
-    Mutator(rule="power-reading-stale", inject=_brief, limit="0.08 s, divided by it", caught=Severity.NOTE),
+    Mutator(
+        rule="power-reading-stale", inject=_brief, limit="a window of 0.08 s, divided by the multiple", caught=Severity.NOTE
+    ),
     Mutator(rule="sync-boost-limited", inject=_followed, limit="5 % of the time held to another GPU's clock, a fifth slower"),
 )

@@ -54,7 +54,7 @@ MUTATORS = (
     Mutator(rule="overlapping-window", inject=_overlapped),
     Mutator(rule="contention-shared-partition", inject=_mps),
     Mutator(rule="contention-shared-partition", variant="vGPU", inject=_virtual),
-    Mutator(rule="contention-self", inject=_side_stream, limit="utilisation 5 points above the busy time told"),
+    Mutator(rule="contention-self", inject=_side_stream, limit="utilisation 5 percentage points above the declared busy share"),
     Mutator(rule="contention-self", variant="stamps", inject=_streams, limit="one SM in a hundred not free for a stamp"),
     Mutator(rule="display-active", inject=_desktop, limit="a display that takes 2 % of the GPU"),
     Mutator(rule="numa-pcie-affinity", inject=_far, caught=Severity.NOTE),

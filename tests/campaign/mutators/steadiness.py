@@ -57,7 +57,7 @@ def _pausing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
     timings = evidence.timings
     if timings is None:
         return evidence
-    # As many iterations as fit into the remaining time, each at its original begin.
+    # As many iterations as fit into the remaining time, each at its original start time.
     kept = np.flatnonzero(
         np.floor(np.arange(len(timings.at_ns)) * busy) != np.floor((np.arange(len(timings.at_ns)) - 1) * busy)
     )
@@ -81,7 +81,7 @@ def _unnamed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 def _off_record(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Add a record of the same work with shorter times, each by this ratio."""
+    """Add a record of the same work with shorter times."""
     times = evidence.timings
     if times is None:
         return None
@@ -104,8 +104,8 @@ def _weaker(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 MUTATORS = (
     Mutator(rule="record-shift", inject=_off_record, limit="times 2 % above the record's"),
-    Mutator(rule="work-levels", inject=_weaker, limit="power above rest 3 % lower for half of the window"),
-    Mutator(rule="clock-levels", inject=_alternating, limit="two clocks 2.5 % apart, in turns of a second"),
+    Mutator(rule="work-levels", inject=_weaker, limit="power above idle 3 % lower for half of the window"),
+    Mutator(rule="clock-levels", inject=_alternating, limit="two clocks 2.5 % apart, alternating each second"),
     Mutator(rule="lock-unproven", inject=_unnamed, claim=Claim.FIXED_CLOCK),
     Mutator(rule="regime-change", variant="clock", inject=_step, limit="a step of 2.2 %, no cap"),
     Mutator(rule="regime-change", variant="clock under the cap", inject=_step_capped, limit="a step of 2.2 %"),

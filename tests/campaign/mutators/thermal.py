@@ -9,7 +9,7 @@ from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import clocked, counted, flagged, stretch
 from tests.campaign.mutator import Mutator
 
-_HEAT_RATIO = 0.22  # the clock that boards with a heat reason lost
+_HEAT_RATIO = 0.22  # the loss of clock of boards with a heat reason
 _HALVED_RATIO = 1.0  # the hardware's protection halves the clock, or worse
 
 
@@ -47,7 +47,7 @@ def _slower(evidence: Evidence, slow_ratio: float, span: tuple[int, int]) -> Evi
 
 MUTATORS = (
     Mutator(rule="throttle-thermal", inject=_hot, limit="4.5 % of the time slowed by 22 % for heat"),
-    Mutator(rule="throttle-hw-slowdown", inject=_slowed, limit="1 % of the time, a refresh at least, at half the clock"),
+    Mutator(rule="throttle-hw-slowdown", inject=_slowed, limit="1 % of the time, at least one refresh, at half the clock"),
     Mutator(
         rule="throttle-hw-slowdown",
         variant="counter",

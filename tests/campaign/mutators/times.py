@@ -1,4 +1,4 @@
-"""Hazards in the times themselves: cold calls, late ones, two speeds, growth and levels."""
+"""Hazards in the times: cold calls, late calls, two speeds, growth and levels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _apart(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evi
 
 
 def _skewed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Lengthen every tenth iteration, as a harness might: irregular late ones belong to another rule."""
+    """Lengthen every tenth iteration, as a harness might: irregular late iterations belong to another rule."""
     total_ratio = 1.05 * multiple * limit_of("mean-vs-median-gap", "note_ratio")
 
     def change(timings: Timings, at_s: Values) -> Values:
@@ -51,7 +51,7 @@ def _skewed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 
 def _sliced(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Insert the time slices of a neighbour: iterations longer by about 2.4 ms, up to this ratio of the time."""
+    """Insert time slices of a neighbour: iterations longer by about 2.4 ms."""
 
     def change(timings: Timings, at_s: Values) -> Values:
         count = max(12, round(1.05 * multiple * TOLERANCE_RATIO * float(timings.took_s.sum()) / 2.4e-3))
@@ -72,7 +72,7 @@ def _two_speeds_capped(evidence: Evidence, multiple: float, rng: np.random.Gener
 
 
 def _turning(evidence: Evidence, apart: float, rng: np.random.Generator) -> Evidence | None:
-    """Add a second speed at this distance, in turns of five iterations on average: half of all iterations."""
+    """Add a second speed for half of all iterations, in runs of five on average."""
 
     def change(timings: Timings, at_s: Values) -> Values:
         count = len(timings.took_s)
@@ -100,12 +100,12 @@ def _longer(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 
 MUTATORS = (
-    Mutator(rule="iteration-growth", inject=_growing, limit="times that grow by 2.5 % from begin to end"),
+    Mutator(rule="iteration-growth", inject=_growing, limit="times that grow by 2.5 % from start to end"),
     Mutator(rule="iteration-levels", inject=_longer, limit="times 1.6 % longer for a third of the window"),
     Mutator(rule="cold-start", inject=_cold, limit="first calls that make the mean 1 % longer"),
     Mutator(rule="mean-vs-median-gap", inject=_skewed, limit="a mean 3 % above the median, by every tenth iteration"),
     Mutator(rule="outliers", inject=_apart, limit="late iterations that cost 1 % of the time"),
-    Mutator(rule="outliers", variant="time slices", inject=_sliced, limit="turns of 2.4 ms that cost 1 % of the time"),
+    Mutator(rule="outliers", variant="time slices", inject=_sliced, limit="time slices of 2.4 ms that cost 1 % of the time"),
     Mutator(rule="bimodal", inject=_two_speeds, limit="two speeds 2 % apart, no cap", claim=Claim.BURST),
     Mutator(
         rule="bimodal", variant="under the cap", inject=_two_speeds_capped, limit="two speeds 7 % apart", claim=Claim.BURST

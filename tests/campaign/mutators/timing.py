@@ -1,4 +1,4 @@
-"""Hazards of a timer that does not wait, does not see, or costs as much as the timed work."""
+"""Hazards of timers: missing waits, wrong streams, and overhead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _unwaited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _empty(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Put events on an empty stream while the kernel runs on another: they read the host's part if stamps lie in between."""
+    """Put events on an empty stream while the kernel runs on another; with stamps in between they time the host."""
     timings = evidence.timings
     if timings is None:
         return None
@@ -67,10 +67,10 @@ def _replaced(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 MUTATORS = (
-    Mutator(rule="missing-sync", inject=_unwaited, limit="1 % of the window still to do when the body had returned"),
+    Mutator(rule="missing-sync", inject=_unwaited, limit="1 % of the window still running when the body returned"),
     Mutator(rule="wrong-stream", inject=_empty),
     Mutator(rule="host-bound", inject=_dry, limit="30 % of the time without a kernel, kernels up to 0.3 ms"),
-    Mutator(rule="short-kernel", inject=_short, limit="10 µs a call, divided by it"),
+    Mutator(rule="short-kernel", inject=_short, limit="10 µs per call, divided by the multiple"),
     Mutator(rule="timer-overhead", inject=_dear, limit="an overhead of 1 % of a reading"),
     Mutator(rule="timer-tampered", inject=_replaced),
 )

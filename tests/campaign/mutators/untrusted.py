@@ -10,7 +10,7 @@ from tests.campaign.mutator import Mutator, limit_of
 
 
 def _too_short(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Claim less of the window's busy time than the limit allows, by the multiple."""
+    """Claim less work than the window's busy time, by the multiple of the limit."""
     busy_ratio = evidence.within("utilization_ratio").mean()
     if not busy_ratio or evidence.window.length_s < 1.0:
         return None
@@ -20,4 +20,4 @@ def _too_short(evidence: Evidence, multiple: float, rng: np.random.Generator) ->
     return declaring(evidence, untrusted=True, claimed_calls_count=count, claimed_call_s=call_s)
 
 
-MUTATORS = (Mutator(rule="claimed-work", inject=_too_short, limit="5 % of the claimed time, and 3 points of the witness"),)
+MUTATORS = (Mutator(rule="claimed-work", inject=_too_short, limit="5 % of the claimed time, and 3 % for the witness"),)

@@ -1,4 +1,4 @@
-/* The facts of libnvidia-ml's binary interface: codes, and the structures that programs pass. */
+/* The binary interface of libnvidia-ml: return codes, and the structures that programs pass. */
 #ifndef ABI_H
 #define ABI_H
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Events: a set receives events from its registration on. */
+/* Events: a set receives the events after its creation, of the kinds registered for it. */
 #include "gate.h"
 
 #include <stdlib.h>

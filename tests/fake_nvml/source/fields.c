@@ -1,4 +1,4 @@
-/* Numbered fields: one call for many, each with its own code. */
+/* Numbered fields: one call reads many fields, each with a separate return code. */
 #include "gate.h"
 
 static const struct { unsigned id; int signal; unsigned type; } known[] = {

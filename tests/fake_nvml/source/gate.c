@@ -83,7 +83,7 @@ static int pass(Call *call) {
     __atomic_add_fetch(&call->calls_count, 1, __ATOMIC_RELAXED);
     uint64_t cost_ns = call->cost_ns;
     if (cost_ns)
-        for (int64_t end_ns = now_ns() + (int64_t)cost_ns; now_ns() < end_ns;) {} /* like the driver: it computes instead of sleeping */
+        for (int64_t end_ns = now_ns() + (int64_t)cost_ns; now_ns() < end_ns;) {} /* a busy loop, because the driver uses CPU time too */
     while (__atomic_load_n(&call->hangs, __ATOMIC_ACQUIRE)) nap(1000000);
     return call->code;
 }
@@ -137,7 +137,7 @@ double at(const Gpu *gpu, int signal, int64_t when_ns) {
     int64_t refresh_ns = known->refresh_ns > 0 ? known->refresh_ns : 1;
     uint64_t tick = (uint64_t)(when_ns / refresh_ns);
     int64_t filled_ns = (int64_t)tick * refresh_ns;
-    /* A set value counts at once, and moves from the next refresh on. */
+    /* A set value applies at once, and its rate from the next refresh on. */
     double moved = filled_ns > line->since_ns ? line->rate * (double)(filled_ns - line->since_ns) / 1e9 : 0;
     return line->value + moved + (line->ripple ? line->ripple * scatter(tick) : 0);
 }

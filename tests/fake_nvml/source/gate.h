@@ -1,4 +1,4 @@
-/* The gate of every call: it counts it, uses its time, and lets it hang, fail or continue.  Also: handles, and values at a time. */
+/* The gate of every call, which counts the call, uses CPU time, and hangs, fails or continues.  Also handles and values. */
 #ifndef GATE_H
 #define GATE_H
 #include "abi.h"
@@ -37,7 +37,7 @@ int read_signal(const Gpu *gpu, int signal, double *value);
 int read_uint(const Gpu *gpu, int signal, unsigned *out);
 int text(char *out, unsigned size, const char *from);
 
-/* The first line of a function that takes a board's handle: `found` is the board, or the call ends here. */
+/* The first line of a function that takes a board's handle: sets `found` to the board, or returns an error code. */
 #define BOARD(function, handle) \
     Found found; \
     do { \

@@ -1,4 +1,4 @@
-/* The performance monitor: a mean between two samples, and nonsense between two that are too close. */
+/* The performance monitor: the mean between two samples, or NaN if they are less than 100 ms apart. */
 #include "gate.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ int nvmlGpmMigSampleGet(Handle handle, unsigned instance, Handle sample) {
     return NOT_FOUND;
 }
 
-/* A metric's signal, and the ratio of the metric's unit to the driver's. */
+/* Return a metric's signal, and the ratio of the metric's unit to the signal's unit. */
 static int metric(unsigned id, double *scale) {
     *scale = id == 20 || id == 21 ? 1024 : 1; /* MiB per second from KiB */
     switch (id) {
@@ -54,7 +54,7 @@ static int metric(unsigned id, double *scale) {
     }
 }
 
-/* A MIG instance has its own activities, and no bus. */
+/* A MIG instance has separate activities, and no PCIe metrics. */
 static int of_instance(const Instance *instance, unsigned id, double *value) {
     switch (id) {
     case 2: *value = instance->sm_activity_percent; return SUCCESS;

@@ -1,4 +1,4 @@
-/* Memory, by the definition of each call. */
+/* Memory, with each call's definition of used memory. */
 #include "gate.h"
 
 /* A MIG instance has no separate reserve. */

@@ -1,4 +1,4 @@
-/* The processes on a GPU: three lists in three versions, one with details, and the record of utilisation. */
+/* The processes on a GPU: three lists in three versions, a list with details, and the utilisation record. */
 #include "gate.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The whole library: initialisation, shutdown, its versions and its error texts. */
+/* Initialisation, shutdown, versions and error texts. */
 #include "gate.h"
 
 int nvmlInit_v2(void) { return attach(F_nvmlInit_v2); }
@@ -32,14 +32,14 @@ const char *nvmlErrorString(int code) {
     case SUCCESS: return "The operation was successful";
     case UNINITIALIZED: return "The library was not initialised";
     case INVALID_ARGUMENT: return "An argument is not valid";
-    case NOT_SUPPORTED: return "This GPU does not do that";
-    case NO_PERMISSION: return "This user may not do that";
-    case NOT_FOUND: return "There is no such thing";
+    case NOT_SUPPORTED: return "This GPU does not support the call";
+    case NO_PERMISSION: return "This user has no permission";
+    case NOT_FOUND: return "The object was not found";
     case INSUFFICIENT_SIZE: return "The buffer is too small";
     case DRIVER_NOT_LOADED: return "The driver is not loaded";
-    case TIMEOUT: return "The time is up";
+    case TIMEOUT: return "The time limit has passed";
     case GPU_IS_LOST: return "The GPU is lost";
     case VERSION_MISMATCH: return "The structure has another version";
-    default: return "Something else is wrong";
+    default: return "An unknown error occurred";
     }
 }

@@ -1,4 +1,7 @@
-"""A laboratory's .npz: evidence that the judge can judge, or a one-line error.  Raw bytes, or arrays built from choices."""
+"""Target: an .npz recording gives evidence that the judge can judge, or a one-line error.
+
+The input is the file, or choices of arrays in a file.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def _archive(dealt: Dealt) -> bytes:
 
 
 def _good(dealt: Dealt) -> dict[str, Any]:
-    """Return a correct archive, except for its numbers."""
+    """Return arrays with valid names and shapes, and arbitrary numbers."""
     rows = dealt.byte() % 8
     names = [name for name in _COLUMNS if dealt.byte() % 4] if dealt.byte() % 8 == 0 else list(_COLUMNS)
     table = np.array([[_number(dealt) for _ in names] for _ in range(rows)], np.float64).reshape(rows, len(names))
@@ -79,7 +82,7 @@ def _npy(array: Any) -> bytes:  # of any type
 
 
 def _header(dealt: Dealt) -> bytes:
-    """Return a member's own header, which may promise more than its bytes hold."""
+    """Return a header of a member, which can declare more data than the member has."""
     shape = tuple(abs(dealt.number(dealt.byte() % 9)) for _ in range(dealt.byte() % 4))
     text = repr({"descr": dealt.choice(_TYPES), "fortran_order": bool(dealt.byte() % 2), "shape": shape})
     if dealt.byte() % 8 == 0:

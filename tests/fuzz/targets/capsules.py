@@ -1,7 +1,7 @@
-"""A `gpuwatch record` recording, torn, altered or invented: evidence that the judge can judge, or a CapsuleError.
+"""Target: a recording of `gpuwatch record` gives evidence that the judge can judge, or a CapsuleError.
 
-The first byte selects the rest's meaning: a whole file, or choices of replaced parts in a good file, so that most
-inputs get past the archive's checksums.
+The first byte selects the meaning of the rest: a whole file, or changes of a valid file, so that most inputs pass the
+archive's checksums.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def alter(dealt: Dealt) -> bytes:
 
 
 def replace_value(tree: Any, dealt: Dealt) -> None:  # any JSON
-    """Replace one node of the tree by another."""
+    """Remove, rename, duplicate or replace one node of the tree."""
     while True:
         keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
         if not keys:

@@ -1,4 +1,4 @@
-"""Configuration from a file, the environment and options: settings that survive a round trip, or a one-line error."""
+"""Target: file, environment and options give settings that survive a round trip, or a one-line error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Sequences of messages from several clients to the daemon's own server and windows: every line gets an answer, no window
-outlives its connection, and no client reaches another user's data or breaks the loop for the others."""
+"""Target: messages from several clients to the daemon's server and windows.
+
+Every line gets an answer or ends its connection, no window outlives its connection, and no message causes an error in the log.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from tests.fuzz.dealt import Dealt
 
 _UUIDS = ("GPU-1a", "GPU-1b")
 _CLIENTS_COUNT = 3
-_A_STORE_COUNT = 2000  # conversations before the store is made again
+_A_STORE_COUNT = 2000  # conversations before the store is replaced by a new one
 _HELLO = messages.encode(messages.Hello(protocol=1, version="0"))
 _KINDS = ("hello", "open", "end", "times", "close", "verdicts", "status", "readings", "reboot")
 _FIELDS = (
@@ -151,7 +153,7 @@ class _World:
 
 
 async def _answers(reader: asyncio.StreamReader, line: bytes) -> list[messages.Reply]:
-    """Check that every line got an answer, or that the connection was ended."""
+    """Return one answer per line, or fewer if the server ended the connection."""
     found = []
     for _ in range(line.count(b"\n")):
         try:
@@ -172,7 +174,7 @@ def _line(dealt: Dealt, runs: list[str]) -> bytes:
 
 
 def _message(dealt: Dealt, runs: list[str]) -> dict[str, Any]:
-    """Return a valid message of any kind, about any window of this conversation."""
+    """Return a valid message of a random kind, about a random window of this conversation."""
     kind = dealt.choice(_KINDS)
     run = dealt.choice([*runs, "0" * 18])
     fits: dict[str, dict[str, Any]] = {

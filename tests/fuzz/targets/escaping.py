@@ -1,5 +1,4 @@
-"""Any foreign text in every place of a report: the page parses back to the same text, in the same elements with the same
-attributes."""
+"""Target: a text in every field of a report.  The page parses to the same text, elements and attributes."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _BLOCKS = ("gpuwatch-record", "gpuwatch-drawn")
 
 
 class _Events(HTMLParser):
-    """A browser's view of the page: elements, attributes and texts in order, without data blocks."""
+    """The parsed page: elements, attributes and texts in order; data blocks are separate."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -114,7 +113,7 @@ def _filled(event: tuple[object, ...], text: str) -> tuple[object, ...]:
 
 
 def target(data: bytes) -> None:
-    # Not empty, and without a final full stop, because sentences have their own rules about both.
+    # Not empty and without a final full stop, because the page treats both specially.
     text = "x" + data[:300].decode("utf-8", "replace") + "x"
     found, tame = _rendered(text), _tame()
     shown = plain(text)

@@ -1,4 +1,4 @@
-"""Bytes to the metrics page's socket: an HTTP answer or a closed connection, without an exception in the log."""
+"""Target: bytes to the metrics page's socket give an HTTP answer or a closed connection, without an exception in the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GUARDED = Access(None, {"prometheus": hashlib.sha256(_SECRET.encode()).hexdiges
 
 
 class _Kept(logging.Handler):
-    """The log records of failures in the page's own code."""
+    """A log handler that keeps the records of errors in the page's code."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -61,6 +61,6 @@ def _ask(web: HttpServer, data: bytes) -> None:
                 answer += piece
         except (ConnectionError, BrokenPipeError):
             pass
-    # A line without a version is HTTP/0.9's, whose answers have no header.
+    # A request line without a version is HTTP/0.9, whose answers have no header.
     assert not answer or answer.startswith((*_ANSWERS, *_TEXTS)), answer[:80]
     assert b"gpuwatch_up" not in answer

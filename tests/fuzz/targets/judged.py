@@ -1,4 +1,4 @@
-"""A check that the judge can judge everything a reader accepts: the reader's bounds are those of the rules."""
+"""A check that the judge can judge all evidence that a reader accepts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from annotate.evidence import Evidence
 from annotate.judge import judge
 from tests.fuzz.refused import sampled
 
-# Judging takes about a second per hour of window, which is no defect of a reader.
+# Judging a long window takes long, which is not a defect of a reader.
 _LONGEST_NS = 60_000_000_000
-_ONE_IN = 8  # number of inputs, because judging takes ten times as long as reading
+_ONE_IN = 8  # judge one input in this number, because judging takes longer than reading
 
 
 def judged(pieces: Iterable[Evidence], data: bytes) -> None:
     for piece in pieces if sampled(data, _ONE_IN) else ():
         if piece.window.length_ns <= _LONGEST_NS:
-            assert judge(piece).failed == ()  # the judge reports a failed rule in the verdict: there must be none
+            assert judge(piece).failed == ()  # the verdict lists the rules that failed

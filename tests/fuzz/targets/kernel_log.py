@@ -1,4 +1,4 @@
-"""A record of the kernel's log: an Xid with its place, or none; any writer to /dev/kmsg may choose the text."""
+"""Target: a record of the kernel's log, whose text can be anything, gives an Xid with valid values, or None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to a client: the client accepts any bytes or raises DaemonError, without a hang."""
+"""Target: for any bytes from the daemon, the client returns a result or raises DaemonError, without a hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A foreign report: read without running it, judged again, or a one-line error."""
+"""Target: a foreign report is read without running its code and judged again, or gives a one-line error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PAGE = (
 @cache
 def _data() -> dict[str, Any]:
     about = evidence(length_s=0.3, period_s=0.1, signals={"sm_clock_mhz": 1980, "power_w": 600.0})
-    # Another maker's page is not rendered again, because that takes a hundred times as long as reading it.
+    # With another maker's name, the reader does not render the page again, which would be slow.
     return record.to_data(record.Record(windows=(ReportedWindow(verdict=judge(about), evidence=about),), maker="another"))[0]
 
 

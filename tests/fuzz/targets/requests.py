@@ -1,4 +1,4 @@
-"""A line from a client: refused by code in one line, or a message that survives a round trip."""
+"""Target: a line from a client gives a one-line error with a code, or a message that survives a round trip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log of nvidia-smi: evidence that the judge can judge, or a one-line error with the wrong line's number."""
+"""Target: a log of nvidia-smi gives evidence that the judge can judge, or a one-line error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Fuzz target of the judge: declared facts of any scalar value, and times that pass the daemon's check.
+"""Target: declared facts with any scalar values, and times that pass the daemon's check.
 
-No rule fails on them.  They never improve the status that the witness's readings give alone.
+No rule fails on such facts and times, and the verdict's status is never better than without them.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def target(data: bytes) -> None:
 
 
 def _timings(dealt: Dealt, begin_ns: int) -> Timings | None:
-    """Pack times into a client's message, check it as the daemon does, and unpack it; None without times.
+    """Return times after packing, the daemon's check and unpacking; None without times.
 
-    Raises UsageError: when the check refuses the times.
+    Raises UsageError: when the check rejects the times.
     """
     count = dealt.byte() % 40
     if not count:

@@ -1,4 +1,4 @@
-"""A command line in an empty home: every command runs in this process, as `gpuwatch` would."""
+"""Fixtures for commands in an empty home, run in this process like `gpuwatch`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tests.gpuwatch.live import running
 
 @dataclass(frozen=True, slots=True)
 class Ended:
+    """The result of a command: exit code, standard output and standard error."""
+
     code: int
     out: str
     err: str
@@ -33,6 +35,7 @@ Gpuwatch: TypeAlias = Callable[..., Ended]
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty home folder, with GPUWATCH_ and XDG_ variables removed."""
     for name in [name for name in os.environ if name.startswith(("GPUWATCH_", "XDG_"))]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -44,6 +47,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def gpuwatch(home: Path, capfd: pytest.CaptureFixture[str]) -> Gpuwatch:
+    """Return a function that runs a command in this process."""
+
     def call(*arguments: str) -> Ended:
         capfd.readouterr()
         code = main(list(arguments))
@@ -55,6 +60,6 @@ def gpuwatch(home: Path, capfd: pytest.CaptureFixture[str]) -> Gpuwatch:
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Run a real daemon on a simulated GPU that copies without end; return the settings that find it."""
+    """Run a real daemon on a simulated GPU that copies without end; yield the settings that find the daemon."""
     with running(tmp_path_factory.mktemp("daemon")) as live:
         yield live.settings

@@ -1,4 +1,4 @@
-"""Tests of the wrapper with real processes: streams, signals and exit codes are the command's own."""
+"""Tests of the wrapper with real processes: streams, signals and exit codes stay the command's."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WRAP = "import sys; from gpuwatch.cli import child\nwith child.signals_held() as
 WRAP += "    pid = child.spawn(sys.argv[1:], __import__('os').environ, mask)\n    outcome = child.wait(pid)\n"
 WRAP += "sys.exit(outcome.exit_code)"
 
-# A command that prints each signal at once, and all after the last; "ready" means that its handlers are set.
-# A handler that runs while `print` flushes must not print.
+# A command that prints each signal at once, and all signals at the end; "ready" means that the handlers are set.
+# Handlers use os.write, because one may run while `print` flushes.
 COUNTER = """
 import os, signal, sys, time
 got = []
@@ -41,17 +41,19 @@ sys.exit(7)
 
 
 def wrapped(*command: str, **options: object) -> subprocess.Popen[bytes]:
+    """Start a command under the wrapper."""
     arguments = [sys.executable, "-c", WRAP, *command]
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def ended(*command: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    """Run a command under the wrapper; return its exit code, output and errors."""
     process = wrapped(*command, stdin=subprocess.PIPE)
     out, err = process.communicate(stdin, timeout=PATIENCE_S)
     return process.returncode, out, err
 
 
-def test_exit_codes_and_signals_are_those_of_the_commands() -> None:
+def test_wrapper_exits_with_the_commands_code_or_signal() -> None:
     """The wrapper returns the command's exit code, or 128 plus the number of the signal that ended it."""
     ends = {f"exit {code}": code for code in (0, 1, 2, 42, 125, 255)}
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGINT):
@@ -67,13 +69,13 @@ def test_exit_codes_and_signals_are_those_of_the_commands() -> None:
     assert ended("sh", "-c", "exit 42")[0] == 42
 
 
-def test_streams_pass_byte_for_byte() -> None:
+def test_wrapper_passes_streams_byte_for_byte() -> None:
     sent = bytes(range(256)) * 50
     code, out, err = ended("sh", "-c", "cat; printf 'odd\\0\\377' >&2", stdin=sent)
     assert (code, out, err) == (0, sent, b"odd\0\xff")
 
 
-def test_signals_sent_to_us_reach_the_command_once() -> None:
+def test_signal_to_the_wrapper_reaches_the_command_once() -> None:
     """Each signal to the wrapper reaches the command once, in order."""
     numbers = (
         signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
@@ -88,8 +90,8 @@ def test_signals_sent_to_us_reach_the_command_once() -> None:
     assert process.wait(PATIENCE_S) == 7
 
 
-def test_a_terminals_interrupt_reaches_the_command_once() -> None:
-    """A terminal's interrupt reaches the command once: the kernel signals the whole group, so the wrapper does not forward it."""
+def test_terminal_interrupt_reaches_the_command_once() -> None:
+    """The wrapper does not forward a terminal's interrupt, because the kernel signals the whole process group."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(sys.executable, [sys.executable, "-c", WRAP, sys.executable, "-c", COUNTER, "1"])
@@ -100,7 +102,7 @@ def test_a_terminals_interrupt_reaches_the_command_once() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
-def test_a_command_on_a_terminal_stays_in_the_foreground() -> None:
+def test_command_on_a_terminal_stays_in_the_foreground() -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         asked = "import os; print('fg' if os.tcgetpgrp(0) == os.getpgrp() else 'bg', input(), flush=True)"
@@ -111,6 +113,7 @@ def test_a_command_on_a_terminal_stays_in_the_foreground() -> None:
 
 
 def read_until(descriptor: int, enough: Callable[[str], bool]) -> str:
+    """Read from a descriptor until the text suffices, the other end closes, or a timeout."""
     text = ""
     while not enough(text) and select.select([descriptor], [], [], PATIENCE_S)[0]:
         try:
@@ -124,7 +127,7 @@ def test_child_inherits_no_blocked_or_ignored_signal() -> None:
     """The command inherits no signal that gpuwatch blocked or ignored."""
 
     def masks(report: bytes) -> list[int]:
-        # Without signals 32 and 33: glibc uses them for its threads, and its posix_spawn leaves them ignored.
+        # Without signals 32 and 33: glibc uses these for threads, and posix_spawn leaves them ignored.
         return [int(line.split()[1], 16) & ~(3 << 31) for line in report.splitlines()]
 
     look = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
@@ -132,7 +135,7 @@ def test_child_inherits_no_blocked_or_ignored_signal() -> None:
     assert (code, masks(out)) == (0, masks(subprocess.run(look, capture_output=True, check=True).stdout))
 
 
-def test_open_descriptors_are_handed_on() -> None:
+def test_child_inherits_open_descriptors() -> None:
     """Open descriptors reach the command, because make's job server and process substitution use their numbers."""
     readable, writable = os.pipe()
     os.set_inheritable(writable, True)
@@ -152,9 +155,10 @@ def test_script_without_a_shebang_runs_in_the_shell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "code"), [("no-such-program-anywhere", 127), ("./plain", 126), (".", 126)])
-def test_what_cannot_be_started_is_told_as_env_does(
+def test_spawn_reports_a_start_failure_with_the_codes_of_env(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: int
 ) -> None:
+    """A missing command gives 127, and a file that cannot be executed gives 126."""
     from gpuwatch.cli import child
     from gpuwatch.cli.exit_codes import Stop
 
@@ -166,24 +170,25 @@ def test_what_cannot_be_started_is_told_as_env_does(
     assert name in str(caught.value)
 
 
-def test_signals_are_delivered_again_afterwards() -> None:
+def test_signals_held_restores_the_mask_and_drops_a_signal() -> None:
+    """A forwarded signal that arrives inside the block is dropped, and the mask is restored."""
     from gpuwatch.cli import child
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with child.signals_held():
-        # To this thread: other threads of the test runner hold no signal back.
-        signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # held, and delivered at the end
+        # To this thread: other threads of the test runner do not block signals.
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # blocked, and dropped at the end of the block
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
 LOSES_SIGNALS = """
 import os, signal, threading, time
 from gpuwatch.cli import child
-threading.Thread(target=time.sleep, args=(60,), daemon=True).start()  # blocks nothing, as a library's threads
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()  # blocks no signal, like a library's threads
 seen = os.wait4
 def late(pid, options):
     found = seen(pid, options)
-    time.sleep(0.3)  # the command ends just after we looked, and just before we wait
+    time.sleep(0.3)  # the command ends after this look and before the wait
     return found
 os.wait4 = late
 with child.signals_held() as mask:
@@ -192,7 +197,8 @@ os._exit(0)
 """
 
 
-def test_an_end_whose_signal_another_thread_took_is_noticed() -> None:
+def test_wait_notices_an_end_without_sigchld() -> None:
+    """The wrapper notices the command's end even if another thread received SIGCHLD."""
     ended = subprocess.run(
         [sys.executable, "-c", LOSES_SIGNALS], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )

@@ -21,7 +21,7 @@ MIG = Device(uuid="MIG-7cc71111-2222-3333-4444-555555559999", name="NVIDIA H200 
         "1", LATER.uuid, "GPU-11aa", "11aa", "11AA", "7777", "GPU-11aa…7777", "…7777", "00000000:5D:00.0", "5d:00.0", "0000:5d:0",
     ],
 )  # fmt: skip
-def test_gpu_is_chosen_by_each_of_its_names(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_choose_accepts_every_name_of_a_gpu(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     """An index follows the driver's order of PCI addresses, and the command prints the chosen GPU."""
     assert choose([name], [LATER, EARLIER]) == (LATER.uuid,)
     assert capfd.readouterr().err == f"GPU 1: NVIDIA H200, {LATER.uuid}, PCI 00000000:5D:00.0\n"
@@ -30,20 +30,21 @@ def test_gpu_is_chosen_by_each_of_its_names(name: str, capfd: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("2", "found '2'; here: GPU 0: NVIDIA H200, GPU-9bb9"),
+        ("2", "found '2'; GPUs here: GPU 0: NVIDIA H200, GPU-9bb9"),
         ("GPU-", "found 'GPU-', which names 2 of them"),
-        ("6:00.0", "found '6:00.0'; here"),
+        ("6:00.0", "found '6:00.0'; GPUs here"),
         ("nope", "expected one GPU by index, UUID, either end of a UUID, or PCI address, found 'nope'"),
     ],
 )
-def test_gpu_that_is_none_or_several_lists_those_here(name: str, words: str) -> None:
+def test_choose_lists_the_gpus_for_a_name_of_none_or_several(name: str, words: str) -> None:
+    """A name that matches no GPU or several GPUs is refused with a list of the machine's GPUs."""
     with pytest.raises(UsageError, match="--gpu: ") as refused:
         choose([name], [LATER, EARLIER])
     assert words in str(refused.value)
 
 
 def test_gpu_index_of_a_shared_board_is_ambiguous() -> None:
-    """Instances of MIG share a board's index and address; only their UUIDs tell them apart."""
+    """MIG instances share a board's index and address; only the UUIDs distinguish them."""
     with pytest.raises(UsageError, match="'1', which names 2 of them"):
         choose(["1"], [EARLIER, LATER, MIG])
     assert choose(["MIG-7cc7"], [EARLIER, LATER, MIG]) == (MIG.uuid,)
@@ -54,7 +55,7 @@ def test_gpu_index_is_refused_while_a_gpu_is_silent() -> None:
         choose(["0"], [LATER], without=1)
 
 
-def test_gpu_of_the_daemon_is_found_by_index(daemon: Settings, gpuwatch: Gpuwatch) -> None:
+def test_choose_of_daemon_finds_a_gpu_by_index(daemon: Settings, gpuwatch: Gpuwatch) -> None:
     (uuid,) = choose_of_daemon(["0"], daemon)
     ended = gpuwatch("run", *daemon.flags(), "--json", "-", "--gpu", "0", "--", "sleep", "0.3")
     assert ended.code == 0

@@ -1,4 +1,4 @@
-"""Tests of gpuwatch ci in a job: stored windows, baselines, another try, and the runner's files."""
+"""Tests of gpuwatch ci in a job: stored windows, baselines, retries, and the runner's files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHORT = [sys.executable, "-c", "import gpuwatch\nwith gpuwatch.window('for ci', 
 
 
 def stored(folder: Path, *pieces: Evidence, uid: int | None = None) -> list[str]:
-    """Store windows with their verdicts; return the options that find them."""
+    """Store windows with their verdicts; return the options that select them."""
     store = opened(folder)
     for place, piece in enumerate(pieces):
         assert piece.device is not None
@@ -56,8 +56,8 @@ def test_ci_compares_stored_windows_with_a_file(gpuwatch: Gpuwatch, tmp_path: Pa
     assert (other.code, "the baseline has no window of this name" in other.out) == (0, True)
 
 
-def test_ci_is_neutral_for_what_the_machine_spoiled(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A spoiled window is neutral with its own exit code, and never becomes a baseline."""
+def test_ci_is_neutral_for_a_spoiled_window(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A spoiled window is neutral with the given exit code, and never becomes a baseline."""
     flags = stored(tmp_path / "state", made(processes=(OWN, NEIGHBOUR)), made(label="other"))
     saved = tmp_path / "base.capsule"
     ended = gpuwatch("ci", *flags, "--neutral-exit", "75", "--save", str(saved))
@@ -67,11 +67,11 @@ def test_ci_is_neutral_for_what_the_machine_spoiled(gpuwatch: Gpuwatch, tmp_path
     assert gpuwatch("ci", *flags).code == 0
     assert gpuwatch("ci", *flags, "--label", "other", "--neutral-exit", "75").code == 0
     only = gpuwatch("ci", *flags, "--label", "gemm", "--save", str(tmp_path / "none"))
-    assert "not written, no window; 1 spoiled left out" in only.err
+    assert "not written, no window; 1 spoiled or without evidence left out" in only.err
     assert not (tmp_path / "none").exists()
 
 
-def test_ci_takes_a_policy_and_only_ones_own_windows(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_ci_applies_a_policy_to_the_users_own_windows(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     """An accepted hazard spoils nothing, and other users' windows do not count."""
     flags = stored(tmp_path / "mine", made(processes=(OWN, NEIGHBOUR)))
     assert "PASS" in gpuwatch("ci", *flags, "--accept", "contention-process").out
@@ -99,11 +99,11 @@ def test_ci_writes_the_runners_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeyp
     assert "gemm" not in (tmp_path / "b.json").read_text()
 
 
-def test_ci_tries_again_and_passes_the_commands_code_on(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """An empty window is neutral after two tries; a failing command ends the job with its own code."""
+def test_ci_retries_a_neutral_job_and_returns_the_commands_code(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    """An empty window is neutral after two tries; a failing command ends the job with the command's exit code."""
     ended = gpuwatch("ci", *daemon.flags(), "--retry", "1", "--neutral-exit", "75", "--", *SHORT)
     assert ended.code == 75, ended.err
-    assert ended.err.count("run again (1 of 1)") == 1
+    assert ended.err.count("running again (1 of 1)") == 1
     failed = gpuwatch("ci", *daemon.flags(), "--retry", "3", "--", "sh", "-c", "exit 4")
     assert (failed.code, "ended with exit code 4" in failed.err) == (4, True)
     assert gpuwatch("ci", *daemon.flags(), "--", "no-such-program").code == 127
@@ -134,21 +134,21 @@ def test_ci_runs_the_command_at_the_baselines_revision(
         (("--since", "1h", "--", "true"), "found both"),
         (("--since", "1h", "--retry", "1"), "--retry: expected COMMAND"),
         (("--since", "1h", "--baseline", "no-file"), "--baseline: expected a file, or a revision with COMMAND"),
-        (("--since", "1h", "--save", "/no/folder/x"), "--save: expected a file in a folder"),
-        (("--bencher", "/no/folder/x", "--", "touch", "ran"), "--bencher: expected a file in a folder"),
+        (("--since", "1h", "--save", "/no/folder/x"), "--save: expected a file in a writable folder"),
+        (("--bencher", "/no/folder/x", "--", "touch", "ran"), "--bencher: expected a file in a writable folder"),
         (("--summary", ".", "--", "touch", "ran"), "--summary: expected a file that can be appended to, found ."),
         (("--outputs", "/no/x", "--", "touch", "ran"), "--outputs: expected a file that can be appended to, found /no/x"),
-        (("--clock", "1500", "--", "touch", "ran"), "--clock: expected --baseline beside it"),
+        (("--clock", "1500", "--", "touch", "ran"), "--clock: expected --baseline with it"),
         (
             ("--baseline", "nothere", "--", "touch", "ran"),
-            "--baseline: no file 'nothere' is here, and as a git revision: expected",
+            "--baseline: no file 'nothere' exists, and as a git revision: expected",
         ),
     ],
 )
-def test_ci_refuses_what_makes_no_gate(
+def test_ci_refuses_wrong_options_before_the_command_runs(
     gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
 ) -> None:
-    """Impossible options are refused before the command runs, because a wrong path must not show after an hour."""
+    """Wrong options are refused in one line before the command runs."""
     monkeypatch.chdir(home)
     ended = gpuwatch("ci", *arguments)
     assert (ended.code, ended.out) == (2, "")
@@ -157,29 +157,30 @@ def test_ci_refuses_what_makes_no_gate(
     assert not (home / "ran").exists()
 
 
-def test_ci_refuses_a_pipe_for_its_summary(gpuwatch: Gpuwatch, home: Path) -> None:
-    """Opening a pipe waits for its reader, after the whole run."""
+def test_ci_refuses_a_pipe_for_the_summary(gpuwatch: Gpuwatch, home: Path) -> None:
+    """A pipe is refused before the run, because opening a pipe would block after the run."""
     os.mkfifo(home / "pipe")
     ended = gpuwatch("ci", "--summary", str(home / "pipe"), "--", "true")
     assert ended.code == 2
     assert "--summary: expected a file that can be appended to" in ended.err
 
 
-def test_ci_checks_the_runners_own_files_first(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ci_checks_the_runners_files_first(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder in GITHUB_OUTPUT is refused before the command runs."""
     monkeypatch.setenv("GITHUB_OUTPUT", str(home))
     assert "$GITHUB_OUTPUT: expected a file that can be appended to" in gpuwatch("ci", "--", "true").err
 
 
 @pytest.mark.parametrize(("command", "code"), [("no-such-program", 127), ("/etc/passwd", 126)])
-def test_ci_ends_as_run_for_a_command_that_cannot_start(gpuwatch: Gpuwatch, command: str, code: int) -> None:
-    """A command that cannot start ends with a shell's codes, and with the system's message alone."""
+def test_ci_exits_like_a_shell_if_the_command_cannot_start(gpuwatch: Gpuwatch, command: str, code: int) -> None:
+    """A command that cannot start gives a shell's exit code and only the system's message."""
     ended = gpuwatch("ci", "--", command)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err in (f"gpuwatch: {command}: {os.strerror(number)}\n" for number in (errno.ENOENT, errno.EACCES))
 
 
-def test_ci_gives_the_runner_no_command_of_a_label(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No label reaches GitHub's runner as ##[command] inside a line or ::command:: at its beginning."""
+def test_ci_escapes_runner_commands_in_labels(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No label reaches GitHub's runner as ##[command] or as ::command:: at the start of a line."""
     flags = stored(tmp_path / "state", made(processes=(OWN, NEIGHBOUR), label="##[add-mask]x\n::error::y"))
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     ended = gpuwatch("ci", *flags)
@@ -191,7 +192,7 @@ def test_ci_gives_the_runner_no_command_of_a_label(gpuwatch: Gpuwatch, tmp_path:
 
 
 def run_example(daemon: Settings, folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a line like a CI runner: with its environment, and this tree's gpuwatch on PATH."""
+    """Run a command like a CI runner: in a runner's environment, with this tree's gpuwatch on PATH."""
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder), **variables}
     for word in daemon.flags():
         name, _, value = word.removeprefix("--").partition("=")
@@ -199,8 +200,8 @@ def run_example(daemon: Settings, folder: Path, *command: str, **variables: str)
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
-def test_the_composite_action_runs_as_a_runner_runs_it(daemon: Settings, tmp_path: Path) -> None:
-    """The action takes inputs from the environment, so a quote stays a quote, and writes outcome and summary files."""
+def test_composite_action_runs_as_in_a_runner(daemon: Settings, tmp_path: Path) -> None:
+    """The action reads inputs from the environment, so quotes are kept, and writes outcome and summary files."""
     script = re.search(r"      run: \|\n((?: {8}.*\n)+)", (ROOT / "action.yml").read_text())
     assert script is not None
     inputs = {"COMMAND": 'echo "it\'s" && python3 bench.py', "BASELINE": "", "SAVE": "", "RETRY": "1", "FAIL_ON": "rejected"}
@@ -217,7 +218,7 @@ def test_the_composite_action_runs_as_a_runner_runs_it(daemon: Settings, tmp_pat
     assert "step" in (tmp_path / "summary").read_text()
 
 
-def test_the_shell_example_is_neutral_with_75(daemon: Settings, tmp_path: Path) -> None:
+def test_shell_example_exits_75_if_neutral(daemon: Settings, tmp_path: Path) -> None:
     """The example ends with 75 and saves no baseline, because a window of a tenth of a second proves nothing."""
     gate, bench = (str(ROOT / "examples" / "ci" / name) for name in ("gate.sh", "bench.py"))
     ended = run_example(daemon, tmp_path, gate, "base.capsule", "python3", bench, SECONDS_COUNT="0.1")
@@ -225,7 +226,7 @@ def test_the_shell_example_is_neutral_with_75(daemon: Settings, tmp_path: Path) 
     assert not (tmp_path / "base.capsule").exists()
 
 
-def test_the_gitlab_example_names_options_that_exist(gpuwatch: Gpuwatch) -> None:
+def test_gitlab_example_uses_existing_options(gpuwatch: Gpuwatch) -> None:
     """Both GitLab jobs use existing options, and allow the neutral exit code of gpuwatch ci."""
     text = (ROOT / "examples" / "ci" / "gitlab.yml").read_text()
     known = gpuwatch("ci", "--help").out

@@ -20,7 +20,7 @@ from tests.gpuwatch.store.stored import a_run, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE
 from tests.waiting import sample_for
 
-# A distance larger than a busy machine's interruptions of a block (tens of milliseconds).
+# The difference is larger than interruptions of a block on a busy machine.
 FAST, SLOW = "sum(range(2_000))", "sum(range(200_000))"
 
 
@@ -49,6 +49,7 @@ def store(tmp_path: Path) -> Callable[..., tuple[str, ...]]:
 
 
 def steady(took_s: float, begin_ns: int, *, seed: int) -> Timings:
+    """Return back-to-back times with 0.2 % noise over 4 s."""
     took = took_s * np.exp(0.002 * np.random.default_rng(seed).standard_normal(int(4.0 / took_s)))
     return Timings(begin_ns + np.concatenate([[0], np.cumsum(took)[:-1] * 1e9]).astype(np.int64), took)
 
@@ -58,10 +59,10 @@ Stored = Callable[..., tuple[str, ...]]
 
 class TestRuns:
     @pytest.mark.parametrize(("change", "decision"), [(-0.2, "faster"), (0.2, "slower"), (0.01, "inconclusive")])
-    def test_compare_tells_runs_apart_beyond_drift(
+    def test_compare_decides_between_runs_beyond_drift(
         self, gpuwatch: Gpuwatch, store: Stored, change: float, decision: str
     ) -> None:
-        """Two runs are told apart when they differ by more than the drift between successive runs."""
+        """Two runs are faster or slower only if they differ by more than the drift between successive runs."""
         where = store(change)
         ended = gpuwatch(*where, "compare", "0ca7", "1ca7", "--json")
         assert ended.code == 0
@@ -73,7 +74,8 @@ class TestRuns:
         assert text.startswith(decision.upper())
         assert ("?" in text) == (decision == "inconclusive")
 
-    def test_a_decision_that_is_named_fails(self, gpuwatch: Gpuwatch, store: Stored) -> None:
+    def test_compare_fails_on_a_named_decision(self, gpuwatch: Gpuwatch, store: Stored) -> None:
+        """The exit code is 1 if --fail-on names the decision, and an unknown decision is refused."""
         where = store(0.2)
         assert gpuwatch(*where, "compare", "0ca7", "1ca7", "--fail-on", "slower, incomparable").code == 1
         assert gpuwatch(*where, "compare", "0ca7", "1ca7", "--fail-on", "inconclusive", "--json").code == 0
@@ -81,13 +83,14 @@ class TestRuns:
         assert (refused.code, refused.err.count("\n")) == (2, 1)
         assert "expected some of faster, slower" in refused.err
 
-    def test_what_runs_tell_of_themselves_steers_no_terminal(self, gpuwatch: Gpuwatch, store: Stored) -> None:
+    def test_compare_escapes_control_characters_of_runs(self, gpuwatch: Gpuwatch, store: Stored) -> None:
+        """Control characters in a stored UUID are escaped in the output."""
         text = gpuwatch(*store(-0.2, uuid="GPU-f\x1b[31m\x07"), "compare", "0ca7", "1ca7").out
         assert "GPU-f\\x1b[31m\\x07" in text
         assert "\x1b" not in text
 
     def test_compare_refuses_another_gpu_unless_accepted(self, gpuwatch: Gpuwatch, store: Stored) -> None:
-        """Another GPU makes runs incomparable and is shown before the times, unless it is accepted."""
+        """Another GPU makes runs incomparable, unless --accept names the rule; the output shows the GPUs before the times."""
         where = store(-0.2, uuid="GPU-ffffffff-0000-0000-0000-000000000002")
         text = gpuwatch(*where, "compare", "0ca7", "1ca7").out
         assert text.startswith("INCOMPARABLE")
@@ -96,13 +99,13 @@ class TestRuns:
         assert accepted.data["comparisons"][0]["decision"] == "faster"
 
     def test_compare_without_times_shows_conditions(self, gpuwatch: Gpuwatch, store: Stored) -> None:
-        """Runs without times compare their conditions and name the missing times."""
+        """A comparison of runs without times is inconclusive and names the missing times."""
         ended = gpuwatch(*store(timed=False), "compare", "0ca7", "1ca7", "--json")
         found = ended.data["comparisons"][0]
         assert (ended.code, found["decision"], found["ratio"]) == (0, "inconclusive", None)
-        assert any("before and after kept no times" in reason for reason in found["reasons"])
+        assert any("before and after recorded no times" in reason for reason in found["reasons"])
 
-    def test_windows_of_a_simulated_gpu_are_called_so(self, gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    def test_compare_marks_windows_of_a_simulated_gpu(self, gpuwatch: Gpuwatch, daemon: Settings) -> None:
         ids = []
         for label in ("one", "two"):
             with window(label, sync=False, settings=daemon) as watched:
@@ -122,7 +125,7 @@ class TestRuns:
             (["0ca7", "--at", "HEAD"], 2, "FILE.py:FUNCTION"),
         ],
     )
-    def test_what_cannot_be_compared_is_one_line(
+    def test_compare_refuses_wrong_runs_in_one_line(
         self, gpuwatch: Gpuwatch, store: Stored, arguments: list[str], code: int, says: str
     ) -> None:
         ended = gpuwatch(*store(), "compare", *arguments)
@@ -132,7 +135,7 @@ class TestRuns:
 
 @pytest.fixture
 def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a working folder with two functions, of which the second takes a hundred times as long."""
+    """Return a working folder with functions; ``g`` takes a hundred times as long as ``f``."""
     monkeypatch.chdir(home)
     (home / "a.py").write_text(f"def f():\n    return {FAST}\n")
     (home / "b.py").write_text(f"def g():\n    return {SLOW}\ndef same():\n    return {FAST}\nvalue = 1\n")
@@ -151,7 +154,7 @@ QUICK = ("--seconds", "0.3")
 
 
 class TestFunctions:
-    def test_a_slower_function_of_another_file_is_called_so(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+    def test_compare_finds_a_slower_function_of_another_file(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
         ended = gpuwatch(*daemon.flags(), "compare", "a.py:f", "b.py:g", *QUICK, "--no-check", "--json")
         assert ended.code == 0, ended.err
         check(ended.data, "urn:gpuwatch:cli:1#/$defs/compare")
@@ -159,19 +162,20 @@ class TestFunctions:
         assert (found["decision"], ended.data["timer"], ended.data["runs"]) == ("slower", "host", None)
         assert ended.data["verdict"]["label"] == "a.py:f and b.py:g"
 
-    def test_another_result_is_incomparable(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+    def test_compare_of_differing_results_is_incomparable(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
         ended = gpuwatch(*daemon.flags(), "compare", "a.py:f", "b.py:g", *QUICK)
         assert ended.out.startswith("INCOMPARABLE  b.py:g against a.py:f")
         assert "computes something else" in ended.out
 
-    def test_functions_that_take_something_get_what_inputs_returns(
+    def test_compare_passes_inputs_to_functions_with_arguments(
         self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path
     ) -> None:
         ended = gpuwatch(*daemon.flags(), "compare", "given.py:f", "given.py:g", *QUICK, "--json")
         assert ended.data["comparisons"][0]["error_ratio"] == 0.0
         assert ended.data["comparisons"][0]["decision"] != "incomparable"
 
-    def test_the_committed_version_is_the_first_arm(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+    def test_compare_at_a_revision_puts_the_revision_first(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        """The function of the revision is A and the working tree's is B; a wrong revision or file is refused."""
         git(folder, "init", "-q")
         git(folder, "add", "a.py")
         git(folder, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first")
@@ -186,8 +190,8 @@ class TestFunctions:
         absent = gpuwatch("compare", "b.py:g", "--at", "HEAD")
         assert "none there" in absent.err
 
-    def test_helpers_of_the_revision_run(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
-        """A faster helper in the revision makes a difference, and the worktree is removed afterwards."""
+    def test_compare_at_a_revision_imports_its_helpers(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        """The revision's slower helper makes the working tree faster, and the worktree is removed afterwards."""
         git(folder, "init", "-q")
         (folder / "helper.py").write_text(f"def work():\n    return {SLOW}\n")
         (folder / "uses.py").write_text("import helper\ndef f():\n    return helper.work()\n")
@@ -202,14 +206,17 @@ class TestFunctions:
         listed = subprocess.run(["git", "-C", str(folder), "worktree", "list"], capture_output=True, check=True, text=True)
         assert listed.stdout.count("\n") == 1
 
-    def test_several_functions_are_shares_of_the_first(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+    def test_compare_of_several_functions_uses_the_first_as_base(
+        self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path
+    ) -> None:
+        """Each other function is compared with the first, with a ratio to it."""
         variants = ("a.py:f", "b.py:g", "b.py:same")
         ended = gpuwatch(*daemon.flags(), "compare", *variants, *QUICK, "--no-check", "--json")
         check(ended.data, "urn:gpuwatch:cli:1#/$defs/compare")
         assert [each["b"] for each in ended.data["comparisons"]] == list(variants[1:])
         assert ended.data["comparisons"][0]["reference_ratio"]["ratio"] < 0.1
 
-    def test_results_may_differ_by_rtol(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+    def test_compare_allows_results_to_differ_by_rtol(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
         (folder / "near.py").write_text("def f():\n    return 1.0\ndef g():\n    return 1.01\n")
         decisions = [
             gpuwatch(*daemon.flags(), "compare", "near.py:f", "near.py:g", *QUICK, *options, "--json").data["comparisons"][0]
@@ -217,7 +224,8 @@ class TestFunctions:
         ]
         assert [each["decision"] == "incomparable" for each in decisions] == [True, False]
 
-    def test_check_inputs_of_the_file_are_compared(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+    def test_compare_checks_results_on_check_inputs(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        """Results that differ only on check_inputs make the functions incomparable."""
         (folder / "sizes.py").write_text(
             "def inputs(seed):\n    return (range(seed + 1),)\ndef check_inputs():\n    return [(range(9),), (range(50),)]\n"
             "def f(x):\n    return len(x)\ndef g(x):\n    return min(len(x), 40)\n"
@@ -226,7 +234,7 @@ class TestFunctions:
         assert ended.data["comparisons"][0]["decision"] == "incomparable"
         assert ended.data["checked_sets_count"] == 5
 
-    def test_tolerance_is_read_as_a_percentage(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+    def test_compare_reads_tolerance_as_a_percentage(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
         ended = gpuwatch(*daemon.flags(), "compare", "a.py:f", "b.py:same", *QUICK, "--no-check", "--tolerance", "2%", "--json")
         assert ended.data["comparisons"][0]["margin_ratio"] == 0.02
         refused = gpuwatch("compare", "a.py:f", "b.py:same", "--tolerance", "2")
@@ -251,13 +259,15 @@ class TestFunctions:
             (["a.py:f", "b.py:g", "--accept", "boot-changed"], "found functions"),
         ],
     )
-    def test_what_cannot_be_run_is_one_line(self, gpuwatch: Gpuwatch, folder: Path, arguments: list[str], says: str) -> None:
+    def test_compare_refuses_wrong_functions_in_one_line(
+        self, gpuwatch: Gpuwatch, folder: Path, arguments: list[str], says: str
+    ) -> None:
         ended = gpuwatch("compare", *arguments)
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
         assert says in ended.err
 
     def test_compare_shows_only_the_functions_traceback(self, gpuwatch: Gpuwatch, folder: Path) -> None:
-        """An exception of a function shows its own lines and none of gpuwatch's."""
+        """The traceback of a function's exception has the function's lines and none of gpuwatch's."""
         ended = gpuwatch("compare", "a.py:f", "raises.py:f")
         assert (ended.code, ended.out) == (1, "")
         assert ended.err.startswith("Traceback (most recent call last):\n  File ")

@@ -1,4 +1,4 @@
-"""Tests of gpuwatch compare with reports and capsules of several machines, beside this machine's runs."""
+"""Tests of gpuwatch compare with reports and capsules of several machines, and with this machine's runs."""
 
 from __future__ import annotations
 
@@ -68,26 +68,26 @@ def test_compare_exits_by_the_decision_on_files(gpuwatch: Gpuwatch, tmp_path: Pa
     assert gpuwatch("compare", *files, "--fail-on", "faster").code == 0
 
 
-def test_markdown_of_files_is_a_table_of_differences(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_compare_of_files_writes_differences_as_markdown(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     files = (report(tmp_path / "a.html", ours()), report(tmp_path / "b.html", theirs()))
     shown = gpuwatch("compare", *files, "--markdown").out
     assert shown.startswith("**SAME** gemm b.html against gemm a.html")
     assert "| driver | 580.159.04 | 570.1 |" in shown
 
 
-def test_windows_of_one_label_are_compared_pairwise(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_compare_pairs_windows_of_files_by_label(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     a = report(tmp_path / "a.html", ours("one"), ours("two"), ours("alone"))
     b = capsule(tmp_path / "b.capsule", theirs("two", 2.1e-3), theirs("one", 1.9e-3))
     found = gpuwatch("compare", a, b, "--json").data["comparisons"]
     assert [(each["b"], each["decision"]) for each in found] == [("one b.capsule", "faster"), ("two b.capsule", "slower")]
 
 
-def test_single_windows_are_compared_whatever_their_labels(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_compare_of_single_windows_ignores_labels(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     files = (report(tmp_path / "a.html", ours("old")), report(tmp_path / "b.html", theirs("new")))
     assert gpuwatch("compare", *files).out.startswith("SAME  new against old")
 
 
-def test_a_run_of_this_machine_compares_with_a_report(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_compare_of_a_run_with_a_report(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     with_store = opened(tmp_path / "state")
     with_store.put_device(DEVICE)
     run = a_run(
@@ -105,8 +105,8 @@ def test_a_run_of_this_machine_compares_with_a_report(gpuwatch: Gpuwatch, tmp_pa
     assert (ended.data["runs"], found["one_clock"]["b_mhz"]) == ([run.id], 1462.0)
 
 
-def test_redacted_reports_are_of_two_machines(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Two redacted reports stay two cards, although both name theirs `redacted-serial-1`."""
+def test_compare_treats_redacted_reports_as_two_machines(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """Two redacted reports count as two cards, although both have the placeholder `redacted-serial-1`."""
     kinds = ("serial", "host")
     device = replace(THEIR_DEVICE, driver_version=DEVICE.driver_version, power_limit_w=700.0)
     a = report(tmp_path / "a.html", ours(), redacted=kinds)
@@ -116,7 +116,7 @@ def test_redacted_reports_are_of_two_machines(gpuwatch: Gpuwatch, tmp_path: Path
     assert any("redacted" in reason for reason in found["reasons"])
 
 
-def test_raw_times_of_two_machines_are_refused(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_compare_refuses_raw_times_of_two_machines(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     a = report(tmp_path / "a.html", evidence(timings=times(2e-3), label="gemm"))
     b = report(tmp_path / "b.html", evidence(timings=times(2e-3, seed=1), device=THEIR_DEVICE, label="gemm"))
     text = gpuwatch("compare", a, b).out
@@ -124,7 +124,8 @@ def test_raw_times_of_two_machines_are_refused(gpuwatch: Gpuwatch, tmp_path: Pat
     assert "not compared at one clock: gemm a.html has no number at one clock: nothing stamped the clock" in text
 
 
-def test_clock_and_spread_are_the_users_to_give(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_uses_given_clock_and_card_spread(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--clock and the setting card_spread replace the defaults; a spread out of range is refused."""
     files = (report(tmp_path / "a.html", ours()), report(tmp_path / "b.html", theirs()))
     monkeypatch.setenv("GPUWATCH_CARD_SPREAD", "1 %")
     found = gpuwatch("compare", *files, "--clock", "1450", "--json").data["comparisons"][0]
@@ -137,21 +138,19 @@ def test_clock_and_spread_are_the_users_to_give(gpuwatch: Gpuwatch, tmp_path: Pa
 
 
 @pytest.mark.parametrize("clock", ["nan", "5", "1e9", "-inf"])
-def test_a_clock_that_no_sm_has_is_one_line(gpuwatch: Gpuwatch, tmp_path: Path, clock: str) -> None:
+def test_compare_refuses_an_impossible_clock_in_one_line(gpuwatch: Gpuwatch, tmp_path: Path, clock: str) -> None:
     files = (report(tmp_path / "a.html", ours()), report(tmp_path / "b.html", theirs()))
     ended = gpuwatch("compare", *files, f"--clock={clock}")
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert "--clock: expected MHZ, a number from 100 to 10000, found" in ended.err
 
 
-def test_two_models_are_refused_unless_a_ratio_is_asked_for(
-    gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compare_of_two_models_needs_ratio(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(theirs(took_s=1e-3), device=replace(THEIR_DEVICE, name="NVIDIA H100"))
     files = (report(tmp_path / "a.html", ours()), report(tmp_path / "b.html", other))
     refused = gpuwatch("compare", *files).out
     assert refused.startswith("INCOMPARABLE")
-    assert "only their ratio can be asked for (--ratio)" in refused
+    assert "only their ratio can be compared (--ratio)" in refused
     monkeypatch.setenv("GPUWATCH_CARD_SPREAD", "0.3 %")
     assert gpuwatch("compare", *files, "--ratio", "--clock", "1450").out.startswith("FASTER")
 
@@ -164,7 +163,7 @@ def test_two_models_are_refused_unless_a_ratio_is_asked_for(
         (b"\0\0\0", "found something else"),
     ],
 )
-def test_a_file_that_is_no_record_is_one_line(gpuwatch: Gpuwatch, tmp_path: Path, content: bytes | None, says: str) -> None:
+def test_compare_refuses_another_file_in_one_line(gpuwatch: Gpuwatch, tmp_path: Path, content: bytes | None, says: str) -> None:
     wrong = tmp_path / "b.html"
     if content is not None:
         wrong.write_bytes(content)
@@ -173,7 +172,7 @@ def test_a_file_that_is_no_record_is_one_line(gpuwatch: Gpuwatch, tmp_path: Path
     assert says in ended.err
 
 
-def test_files_without_a_common_label_name_their_labels(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_compare_names_labels_of_files_without_a_pair(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     a = capsule(tmp_path / "a.capsule", ours("one"), ours("two"))
     b = capsule(tmp_path / "b.capsule", theirs("three"))
     c = capsule(tmp_path / "c.capsule", theirs("one"), theirs("one"))
@@ -183,7 +182,7 @@ def test_files_without_a_common_label_name_their_labels(gpuwatch: Gpuwatch, tmp_
         assert says in ended.err
 
 
-def test_functions_take_no_clock(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_of_functions_refuses_clock(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     (home / "a.py").write_text("def f(): ...\ndef g(): ...\n")
     ended = gpuwatch("compare", "a.py:f", "a.py:g", "--clock", "1500")

@@ -1,3 +1,5 @@
+"""Tests of gpuwatch config: values, origins, checks and paths."""
+
 from __future__ import annotations
 
 import tomllib
@@ -10,13 +12,13 @@ from gpuwatch.config.keys import KEYS
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 
-def test_what_it_shows_is_a_file_that_gives_the_same_settings(gpuwatch: Gpuwatch, home: Path) -> None:
+def test_config_show_prints_a_file_with_the_same_settings(gpuwatch: Gpuwatch, home: Path) -> None:
     (home / "all.toml").write_text(gpuwatch("config", "show", "--origin").out)
     tomllib.loads((home / "all.toml").read_text())
     assert config.load({"config": str(home / "all.toml")}) == config.load()
 
 
-def test_every_value_says_where_it_comes_from(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_show_names_the_origin_of_every_value(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "c.toml").write_text('[store]\nmax_age = "7d"\n')
     monkeypatch.setenv("GPUWATCH_LOG_LEVEL", "debug")
     settings = gpuwatch("--config", str(home / "c.toml"), "config", "show", "--json", "--source", "nvml").data["settings"]
@@ -27,22 +29,22 @@ def test_every_value_says_where_it_comes_from(gpuwatch: Gpuwatch, home: Path, mo
     }  # fmt: skip
 
 
-def test_an_option_after_the_command_wins_over_one_before_it(gpuwatch: Gpuwatch) -> None:
+def test_option_after_the_command_wins_over_one_before(gpuwatch: Gpuwatch) -> None:
     assert gpuwatch("--state", "/a", "db", "path", "--state", "/b").out == "/b/gpuwatch.db\n"
 
 
-def test_a_right_file_is_said_to_be_right(gpuwatch: Gpuwatch, home: Path) -> None:
+def test_config_validate_confirms_a_right_file(gpuwatch: Gpuwatch, home: Path) -> None:
     (home / "c.toml").write_text('source = "nvml"\n')
     assert gpuwatch("config", "validate", str(home / "c.toml")).out == f"{home}/c.toml: right\n"
     assert gpuwatch("config", "validate", "--json").data["files"] == []
 
 
-def test_a_misspelt_variable_is_told_without_being_an_error(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_validate_warns_of_a_misspelt_variable(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUWATCH_SORCE", "nvml")
     ended = gpuwatch("config", "validate")
     assert ended.code == 0
     assert "GPUWATCH_SORCE" in ended.err
 
 
-def test_the_files_that_are_looked_for_are_named(gpuwatch: Gpuwatch, home: Path) -> None:
+def test_config_path_prints_the_files_in_order(gpuwatch: Gpuwatch, home: Path) -> None:
     assert gpuwatch("config", "path").out.splitlines() == [f"{home}/.config/gpuwatch/config.toml", "/etc/gpuwatch/config.toml"]

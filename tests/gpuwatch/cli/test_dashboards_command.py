@@ -1,4 +1,4 @@
-"""Tests of gpuwatch dashboards: files are listed, written, kept if equal, and replaced only on request."""
+"""Tests of gpuwatch dashboards: files are listed, written, kept if equal, and replaced only with --overwrite."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.cli.test_schemas import check
 
 
-def test_files_are_listed_and_written(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Each file goes to its place in the folder; scripts are executable; a second run has nothing to do."""
+def test_dashboards_are_listed_and_written(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """Each file goes to its place in the folder, scripts are executable, and a second run changes nothing."""
     listed = gpuwatch("dashboards").out.split()
     assert listed == list(read_shipped())
     assert {"fleet.json", "alerts.yml", "recording.yml", "slurm/epilog.sh", "kubernetes/daemonset.yaml"} <= set(listed)
@@ -27,8 +27,8 @@ def test_files_are_listed_and_written(gpuwatch: Gpuwatch, tmp_path: Path) -> Non
     assert {line.split()[0] for line in again.out.splitlines()} == {"unchanged"}
 
 
-def test_changed_files_are_replaced_only_on_request(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A changed file is named and nothing is written; --overwrite replaces it and says so."""
+def test_dashboards_replaces_changed_files_only_with_overwrite(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A changed file is named and nothing is written; --overwrite replaces the file."""
     (tmp_path / "alerts.yml").write_text("mine")
     refused = gpuwatch("dashboards", "--to", str(tmp_path))
     assert (refused.code, refused.out) == (2, "")
@@ -40,9 +40,9 @@ def test_changed_files_are_replaced_only_on_request(gpuwatch: Gpuwatch, tmp_path
     assert (tmp_path / "alerts.yml").read_bytes() == read_shipped()["alerts.yml"]
 
 
-def test_places_that_take_no_files_are_named(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_dashboards_names_a_path_that_cannot_be_written(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "fleet.json").mkdir()
     assert gpuwatch("dashboards", "--to", str(tmp_path / "file")).code == 2
     assert "fleet.json" in gpuwatch("dashboards", "--to", str(tmp_path)).err
-    assert "belongs to --to" in gpuwatch("dashboards", "--overwrite").err
+    assert "--overwrite: expected --to DIR" in gpuwatch("dashboards", "--overwrite").err

@@ -22,7 +22,7 @@ COLUMNS = ["policy", "uuids", "pids", "told", "host", "verdict"]
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Make two windows with verdicts; ``spoil`` damages the later one."""
+    """Return the folder of a store of two windows with verdicts; ``spoil`` damages the later one."""
     folder = tmp_path / "state"
     store = opened(folder)
     for name, begun_s in (("aaaa0001", time.time() - 60), ("bbbb0002", time.time())):
@@ -34,6 +34,7 @@ def state(tmp_path: Path) -> Path:
 
 
 def spoil(state: Path, column: str, value: str = DEEP) -> None:
+    """Replace a column of the later window by this text."""
     connection = sqlite3.connect(state / "gpuwatch.db")
     if column == "verdict":
         connection.execute("UPDATE verdicts SET verdict = ? WHERE run = 'bbbb0002'", (zlib.compress(value.encode()),))
@@ -80,7 +81,7 @@ def test_report_and_export_of_deep_json_are_one_line(gpuwatch: Gpuwatch, state: 
 
 
 @pytest.mark.parametrize("depth", range(200, 1000, 50))
-def test_json_near_the_limit_ends_in_no_traceback(gpuwatch: Gpuwatch, state: Path, depth: int) -> None:
+def test_json_near_the_depth_limit_causes_no_traceback(gpuwatch: Gpuwatch, state: Path, depth: int) -> None:
     """JSON near the depth limit causes no traceback, even if one step accepts it and the next refuses it."""
     spoil(state, "verdict", '{"facts":' * depth + "1" + "}" * depth)
     spoil(state, "told", '{"facts":' * depth + "1" + "}" * depth)
@@ -89,7 +90,7 @@ def test_json_near_the_limit_ends_in_no_traceback(gpuwatch: Gpuwatch, state: Pat
         assert "Traceback" not in ended.err
 
 
-def test_deep_lists_of_processes_are_one_clear_line(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_show_of_deep_process_lists_is_one_line(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     store = opened(tmp_path / "state")
     store.put_run(a_run())
     feed(store, stream(10.0, loaded=True))
@@ -106,7 +107,8 @@ def test_deep_lists_of_processes_are_one_clear_line(gpuwatch: Gpuwatch, tmp_path
 
 
 @pytest.mark.parametrize("told", [DEEP, "{", "[1]"])
-def test_a_store_with_an_unreadable_open_window_is_written_on(state: Path, told: str) -> None:
+def test_store_accepts_writes_beside_an_unreadable_window(state: Path, told: str) -> None:
+    """A store with an unreadable open window still accepts readings, and ends the other open window."""
     connection = sqlite3.connect(state / "gpuwatch.db")
     connection.execute("UPDATE runs SET status = 'open', end_ns = NULL, told = ? WHERE id = 'bbbb0002'", (told,))
     connection.execute("UPDATE runs SET status = 'open', end_ns = NULL WHERE id = 'aaaa0001'")

@@ -1,3 +1,5 @@
+"""Tests of gpuwatch demo and of the simulated scenes that it plays."""
+
 from __future__ import annotations
 
 import os
@@ -18,7 +20,8 @@ from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("names", ["steady-gemm,from-idle,neighbour", "neighbour,steady-copy,persistence-off"])
-def test_the_verdicts_follow_the_scenes(gpuwatch: Gpuwatch, names: str) -> None:
+def test_demo_gives_the_verdict_of_each_scene(gpuwatch: Gpuwatch, names: str) -> None:
+    """Each scene's rules find their hazard; on an idle machine the status is the scene's."""
     ended = gpuwatch("demo", "--scenes", names, "--json")
     assert ended.code == 0
     assert "SIMULATED" in ended.err
@@ -31,12 +34,12 @@ def test_the_verdicts_follow_the_scenes(gpuwatch: Gpuwatch, names: str) -> None:
         ]
         assert all(verdict["simulated"] for verdict in window["verdicts"])
         assert SCENES[name].rules <= {finding["rule"] for finding in findings}
-        # The machine that plays the scenes is real: if it lacks processors, the verdicts say that too.
+        # The machine that plays the scenes is real: the verdicts also report a lack of processors.
         if not BUSY_MACHINE.accept & {finding["rule"] for finding in findings if finding["severity"] != "note"}:
             assert window["status"] == SCENES[name].status, findings
 
 
-def test_a_scene_that_is_over_is_met_when_it_comes_round_again() -> None:
+def test_bench_of_a_repeating_scene_waits_for_the_next_round() -> None:
     scene = SCENES["from-idle"]
     begin_s, end_s = scene.bench
     second = 1_000_000_000
@@ -45,7 +48,7 @@ def test_a_scene_that_is_over_is_met_when_it_comes_round_again() -> None:
     assert late == ((begin_s + scene.length_s) * second, (end_s + scene.length_s) * second)
 
 
-def test_a_steady_scene_is_measured_as_long_though_later() -> None:
+def test_bench_of_a_steady_scene_starts_late_at_full_length() -> None:
     scene = SCENES["steady-copy"]
     begin_ns, end_ns = scene_player._bench(scene, 0, 20_000_000_000)
     assert begin_ns == 20_000_000_000
@@ -53,21 +56,21 @@ def test_a_steady_scene_is_measured_as_long_though_later() -> None:
 
 
 def test_demo_refuses_an_unknown_scene_in_one_line(gpuwatch: Gpuwatch) -> None:
-    """A scene that does not exist is refused in one line, without the banner."""
+    """An unknown scene is refused in one line, without the banner."""
     ended = gpuwatch("demo", "--scenes", "stedy-copy")
     assert (ended.code, ended.err) == (2, "gpuwatch: no scene 'stedy-copy': did you mean 'steady-copy'?\n")
 
 
-def test_demo_ends_with_what_to_type_next(gpuwatch: Gpuwatch) -> None:
-    """The demo ends with the next commands to type, in the order of a first session."""
-    said = gpuwatch("demo", "--scenes", "short").err.partition("What to type next")[2]
+def test_demo_ends_with_the_next_commands(gpuwatch: Gpuwatch) -> None:
+    """The demo ends with the next commands, in the order of a first session."""
+    said = gpuwatch("demo", "--scenes", "short").err.partition("Commands to try next")[2]
     assert re.findall(r"gpuwatch (\w+)", said) == ["show", "explain", "report", "top", "run", "doctor"]
 
 
-def test_demo_keeps_its_windows_for_the_named_commands(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands that the demo prints work literally, because its windows are in the store of its source."""
+def test_demo_prints_commands_that_work(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The printed commands work literally, because the windows are in the store of the same source."""
     monkeypatch.chdir(home)
-    said = gpuwatch("demo", "--scenes", "short,steady-copy").err.partition("What to type next")[2]
+    said = gpuwatch("demo", "--scenes", "short,steady-copy").err.partition("Commands to try next")[2]
     typed = dict(re.findall(r"gpuwatch (show|report|explain) (.*)", said))
     assert all(gpuwatch(name, *shlex.split(rest)).code == 0 for name, rest in typed.items()), typed
     assert (home / "short.html").stat().st_size > 100_000
@@ -75,8 +78,8 @@ def test_demo_keeps_its_windows_for_the_named_commands(gpuwatch: Gpuwatch, home:
     assert {run["label"] for run in listed} == {"short", "steady-copy"}
 
 
-def test_demo_claims_nothing_after_ctrl_c(tmp_path: Path) -> None:
-    """Ctrl-C ends the demo with one line, which claims nothing unmeasured."""
+def test_demo_prints_no_verdict_after_ctrl_c(tmp_path: Path) -> None:
+    """Ctrl-C ends the demo with one line and no verdict."""
     played = subprocess.Popen(
         [sys.executable, "-m", "gpuwatch", "demo", "--scenes", "steady-copy,neighbour"],
         stdout=subprocess.PIPE,

@@ -1,3 +1,5 @@
+"""Tests of gpuwatch doctor: its checks, grades and remedies."""
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -21,7 +23,7 @@ from tests.annotate.builders import DEVICE, evidence
 from tests.gpuwatch.cli.conftest import Gpuwatch
 
 
-def test_it_measures_each_gpu_and_says_what_is_simulated(gpuwatch: Gpuwatch) -> None:
+def test_doctor_measures_each_gpu_and_marks_simulated_ones(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch("doctor", "--source", "simulated:steady-copy,mig", "--json")
     assert (ended.code, ended.data["ok"]) == (0, True)
     checks = {check["name"]: check for check in ended.data["checks"]}
@@ -38,19 +40,19 @@ def test_it_measures_each_gpu_and_says_what_is_simulated(gpuwatch: Gpuwatch) -> 
     assert all(check["fix"] for check in ended.data["checks"] if check["grade"] != "PASS")
 
 
-def test_without_a_driver_it_fails_and_says_how_to_look_around(home: Path) -> None:
+def test_doctor_without_a_driver_fails_and_names_the_demo(home: Path) -> None:
     (only,) = driver.checks(settings.load(), None, "no driver here")
     assert (only.grade, only.found) == (Grade.FAIL, "no driver here")
     assert "gpuwatch demo" in only.fix
 
 
-def test_a_recording_that_is_not_there_fails_with_its_reason(gpuwatch: Gpuwatch, home: Path) -> None:
+def test_doctor_names_a_missing_recording(gpuwatch: Gpuwatch, home: Path) -> None:
     ended = gpuwatch("doctor", "--source", f"replay:{home}/no-such.csv", "--json")
     assert ended.code in (1, 2)
     assert "no-such.csv" in ended.err + ended.out
 
 
-def test_a_running_daemon_is_told_with_its_rates(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+def test_doctor_passes_a_running_daemon_with_its_socket(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     checks = {check["name"]: check for check in gpuwatch(*daemon.flags(), "doctor", "--json").data["checks"]}
     assert checks["daemon"]["grade"] == "PASS"
     assert checks["daemon"]["facts"]["socket"] == str(daemon.socket)
@@ -61,7 +63,7 @@ COUNTERS = ("power_cap_ns", "power_violation_ns", "sw_thermal_ns", "thermal_viol
 
 
 def looked_at(device: Device, hidden: Collection[str]) -> Check:
-    """Return doctor's output for a GPU that does not answer these signals."""
+    """Return doctor's check of a GPU that does not answer these signals."""
     names = {Lane.FAST: tuple(name for name in SIGNALS if name not in hidden)}
     period_ns = {Lane.FAST: 50_000_000}
     plan = SamplingPlan(
@@ -84,7 +86,8 @@ def test_doctor_and_judge_agree_on_required_signals(hidden: tuple[str, ...], mas
     assert (looked_at(device, hidden).grade is Grade.FAIL) == (conditions.state is ProofState.UNPROVEN), said.why
 
 
-def test_a_gpu_that_hides_what_every_claim_needs_fails() -> None:
+def test_doctor_fails_a_gpu_without_required_signals() -> None:
+    """Doctor fails a GPU without the reasons, or without any signal of a required reason; a sampled reason suffices."""
     blind = looked_at(DEVICE, ("event_reasons_mask",))
     assert blind.grade is Grade.FAIL
     assert "without event_reasons_mask every window ends unproven" in blind.found
@@ -101,7 +104,7 @@ def test_a_gpu_that_hides_what_every_claim_needs_fails() -> None:
         ({"mig_mode": True}, "-mig 0"),
     ],
 )
-def test_a_setting_that_limits_proof_is_told_with_its_fix(changed: dict[str, object], words: str) -> None:
+def test_doctor_warns_of_a_limiting_setting_with_the_fix(changed: dict[str, object], words: str) -> None:
     (device,) = open_source("simulated:steady-copy", MonotonicClock()).devices()
     checks = list(driver._setup(replace(device, **changed), None))  # type: ignore[arg-type]  # any fields
     assert [check.grade for check in checks] == [Grade.WARN, Grade.PASS]
@@ -110,7 +113,7 @@ def test_a_setting_that_limits_proof_is_told_with_its_fix(changed: dict[str, obj
     assert "1200 of 1980 MHz" in locked[0].found
 
 
-def test_a_socket_folder_of_somebody_else_fails(home: Path) -> None:
+def test_doctor_fails_a_socket_folder_open_to_others(home: Path) -> None:
     folder = home / "open"
     folder.mkdir()
     folder.chmod(0o777)
@@ -119,7 +122,7 @@ def test_a_socket_folder_of_somebody_else_fails(home: Path) -> None:
     assert "chmod 700" in check.found
 
 
-def test_a_kernel_without_pressure_figures_is_told(tmp_path: Path) -> None:
+def test_doctor_warns_of_a_kernel_without_pressure_figures(tmp_path: Path) -> None:
     assert machine._pressure(tmp_path / "none").grade is Grade.WARN
     (tmp_path / "cpu").write_text("some avg10=0.00")
     assert machine._pressure(tmp_path / "cpu").grade is Grade.PASS

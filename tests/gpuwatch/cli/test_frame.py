@@ -20,13 +20,13 @@ from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.waiting import PATIENCE_S
 
 
-def test_without_a_command_it_says_what_to_type(gpuwatch: Gpuwatch) -> None:
+def test_gpuwatch_without_a_command_prints_first_steps(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch()
     assert ended.code == 0
     assert "gpuwatch demo" in ended.out
 
 
-def test_the_version_is_the_packages(gpuwatch: Gpuwatch) -> None:
+def test_version_option_prints_the_package_version(gpuwatch: Gpuwatch) -> None:
     assert gpuwatch("--version").out == f"gpuwatch {__version__}\n"
 
 
@@ -49,13 +49,13 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
     [
         (["audti"], "did you mean 'audit'?"),
         (["audit", "--frm", "3"], "--from"),
-        (["audit", "--since", "yesterdy"], 'expected a time as "24h" or "-5m" (ago)'),
+        (["audit", "--since", "yesterdy"], 'expected a time such as "24h" or "-5m" (ago)'),
         (["audit", "--status", "valid,fine"], "expected some of valid, unproven, flagged, rejected"),
-        (["audit", "--fail-on", "valid"], "which is no failure"),
+        (["audit", "--fail-on", "valid"], "which is not a failure"),
         (["audit", "--to", "14:00"], "--to: expected --from with it"),
-        (["audit", "--gpu", "GPU-1"], "--gpu needs --from, or --trace"),
+        (["audit", "--gpu", "GPU-1"], "--gpu: expected --from or --trace with it"),
         (["audit", "--trace", "no-such.csv"], "no-such.csv: expected a file, found nothing to read"),
-        (["audit", "--trace", "x.csv", "--label", "a"], "--label is for a list of windows"),
+        (["audit", "--trace", "x.csv", "--label", "a"], "--label: expected a list of windows"),
         (["audit", "--count", "0"], "--count: expected N, a whole number from 1 to 9223372036854775807, found '0'"),
         (["audit", "--count", "many"], "--count: expected N, a whole number from 1 to 9223372036854775807, found 'many'"),
         (["--nosuch"], "gpuwatch: unknown option '--nosuch'; did you mean '--source'?"),
@@ -70,7 +70,7 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["ci", "--since", "1h", "--clock", "nan"], "--clock: expected MHZ, a number from 100 to 10000, found 'nan'"),
         (["compare", "a", "b", "--rtol", "inf"], "--rtol: expected a number from 0 to 1e+06, found 'inf'"),
         (["selftest", "--seconds", "nan"], "--seconds: expected a number from 0.1 to 600, found 'nan'"),
-        (["dashboards", "--to", ""], "--to: expected DIR, found an empty text; for this folder write ."),
+        (["dashboards", "--to", ""], "--to: expected DIR, found an empty text; for the current folder write ."),
         (["show", ""], "show: expected [RUN], found an empty text"),
         (["explain", "x" * 9000], "xxxx…"),
         (["dashboards", "--to", "x" * 300], "xxx: File name too long"),
@@ -80,9 +80,9 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
             ["selftest", "--qualify", "--save-reference", "fifo"],
             "fifo: expected a regular file, found a folder, pipe or device",
         ),
-        (["dashboards", "--to", "/dev/null"], "--to: expected a folder, found /dev/null, which is none"),
-        (["dashboards", "--to", "/dev/null/x"], "--to: expected a folder, found /dev/null, which is none"),
-        (["export", "--parquet", __file__], "test_frame.py, which is none"),
+        (["dashboards", "--to", "/dev/null"], "--to: expected a folder, found /dev/null, which is not a folder"),
+        (["dashboards", "--to", "/dev/null/x"], "--to: expected a folder, found /dev/null, which is not a folder"),
+        (["export", "--parquet", __file__], "test_frame.py, which is not a folder"),
         (["daemon", "install", "--system", "--root", "/dev/null"], "--root: expected a folder, found /dev/null"),
         (["audit", "--source", "simulated:steady-gem"], "no scene 'steady-gem': did you mean 'steady-gemm'?"),
         (["audit", "--from", "1h", "--gpu", ""], "--gpu: expected an index, a UUID, an end of one, or a PCI address"),
@@ -104,7 +104,7 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["record", "-o", "x.gpuwatch", "--seconds", "soon"], "expected a duration"),
         (["record", "-o", "x.gpuwatch", "--seconds", "1e99"], "expected more than 0s and at most 24h, found '1e99'"),
         (["record", "-o", "x.gpuwatch", "--seconds", "nan"], "expected more than 0s and at most 24h, found 'nan'"),
-        (["record", "-o", "/no/such/folder/x"], "expected a file in a folder that can be written"),
+        (["record", "-o", "/no/such/folder/x"], "expected a file in a writable folder"),
         (["record", "-o", "/dev/null"], "expected a file, found /dev/null, which is a device or a pipe"),
         (["report", "-o", "/dev/stdout"], "expected a file, found /dev/stdout, which is a device or a pipe"),
         (["compare"], "compare: expected A [B...], found nothing; see: gpuwatch compare --help"),
@@ -150,7 +150,7 @@ def every_command(command: click.Command, path: tuple[str, ...] = ()) -> Iterato
 
 
 @pytest.mark.parametrize("path", list(every_command(cli)), ids=" ".join)
-def test_empty_text_is_refused_everywhere(gpuwatch: Gpuwatch, path: tuple[str, ...]) -> None:
+def test_every_command_refuses_empty_text(gpuwatch: Gpuwatch, path: tuple[str, ...]) -> None:
     """Every command refuses an empty name or path, the result of an unset variable."""
     command: click.Command | None = cli
     for name in path:
@@ -168,21 +168,21 @@ def test_empty_text_is_refused_everywhere(gpuwatch: Gpuwatch, path: tuple[str, .
 
 
 @pytest.mark.parametrize(("words", "code"), [(("daemon", "status"), 1), (("daemon", "stop"), 0)])
-def test_daemon_of_an_unknown_scene_can_be_asked_and_stopped(gpuwatch: Gpuwatch, words: tuple[str, ...], code: int) -> None:
-    """A daemon of an unknown scene, which a window may have started, answers and stops under that name."""
+def test_daemon_commands_accept_an_unknown_scene(gpuwatch: Gpuwatch, words: tuple[str, ...], code: int) -> None:
+    """`daemon status` and `daemon stop` accept an unknown scene, because a window may have started such a daemon."""
     ended = gpuwatch(*words, "--source", "simulated:nonsense")
     assert (ended.code, "no daemon runs at" in ended.out) == (code, True)
 
 
 @pytest.mark.parametrize("group", ["config", "db"])
-def test_a_group_alone_prints_its_help(gpuwatch: Gpuwatch, group: str) -> None:
+def test_group_without_a_command_prints_its_help(gpuwatch: Gpuwatch, group: str) -> None:
     ended = gpuwatch(group)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"Usage: gpuwatch {group}")
     assert len(ended.err.splitlines()) > 5
 
 
-def test_under_json_an_error_is_data_too(gpuwatch: Gpuwatch) -> None:
+def test_json_option_writes_an_error_as_json(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch("show", "--json")
     assert ended.code == Exit.FAILED
     assert ended.data["error"]["code"] == "store"
@@ -190,7 +190,7 @@ def test_under_json_an_error_is_data_too(gpuwatch: Gpuwatch) -> None:
     assert gpuwatch("audit", "--json", "--bogus").data["error"]["code"] == "usage"
 
 
-def test_the_worst_named_status_decides_the_code() -> None:
+def test_worst_code_is_of_the_worst_named_status() -> None:
     everything = set(Status)
     failures = everything - {Status.VALID}
     assert worst_code(everything, frozenset()) == Exit.OK
@@ -200,7 +200,7 @@ def test_the_worst_named_status_decides_the_code() -> None:
     assert worst_code({Status.VALID}, frozenset(failures)) == Exit.OK
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
+def test_closed_output_pipe_causes_no_message() -> None:
     shell = f"{sys.executable} -m gpuwatch explain --json | head -n 1; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert ended.stderr == ""
@@ -210,7 +210,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 @pytest.mark.parametrize("where", [">/dev/full", ">&-"])
 @pytest.mark.parametrize("command", ["explain", "explain --json", "config show", "doctor --source simulated"])
-def test_a_full_disk_or_a_closed_stream_is_one_line(tmp_path: Path, command: str, where: str) -> None:
+def test_full_disk_or_closed_stream_is_one_line(tmp_path: Path, command: str, where: str) -> None:
     shell = f"HOME={tmp_path} {sys.executable} -m gpuwatch {command} {where}"
     ended = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert ended.returncode == 1
@@ -218,15 +218,15 @@ def test_a_full_disk_or_a_closed_stream_is_one_line(tmp_path: Path, command: str
     assert ended.stderr.startswith("gpuwatch: standard output: ")
 
 
-def test_missing_evidence_beside_a_hazard_counts_as_unproven() -> None:
+def test_list_statuses_adds_unproven_for_missing_evidence() -> None:
     about = Verdict(status=Status.FLAGGED, findings=(), claim="sustained", why="dark-time: unseen")
     assert worst_code(list_statuses([about]), frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
     assert worst_code(list_statuses([about]), frozenset({Status.FLAGGED, Status.UNPROVEN})) == Exit.FLAGGED
     assert list_statuses([replace(about, why="")]) == {Status.FLAGGED}
 
 
-def test_run_imports_neither_numpy_nor_any_screen() -> None:
-    """`gpuwatch run` imports neither numpy nor any screen, because every wrapped benchmark pays for imports."""
+def test_run_imports_no_heavy_library() -> None:
+    """`gpuwatch run` imports neither numpy nor a screen library, because imports delay every wrapped benchmark."""
     look = "import sys, gpuwatch.cli, gpuwatch.cli.run\nprint(*sorted({name.partition('.')[0] for name in sys.modules}))"
     ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert not {"textual", "plotly", "scipy", "numpy", "rich", "psutil", "sqlite3", "sqlite_utils", "pynvml"} & set(

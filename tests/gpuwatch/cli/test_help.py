@@ -27,12 +27,12 @@ def test_help_groups_every_command_by_task(gpuwatch: Gpuwatch, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("words", [(), ("run",), ("config", "show"), ("daemon", "stop")])
-def test_short_help_is_the_long_one(gpuwatch: Gpuwatch, words: tuple[str, ...]) -> None:
+def test_short_help_option_equals_the_long_one(gpuwatch: Gpuwatch, words: tuple[str, ...]) -> None:
     assert gpuwatch(*words, "-h").out == gpuwatch(*words, "--help").out != ""
 
 
 def completed(*lines: tuple[str, ...], home: Path) -> list[list[str]]:
-    """Return bash's completions for the last word of each line, by the documented script; in one process."""
+    """Return bash's completions for the last word of each line, from one process with the documented script."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "_GPUWATCH_COMPLETE": "bash_complete"}
     asked = """
 import json, os, sys
@@ -78,7 +78,7 @@ def test_completion_offers_labels_of_windows(gpuwatch: Gpuwatch, daemon: Setting
     assert completed(kept, ("show", f"--state={tmp_path}/none", "to-"), home=tmp_path) == [["to-complete"], []]
 
 
-def test_scenes_are_listed_with_their_verdicts(gpuwatch: Gpuwatch) -> None:
+def test_scenes_lists_every_scene_with_its_verdict(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch("scenes")
     lines = {line.split()[0]: line for line in ended.out.splitlines()}
     assert {"SCENE", *SCENES, *FLEETS} == set(lines)

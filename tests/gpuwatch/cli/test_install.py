@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch daemon install`: it writes only what was shown and accepted, and can undo all of it."""
+"""Tests of `gpuwatch daemon install`: it writes only shown and accepted files, and `uninstall` removes them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from tests.gpuwatch.cli.conftest import Gpuwatch
 
 
 def files(root: Path) -> dict[str, str]:
+    """Return the text of every file below a folder, by relative path."""
     return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
 
 
-def test_without_a_yes_it_only_shows(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_without_confirmation_writes_nothing(
+    gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / "root"
     monkeypatch.setattr("sys.stdin", None)
     ended = gpuwatch("daemon", "install", "--root", str(root))
     assert ended.code == 1
     assert f"new {root}/etc/systemd/system/gpuwatch.service" in ended.out
     assert "+ExecStart=/usr/bin/gpuwatch daemon --system" in ended.out
-    assert "nothing was changed; repeat it with --yes" in ended.err
+    assert "nothing was changed: repeat with --yes" in ended.err
     assert not root.exists()
 
 
-def test_install_writes_what_it_shows_where_it_differs(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_install_writes_only_differing_files(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     """The command writes the shown files, and later only those that differ."""
     install = ("daemon", "install", "--root", str(tmp_path), "--yes")
     assert gpuwatch(*install, "--with", "kernel-log").code == 0
@@ -53,26 +56,27 @@ def test_install_writes_what_it_shows_where_it_differs(gpuwatch: Gpuwatch, tmp_p
     assert "nothing to do" in gpuwatch(*uninstall).out
 
 
-def test_another_root_is_never_mistaken_for_the_users_own_units(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_install_with_root_refuses_the_users_units(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     for command in ("install", "uninstall"):
         ended = gpuwatch("daemon", command, "--user", "--root", str(tmp_path), "--yes")
-        assert (ended.code, ended.err) == (2, "gpuwatch: --root: it is for the system's daemon; use --system\n")
+        assert (ended.code, ended.err) == (2, "gpuwatch: --root: expected --system with it, found --user; use --system\n")
 
 
-def test_the_rules_that_a_drop_in_names_exist(gpuwatch: Gpuwatch) -> None:
+def test_drop_in_description_names_existing_rules(gpuwatch: Gpuwatch) -> None:
     said = " ".join(gpuwatch("daemon", "install", "--list").out.split())
     named = said.partition("(rules ")[2].partition(")")[0].split(", ")
     assert named == ["profiler-attached", "contention-shared-partition"]
     assert all(gpuwatch("explain", name).code == 0 for name in named)
 
 
-def test_a_file_of_somebody_else_or_a_mask_is_not_replaced(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_install_keeps_foreign_files_and_masks(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A unit that gpuwatch did not write, or a mask, stays; install is refused and uninstall does nothing."""
     unit = tmp_path / "etc/systemd/system/gpuwatch.service"
     unit.parent.mkdir(parents=True)
     unit.write_text("[Service]\nExecStart=/mine\n")
     ended = gpuwatch("daemon", "install", "--root", str(tmp_path), "--yes")
     assert (ended.code, unit.read_text()) == (2, "[Service]\nExecStart=/mine\n")
-    assert "expected a file of ours or nothing" in ended.err
+    assert "expected a file of gpuwatch or nothing" in ended.err
     unit.unlink()
     unit.symlink_to("/dev/null")
     assert "found a link to /dev/null" in gpuwatch("daemon", "install", "--root", str(tmp_path), "--yes").err
@@ -95,7 +99,7 @@ LINKED = [
 def test_install_follows_no_link_out_of_the_image(
     gpuwatch: Gpuwatch, tmp_path: Path, linked: str, target: str, command: str
 ) -> None:
-    """The installation into an image follows no link, which could lead to the building machine's /etc."""
+    """An installation into an image follows no link, which could lead to the building machine's /etc."""
     image, outside = tmp_path / "image", tmp_path / "outside"
     install = ("daemon", "install", "--yes", "--with", "kernel-log", "--root")
     assert gpuwatch(*install, str(image)).code == 0
@@ -134,7 +138,8 @@ def test_write_follows_no_link_that_came_after_the_plan(gpuwatch: Gpuwatch, tmp_
 
 
 @pytest.mark.skipif(units.MANAGER_RUNS.is_dir(), reason="would enable a service of whoever runs the tests")
-def test_a_users_service_finds_what_its_user_finds(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_passes_the_users_paths_to_the_service(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's unit has the source, state folder and socket of the user's settings."""
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "100% mine"))
     ended = gpuwatch("daemon", "install", "--user", "--yes", "--source", "simulated")
     assert ended.code == 0
@@ -153,12 +158,12 @@ def test_a_users_service_finds_what_its_user_finds(gpuwatch: Gpuwatch, home: Pat
     ("arguments", "says"),
     [
         (("--system", "--with", "profiler"), "--with: expected one of kernel-log, "),
-        (("--user", "--with", "profilers"), "drop-ins are for the system's daemon"),
-        (("--system", "--state", "/x"), "configured in /etc/gpuwatch/config.toml"),
-        (("--user", "--root", "/x"), "--root: it is for the system's daemon"),
+        (("--user", "--with", "profilers"), "--with: expected --system with it"),
+        (("--system", "--state", "/x"), "set it in /etc/gpuwatch/config.toml"),
+        (("--user", "--root", "/x"), "--root: expected --system with it, found --user"),
     ],
 )
-def test_what_makes_no_sense_is_refused(gpuwatch: Gpuwatch, arguments: tuple[str, ...], says: str) -> None:
+def test_install_refuses_contradicting_options(gpuwatch: Gpuwatch, arguments: tuple[str, ...], says: str) -> None:
     ended = gpuwatch("daemon", "install", *arguments)
     assert ended.code == 2
     assert says in ended.err
@@ -166,15 +171,15 @@ def test_what_makes_no_sense_is_refused(gpuwatch: Gpuwatch, arguments: tuple[str
 
 def test_install_refuses_a_program_hidden_from_the_service() -> None:
     """The command refuses an installation that the service could not see."""
-    with pytest.raises(UsageError, match="kept out of /home; install gpuwatch where it can see it"):
+    with pytest.raises(UsageError, match="expected a program outside /home, which the system's daemon cannot read"):
         units.visible(("/home/ada/venv/bin/gpuwatch",))
 
 
-def test_the_drop_ins_are_listed(gpuwatch: Gpuwatch) -> None:
+def test_install_lists_the_drop_ins(gpuwatch: Gpuwatch) -> None:
     assert gpuwatch("daemon", "install", "--list").out.startswith("DROP-IN")
 
 
-def test_commands_run_in_an_order_that_systemd_takes() -> None:
+def test_install_plan_runs_commands_in_systemds_order() -> None:
     plan = units.system(root=Path("/nowhere"))
     assert [command[:2] for command in plan.after] == [
         ("systemd-sysusers", "/nowhere/etc/sysusers.d/gpuwatch.conf"), ("systemd-tmpfiles", "--create"),
@@ -182,5 +187,5 @@ def test_commands_run_in_an_order_that_systemd_takes() -> None:
     ]  # fmt: skip
 
 
-def test_a_daemon_that_stays_for_all_does_not_leave_by_itself(gpuwatch: Gpuwatch) -> None:
-    assert "choose one" in gpuwatch("daemon", "--system", "--on-demand").err
+def test_daemon_refuses_system_with_on_demand(gpuwatch: Gpuwatch) -> None:
+    assert "--on-demand: expected no --system" in gpuwatch("daemon", "--system", "--on-demand").err

@@ -13,12 +13,12 @@ CAPSULE = str(TRACES / "h200-side-stream.capsule")
 
 
 @pytest.mark.parametrize("name", ["h200-side-stream.capsule", "h200-nvidia-smi.csv", "power_step.npz"])
-def test_judge_answers_as_audit_of_a_recording(gpuwatch: Gpuwatch, name: str) -> None:
+def test_judge_of_a_recording_equals_audit_trace(gpuwatch: Gpuwatch, name: str) -> None:
     file = str(TRACES / name)
     assert gpuwatch("judge", file, "--json").data == gpuwatch("audit", "--trace", file, "--json").data
 
 
-def test_judge_takes_policy_and_part_of_a_recording(gpuwatch: Gpuwatch) -> None:
+def test_judge_applies_policy_and_part_to_a_recording(gpuwatch: Gpuwatch) -> None:
     (verdict,) = gpuwatch("judge", CAPSULE, "--from", "0.1", "--to", "0.5s", "--claim", "burst", "--json").data["verdicts"]
     assert verdict["claim"] == "burst"
     assert verdict["end_ns"] - verdict["begin_ns"] == 400_000_000
@@ -26,7 +26,7 @@ def test_judge_takes_policy_and_part_of_a_recording(gpuwatch: Gpuwatch) -> None:
 
 
 def test_judge_verifies_a_report_by_its_content(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A report is recognised by its name or its first tag, and gets the answer of `verify`."""
+    """A report is recognised by its suffix or first tag, and gets the answer of `verify`."""
     page = tmp_path / "run.html"
     assert gpuwatch("report", "--trace", CAPSULE, "-o", str(page)).code == 0
     renamed = tmp_path / "attachment"
@@ -41,9 +41,9 @@ def test_judge_verifies_a_report_by_its_content(gpuwatch: Gpuwatch, tmp_path: Pa
 def test_judge_refuses_options_of_another_kind_of_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<!doctype html>")
     for arguments, words in (
-        ((CAPSULE, "--trust", "x.pub"), "--trust checks who signed a report"),
-        ((str(tmp_path / "a.html"), "--claim", "burst"), "--claim is of a log or recording"),
-        ((str(tmp_path / "a.html"), "--gpu", "0"), "--gpu is of a log or recording"),
+        ((CAPSULE, "--trust", "x.pub"), "--trust: expected a report"),
+        ((str(tmp_path / "a.html"), "--claim", "burst"), "--claim: expected a log or recording"),
+        ((str(tmp_path / "a.html"), "--gpu", "0"), "--gpu: expected a log or recording"),
         ((str(tmp_path / "none.csv"),), "expected a file, found nothing to read"),
         ((str(tmp_path / "a.html"),), "expected a gpuwatch report"),
     ):

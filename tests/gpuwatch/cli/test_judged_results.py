@@ -41,7 +41,7 @@ def test_judge_puts_nvbench_at_one_clock(gpuwatch: Gpuwatch) -> None:
     assert "nothing outside the file supports these times" in text.out
 
 
-def test_compare_takes_result_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_reads_result_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that nvbench-compare-robust calls ambiguous are the same at one clock; a file of means gets no decision."""
     assert gpuwatch("compare", R1, R3).out.startswith("INCONCLUSIVE")
     monkeypatch.setenv("GPUWATCH_CARD_SPREAD", "0.1 %")
@@ -58,8 +58,8 @@ def test_compare_takes_result_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypa
     assert "the stated means differ by -3.8" in means.out
 
 
-def test_many_pairs_are_compared_one_a_line(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """More than eight pairs are printed as a table; the JSON has every reason."""
+def test_compare_of_many_pairs_prints_one_line_each(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """More than eight pairs are printed as a table."""
     results = [{"command": f"step {number}", "times": [], "mean": 1.0 + number} for number in range(9)]
     path = tmp_path / "many.json"
     path.write_text(json.dumps({"results": results}))
@@ -78,7 +78,7 @@ def test_many_pairs_are_compared_one_a_line(gpuwatch: Gpuwatch, tmp_path: Path) 
         ("nccl-tests.json", "slowest process: row 1, pid 4002 on GPU 0000:43:00"),
     ],
 )
-def test_judge_names_what_a_file_cannot_show(gpuwatch: Gpuwatch, name: str, words: str) -> None:
+def test_judge_names_evidence_that_a_file_lacks(gpuwatch: Gpuwatch, name: str, words: str) -> None:
     ended = gpuwatch("judge", str(FILES / name))
     assert (ended.code, "hunter2" in ended.out) == (0, False)
     assert words in ended.out or "start and its imports included" in ended.out
@@ -86,7 +86,7 @@ def test_judge_names_what_a_file_cannot_show(gpuwatch: Gpuwatch, name: str, word
 
 
 def serving(path: Path, seconds: float) -> None:
-    """Write requests of these durations in vLLM's form, from a real clock."""
+    """Write a vLLM result file of requests in real time for this many seconds."""
     begins, ttfts, itls = [], [], []
     end_s = time.perf_counter() + seconds
     while (begin_s := time.perf_counter()) < end_s:
@@ -103,11 +103,11 @@ def serving(path: Path, seconds: float) -> None:
     path.write_text(json.dumps(whole | {"start_times": begins, "ttfts": ttfts, "itls": itls}))
 
 
-def test_requests_are_laid_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
-    """Begins on the monotonic clock select the interval, contexts in the store the GPU; another boot's begins are refused."""
+def test_judge_places_requests_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
+    """Monotonic start times select the interval and stored contexts select the GPU; another boot's start times are refused."""
     path = tmp_path / "serve.json"
     serving(path, 1.0)
-    sample_for(1.6)  # the daemon commits each half second
+    sample_for(1.6)  # the daemon commits every 0.5 s
     data = gpuwatch("judge", *daemon.flags(), str(path), "--json").data
     check(data, "urn:gpuwatch:cli:1#/$defs/judged_results")
     (verdict,) = data["verdicts"]
@@ -121,11 +121,11 @@ def test_requests_are_laid_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Settin
     shifted = json.loads(path.read_text())
     shifted["start_times"] = [each + 7200 for each in shifted["start_times"]]
     path.write_text(json.dumps(shifted))
-    assert "expected begins of this boot of this machine" in gpuwatch("judge", *daemon.flags(), str(path)).err
+    assert "expected start times of this machine since its boot" in gpuwatch("judge", *daemon.flags(), str(path)).err
 
 
-def test_begins_of_a_table_make_a_verdict_with_times(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
-    """A CSV with begins is judged like a window with these times."""
+def test_judge_reads_start_times_of_a_table(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
+    """A CSV with start times is judged like a window with these times."""
     path = tmp_path / "times.csv"
     lines = ["begin,took_ms"]
     for _ in range(40):
@@ -140,8 +140,8 @@ def test_begins_of_a_table_make_a_verdict_with_times(gpuwatch: Gpuwatch, daemon:
     assert gpuwatch("judge", str(path), "--times", "took_ms").code == 0
 
 
-def test_run_takes_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> None:
-    """The times of a real hyperfine fill the window, and the verdict has their median."""
+def test_run_reads_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> None:
+    """The times of a real hyperfine run fill the window, and the verdict has their median."""
     report, file = tmp_path / "verdict.json", tmp_path / "hf.json"
     script = Path(__file__).parents[3] / "examples" / "harness" / "hyperfine.sh"
     arguments = ["--json", str(report), "--times", str(file), "--", program("hyperfine"), "-N", "--runs", "30"]
@@ -157,15 +157,15 @@ def test_run_takes_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("true", "expected a file that the command writes, found it unchanged"),
+        ("true", "expected a file that the command writes, found an unchanged one"),
         ("rm FILE", "expected a result file, found nothing to read"),
         ("echo {} > FILE", "an empty object"),
-        ("cp HYPERFINE FILE", "found 2 series of times; --series NAME takes one"),
+        ("cp HYPERFINE FILE", "found 2; choose one with --series NAME"),
         ("cp NVBENCH FILE; sleep 0.1", "expected one series of times, found none"),
     ],
 )
-def test_run_says_why_it_takes_no_times(daemon: Settings, tmp_path: Path, script: str, words: str) -> None:
-    """Without readable times the command still runs and is judged, with its own exit code."""
+def test_run_without_readable_times_names_the_reason(daemon: Settings, tmp_path: Path, script: str, words: str) -> None:
+    """Without readable times the command still runs, is judged, and keeps its exit code."""
     file = tmp_path / "r.json"
     file.write_text("{}")
     line = script.replace("FILE", str(file)).replace("HYPERFINE", str(FILES / "hyperfine.json")).replace("NVBENCH", R1)
@@ -182,12 +182,14 @@ def test_run_says_why_it_takes_no_times(daemon: Settings, tmp_path: Path, script
     [
         ((R1, "--clock", "x"), "--clock, --begin: expected --times with them"),
         ((R1, "--series", "softmax"), "--series: expected a part of a name of r1.json such as 'gemm Device=0'"),
-        ((R1, "--trust", "x.pub"), "--trust is not of a result file"),
+        ((R1, "--trust", "x.pub"), "--trust: expected a log, recording or report"),
         ((R1, "--to", "1h"), "--to: expected --from with it"),
-        ((str(FILES / "README.md"), "--series", "x"), "--series is of a result file"),
+        ((str(FILES / "README.md"), "--series", "x"), "--series: expected a result file"),
     ],
 )
-def test_judge_refuses_what_no_result_has(gpuwatch: Gpuwatch, daemon: Settings, arguments: tuple[str, ...], words: str) -> None:
+def test_judge_of_results_refuses_wrong_options(
+    gpuwatch: Gpuwatch, daemon: Settings, arguments: tuple[str, ...], words: str
+) -> None:
     ended = gpuwatch("judge", *daemon.flags(), *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert words in ended.err

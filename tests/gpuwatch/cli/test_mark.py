@@ -23,22 +23,24 @@ BEGIN, END = ("mark", "begin"), ("mark", "end")
 
 
 def mark(gpuwatch: Gpuwatch, found: Settings, *arguments: str) -> Ended:
+    """Run a command of `gpuwatch mark` with these settings."""
     return gpuwatch(*found.flags(), "mark", *arguments)
 
 
 def windows_count(found: Settings) -> int:
+    """Return the number of windows that the daemon tracks."""
     with connect(found, start=False) as client:
         count: int = client.status()["windows_count"]
     return count
 
 
 def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """The verdict is printed and stored with the owner of the work; --fail-on decides the exit code, as in run."""
+    """The verdict is printed and stored with the measured processes; --fail-on decides the exit code."""
     begun = mark(gpuwatch, daemon, "begin", "job", "--expires", "1min", "--claim", "sustained")
     assert (begun.code, begun.out) == (0, "")
-    owner = "this session's" if os.getsid(0) else "that of all your commands that entered this container"
-    assert f"mark job is open for 1min, own work is {owner} (run " in begun.err
-    assert "expected a name that is free" in mark(gpuwatch, daemon, "begin", "job").err
+    owner = "this session" if os.getsid(0) else "all your commands that entered this container"
+    assert f"mark job is open for 1min, measuring {owner} (run " in begun.err
+    assert "expected an unused name" in mark(gpuwatch, daemon, "begin", "job").err
     let_pass(0.3, "the window has a length")
     ended = mark(gpuwatch, daemon, "end", "job", "--json", "--fail-on", "rejected")
     assert ended.code == 0, ended.err
@@ -47,15 +49,15 @@ def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Setting
     assert verdict["label"] == "job"
     assert verdict["device"]["name"] == "SIMULATED NVIDIA H200"
     shown = gpuwatch(*daemon.flags(), "show", ended.data["run"])
-    assert f"stated: own work is that of session{'' if os.getsid(0) else 's of user'} " in shown.err
+    assert f"stated: own work: session{'' if os.getsid(0) else 's of user'} " in shown.err
     again = mark(gpuwatch, daemon, "end", "job")
     assert (again.code, again.out) == (1, "")
-    assert "mark 'job': expected an open mark of yours of that name, found none" in again.err
+    assert "mark 'job': expected the name of your open mark, found none" in again.err
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a PID namespace")
 def test_mark_in_a_container_entered_from_outside(tmp_path: Path) -> None:
-    """In a container entered by `docker exec`, where the session has no number, the user's commands from outside are own."""
+    """In a container entered by `docker exec`, a mark measures all commands of the user from outside."""
     flags = settings(tmp_path).flags()
     line = shlex.join([sys.executable, "-m", "gpuwatch", *flags, "mark"])
     script = f"{line} begin job && {line} end job --json --fail-on rejected"
@@ -65,17 +67,17 @@ def test_mark_in_a_container_entered_from_outside(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     with Reader(tmp_path / "state") as reader:
         (run,) = reader.runs()
-    assert run.declared["own_processes"] == f"sessions of user {os.getuid()} begun outside this PID namespace"
+    assert run.declared["own_processes"] == f"sessions of user {os.getuid()} started outside this PID namespace"
 
 
-def test_mark_that_expired_says_so(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+def test_mark_end_reports_an_expired_mark(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     assert mark(gpuwatch, daemon, "begin", "left", "--expires", "1s").code == 0
     wait_until(lambda: windows_count(daemon) == 0, what="the mark expires and is judged")
     ended = mark(gpuwatch, daemon, "end", "left", "--fail-on", "unproven")
     assert ended.code == 12
     assert "UNPROVEN" in ended.out
     assert mark(gpuwatch, daemon, "end", "left", "--calls", "9", "--call-time", "1ms").out == ended.out
-    assert "its mark expired 1 s after its begin, and nobody had ended it" in ended.out
+    assert "the mark expired after 1 s without `gpuwatch mark end`" in ended.out
     again = mark(gpuwatch, daemon, "end", "left")
     assert (again.code, again.out, again.err) == (0, ended.out, "")
 
@@ -88,8 +90,8 @@ def test_mark_of_trusted_code_refuses_a_claim(gpuwatch: Gpuwatch, daemon: Settin
     assert mark(gpuwatch, daemon, "end", "trusted").code == 0
 
 
-def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """Statements at the begin are final, and the claim at the end is compared with them."""
+def test_mark_of_untrusted_code_checks_its_claim(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    """The judge compares the number claimed at the end with the work stated at the start."""
     stated = ("--untrusted", "--work", "flops=1.4e11,dtype=bf16")
     assert mark(gpuwatch, daemon, "begin", "submission", *stated).code == 0
     let_pass(1.2, "a claim needs a window of a second")
@@ -106,7 +108,7 @@ def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Sett
         (("begin", "n" * 65), "NAME: expected 1 to 64 characters, found 65"),
         (("begin", "a", "--expires", "soon"), "--expires: expected a duration with its unit"),
         (("begin", "a", "--expires", "0.5s"), "--expires: expected 1 s to 31 d, found 0.5s"),
-        (("begin", "a", "--own", "user", "--pid", "1"), "--pid: expected it without --own user"),
+        (("begin", "a", "--own", "user", "--pid", "1"), "--pid: expected no --own with it, found --own user"),
         (("begin", "a", "--work", "flops=1"), "--work: expected --untrusted with it"),
         (("begin", "a", "--untrusted", "--work", "flops=many"), "--work: expected flops=COUNT"),
         (("end", "a", "--call-time", "2us"), "--call-time: expected --calls with it"),
@@ -136,8 +138,8 @@ def test_mark_surrounds_the_runs_of_hyperfine(daemon: Settings) -> None:
     assert "SIMULATED  hyper  SIMULATED NVIDIA H200" in done.stdout
 
 
-def test_mark_is_lost_with_its_daemon_and_says_so(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A killed daemon leaves an unproven window; the next daemon knows no mark, and the store explains it."""
+def test_mark_end_reports_a_mark_lost_with_its_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A killed daemon leaves an unproven window; `mark end` finds the reason in the store."""
     found = settings(tmp_path)
     with running(tmp_path) as live:
         assert mark(gpuwatch, found, "begin", "kept").code == 0
@@ -149,9 +151,9 @@ def test_mark_is_lost_with_its_daemon_and_says_so(gpuwatch: Gpuwatch, tmp_path: 
         assert ended.code == 12, ended.err
         assert "mark kept was lost when its daemon ended; its window is unproven" in ended.err
         assert "the daemon ended while the window was open" in ended.out
-        assert "marks end with their daemon" in mark(gpuwatch, found, "end", "other").err
+        assert "a mark does not outlive its daemon" in mark(gpuwatch, found, "end", "other").err
         assert mark(gpuwatch, found, "begin", "left", "--expires", "1s").code == 0
         wait_until(lambda: windows_count(found) == 0, what="the mark expires and is judged")
     with running(tmp_path):
         ended = mark(gpuwatch, found, "end", "left")
-        assert "mark left is not open: its mark expired 1 s after its begin, and nobody had ended it" in ended.err
+        assert "mark left is not open: the mark expired after 1 s without `gpuwatch mark end`" in ended.err

@@ -1,4 +1,4 @@
-"""Tests of %%gpuwatch, a cell in a window.  A stand-in shell has IPython's calls for a magic."""
+"""Tests of %%gpuwatch, a cell in a window, with a fake of IPython's shell."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from gpuwatch.errors import UsageError
 
 @dataclass(frozen=True)
 class Ended:
+    """A fake of IPython's result of a cell."""
+
     error: BaseException | None
 
     def raise_error(self) -> None:
@@ -26,7 +28,7 @@ class Ended:
 
 @dataclass
 class Printed:
-    """A stand-in for IPython's printer."""
+    """A fake of IPython's printer."""
 
     said: str = ""
 
@@ -36,7 +38,7 @@ class Printed:
 
 @dataclass
 class Notebook:
-    """A stand-in for IPython: it keeps magics by name, and shows and returns a cell's exception."""
+    """A fake of IPython: it keeps magics by name, runs cells, and returns a cell's exception."""
 
     magics: dict[str, Callable[..., Any]] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
@@ -55,12 +57,14 @@ class Notebook:
 
 @pytest.fixture
 def notebook() -> Notebook:
+    """Return a notebook in which the extension is loaded."""
     found = Notebook()
     gpuwatch.load_ipython_extension(found)
     return found
 
 
 def run(notebook: Notebook, line: str, cell: str, settings: Settings) -> Window:
+    """Run a cell under %%gpuwatch, and return the window."""
     found = notebook.magics["gpuwatch"](f"{line} {shlex.join(settings.flags())}", cell)
     assert isinstance(found, Window)
     return found
@@ -78,7 +82,8 @@ def test_cell_runs_in_a_window_and_shows_its_verdict(notebook: Notebook, daemon:
 
 
 @pytest.mark.parametrize(("cell", "error"), [("1 / 0", "ZeroDivisionError"), ("raise KeyboardInterrupt", "KeyboardInterrupt")])
-def test_cell_that_fails_proves_nothing(notebook: Notebook, daemon: Settings, cell: str, error: str) -> None:
+def test_cell_that_raises_is_unproven(notebook: Notebook, daemon: Settings, cell: str, error: str) -> None:
+    """A cell's exception is named as the reason of the verdict."""
     watched = run(notebook, "", cell, daemon)
     assert watched.label == "cell"
     assert error in watched.verdict.why

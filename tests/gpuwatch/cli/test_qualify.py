@@ -19,12 +19,12 @@ STEADY = ("--source", "simulated:steady-gemm", "selftest", "--qualify")
 
 
 def test_instance_is_qualified_against_a_saved_reference(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A first run makes a reference; a second is compared with it and names a neighbour; each has its exit code."""
+    """A first run makes a reference, a second run is comparable with it, and a neighbour makes a third incomparable."""
     reference = tmp_path / "fleet.json"
     first = gpuwatch(*STEADY, "--save-reference", str(reference))
     assert (first.code, first.out.splitlines()[0][:9]) == (12, "SIMULATED")
-    assert "UNKNOWN: this instance was measured, and there is no reference card to compare it with (0 reference" in first.out
-    assert f"{reference} now holds 1 card: gpuwatch selftest --qualify --reference {reference} compares with it" in first.out
+    assert "UNKNOWN: no reference card of this model is available to compare with (0 reference" in first.out
+    assert f"{reference} now holds 1 card; to compare: gpuwatch selftest --qualify --reference {reference}" in first.out
     assert "--save-reference" not in first.out
     assert "GPU-" not in reference.read_text()
     again = gpuwatch(*STEADY, "--reference", str(reference))
@@ -43,14 +43,14 @@ def test_instance_is_qualified_against_a_saved_reference(gpuwatch: Gpuwatch, tmp
     assert len(read_cards([reference])) == 1
 
 
-def test_result_as_json_is_a_reference(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_qualify_result_as_json_serves_as_reference(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     found = gpuwatch(*STEADY, "--json")
     check(found.data, "urn:gpuwatch:cli:1#/$defs/qualify")
     (tmp_path / "node1.json").write_text(found.out)
     assert gpuwatch(*STEADY, "--reference", str(tmp_path / "node1.json")).code == 0
 
 
-def test_without_a_driver_it_says_so_in_one_line(gpuwatch: Gpuwatch) -> None:
+def test_qualify_without_a_driver_is_one_line(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch("--source", "nvml", "selftest", "--qualify")
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert gpuwatch("selftest", "--qualify", "--source", "replay:x.npz").code == 2
@@ -62,29 +62,29 @@ def test_without_a_driver_it_says_so_in_one_line(gpuwatch: Gpuwatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("selftest", "--reference", "x"), "--reference belongs to --qualify"),
-        (("selftest", "--save-reference", "x"), "--save-reference belongs to --qualify"),
-        (("selftest", "--qualify", "--show"), "without --seconds and --show"),
-        (("selftest", "--qualify", "--seconds", "2"), "without --seconds and --show"),
+        (("selftest", "--reference", "x"), "--reference: expected --qualify with it, found none"),
+        (("selftest", "--save-reference", "x"), "--save-reference: expected --qualify with it, found none"),
+        (("selftest", "--qualify", "--show"), "--qualify: expected no --seconds or --show"),
+        (("selftest", "--qualify", "--seconds", "2"), "--qualify: expected no --seconds or --show"),
         (("selftest", "--qualify", "--reference", "/nowhere/x.json"), "/nowhere/x.json: No such file"),
         (("selftest", "--qualify", "--save-reference", "/nowhere/x.json"), "expected a folder /nowhere"),
     ],
 )
-def test_wrong_usage_is_refused_before_measuring(gpuwatch: Gpuwatch, arguments: tuple[str, ...], says: str) -> None:
+def test_qualify_refuses_wrong_usage_before_measuring(gpuwatch: Gpuwatch, arguments: tuple[str, ...], says: str) -> None:
     ended = gpuwatch("--source", "simulated:steady-gemm", *arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert says in ended.err
 
 
-def test_file_of_something_else_is_no_place_for_a_card(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_qualify_does_not_overwrite_another_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     path = tmp_path / "notes.json"
     path.write_text(json.dumps({"mine": 1}))
     assert gpuwatch(*STEADY, "--save-reference", str(path)).code == 2
     assert json.loads(path.read_text()) == {"mine": 1}
 
 
-def test_page_shows_instance_numbers_and_differences() -> None:
-    """The page shows another driver, a lock and 114 SMs, each with the numbers it affects."""
+def test_qualify_prints_instance_numbers_and_differences() -> None:
+    """The output names another driver, a lock and 114 SMs, each with the affected numbers."""
     card = healthy()
     assert card.stamps is not None
     device = replace(card.device, uuid="GPU-here", driver_version="565.57.01")
@@ -92,6 +92,6 @@ def test_page_shows_instance_numbers_and_differences() -> None:
     text = "\n".join(lines(replace(other, host={"cpu": "EPYC"}), decide(other, fleet(4))))
     for words in (
         "lock 1500 MHz", "stamps: 114 of 132 SMs", "cpu EPYC", "driver: 565.57.01, reference 580.159.04 (simulated)\n",
-        "SM clock lock: 1500 MHz, reference none (reaches numbers at the clock of the moment", "PARTLY COMPARABLE", "4 reference cards",
+        "SM clock lock: 1500 MHz, reference none (affects numbers at the clock of the moment", "PARTLY COMPARABLE", "4 reference cards",
     ):  # fmt: skip
         assert words in text

@@ -24,6 +24,7 @@ from tests.waiting import PATIENCE_S
 def start(
     *arguments: str, settings: Settings | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
+    """Start `gpuwatch run` in a separate process."""
     flags = settings.flags() if settings else []
     command = [sys.executable, "-m", "gpuwatch", "run", *flags, *arguments]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GPUWATCH_")}
@@ -33,13 +34,14 @@ def start(
 def run(
     *arguments: str, settings: Settings | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
+    """Run `gpuwatch run` in a separate process to its end."""
     process = start(*arguments, settings=settings, environment=environment)
     out, err = process.communicate(timeout=PATIENCE_S)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def test_run_judges_and_passes_output_and_code_through(daemon: Settings) -> None:
-    """The program is judged, and its output and exit code stay its own."""
+    """The program is judged, and output and exit code pass through unchanged."""
     ended = run("--name", "copy", "--", "sh", "-c", "echo out; echo err >&2; sleep 1.2; exit 3", settings=daemon)
     assert (ended.returncode, ended.stdout) == (3, "out\n")
     said = ended.stderr.splitlines()
@@ -49,7 +51,7 @@ def test_run_judges_and_passes_output_and_code_through(daemon: Settings) -> None
 
 
 def test_run_names_an_unreadable_recording(tmp_path: Path) -> None:
-    """An unreadable recording is the stated reason for watching no GPU."""
+    """An unreadable recording is the stated reason for an unproven verdict."""
     places = {"source": f"replay:{tmp_path}/none", "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}
     nothing = load(places, environment={"HOME": "/"})
     ended = run("--", "true", settings=nothing, environment={"GPUWATCH_DAEMON_IDLE_EXIT": "1s"})
@@ -70,7 +72,8 @@ def test_run_leaves_signals_to_the_waiting_thread(daemon: Settings) -> None:
     process.communicate(timeout=PATIENCE_S)
 
 
-def test_a_window_hears_that_its_scene_does_not_exist(tmp_path: Path) -> None:
+def test_window_of_an_unknown_scene_gives_the_reason(tmp_path: Path) -> None:
+    """A window whose daemon has an unknown scene is unproven, with the nearest scene in the reason."""
     places = {"source": "simulated:steady-gem", "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}
     variables = {f"GPUWATCH_{name.upper()}": value for name, value in places.items()} | {"GPUWATCH_DAEMON_IDLE_EXIT": "1s"}
     program = "import gpuwatch\nwith gpuwatch.window('x') as w: pass\nprint(w.verdict)"
@@ -85,12 +88,12 @@ def test_a_window_hears_that_its_scene_does_not_exist(tmp_path: Path) -> None:
     assert "  why: no scene 'steady-gem': did you mean 'steady-gemm'?" in told.stdout
 
 
-def test_arguments_after_the_program_are_its_own(daemon: Settings) -> None:
+def test_run_passes_arguments_after_the_program(daemon: Settings) -> None:
     ended = run(sys.executable, "-c", "import sys; print(sys.argv[1:])", "--json", "--", "-x", "a b", "", settings=daemon)
     assert ended.stdout == "['--json', '--', '-x', 'a b', '']\n"
 
 
-def test_the_verdict_is_written_as_json(daemon: Settings, tmp_path: Path) -> None:
+def test_run_writes_the_verdict_as_json(daemon: Settings, tmp_path: Path) -> None:
     report = tmp_path / "verdict.json"
     report.write_text("older, and longer than nothing")
     assert run("--json", str(report), "--", "sh", "-c", "kill -TERM $$", settings=daemon).returncode == 143
@@ -104,7 +107,7 @@ def test_the_verdict_is_written_as_json(daemon: Settings, tmp_path: Path) -> Non
     assert json.loads(printed.removeprefix("first\n"))["run"]
 
 
-def test_a_success_fails_only_where_its_status_is_named(daemon: Settings, tmp_path: Path) -> None:
+def test_run_fails_a_success_only_for_a_named_status(daemon: Settings, tmp_path: Path) -> None:
     """The exit code changes only for a status named in --fail-on; the test reads the status, because load may change it."""
 
     def judged(*arguments: str) -> tuple[int, str]:
@@ -122,7 +125,7 @@ def test_a_success_fails_only_where_its_status_is_named(daemon: Settings, tmp_pa
 
 
 def test_run_does_not_fail_for_an_accepted_hazard(tmp_path: Path) -> None:
-    """An accepted hazard, here a shared part of a GPU, stays in the verdict and fails nothing."""
+    """An accepted hazard, here a shared GPU, stays in the verdict and does not fail the run."""
     with running(tmp_path, "simulated:mig") as live:
         plain = run("--fail-on", "flagged,rejected", "--", "sleep", "0.2", settings=live.settings)
         accepted = ["--accept", "contention-shared-partition,idle-stretch", "--accept", "dark-time"]
@@ -132,15 +135,15 @@ def test_run_does_not_fail_for_an_accepted_hazard(tmp_path: Path) -> None:
     assert "accepted: " in ended.stderr
 
 
-def test_windows_inside_find_the_same_daemon_and_their_parent(daemon: Settings) -> None:
+def test_run_passes_daemon_and_parent_to_windows_inside(daemon: Settings) -> None:
     ended = run("--", "sh", "-c", "echo $GPUWATCH_SOCKET $GPUWATCH_SOURCE $GPUWATCH_PARENT", settings=daemon)
     socket, source, parent = ended.stdout.split()
     assert (socket, source) == (str(daemon.socket), daemon.source)
     assert f"gpuwatch show {parent}" in ended.stderr
 
 
-def test_run_names_a_socket_that_a_c_program_would_not_find(home: Path) -> None:
-    """The command sets the socket's variable unless it is the C library's default, that of real GPUs."""
+def test_run_passes_a_socket_that_c_programs_cannot_derive(home: Path) -> None:
+    """The command sets the socket's variable unless the socket is the C library's default for real GPUs."""
     config = home / "config.toml"
     config.write_text('socket = "/run/user/s"\n')
     assert settings_environment(load({})) == {}
@@ -150,8 +153,8 @@ def test_run_names_a_socket_that_a_c_program_would_not_find(home: Path) -> None:
     assert named == {"GPUWATCH_SOURCE": "simulated:idle", "GPUWATCH_NVTX_SOCKET": str(simulated.socket)}
 
 
-def test_run_inside_of_another_sources_run_finds_its_own_daemon(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An inner run of another source uses its own daemon's socket instead of the outer run's, also for a C program."""
+def test_inner_run_of_another_source_uses_its_own_daemon(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An inner run of another source uses its own daemon's socket instead of the outer run's, also for C programs."""
     for name, value in settings_environment(load({"source": "simulated:idle"})).items():
         monkeypatch.setenv(name, value)
     inner = load({"source": "simulated:thermal"})
@@ -161,7 +164,7 @@ def test_run_inside_of_another_sources_run_finds_its_own_daemon(home: Path, monk
 
 
 def test_run_forwards_signals_and_still_judges(daemon: Settings) -> None:
-    """A signal reaches the program, and the verdict still comes."""
+    """A signal reaches the program, and the window is still judged."""
     process = start(
         "--", "sh", "-c", "trap 'echo ended; exit 9' TERM; echo ready; while :; do sleep 0.05; done", settings=daemon
     )
@@ -174,7 +177,7 @@ def test_run_forwards_signals_and_still_judges(daemon: Settings) -> None:
 
 
 @pytest.mark.parametrize(("end", "told"), [("exit 7", "exit code 7"), ("kill -INT $$", "SIGINT")])
-def test_a_program_that_failed_proves_nothing(daemon: Settings, tmp_path: Path, end: str, told: str) -> None:
+def test_failed_program_is_not_valid(daemon: Settings, tmp_path: Path, end: str, told: str) -> None:
     report = tmp_path / "verdict.json"
     run("--json", str(report), "--", "sh", "-c", f"sleep 0.1; {end}", settings=daemon)
     (verdict,) = json.loads(report.read_text())["verdicts"]
@@ -196,15 +199,15 @@ def test_run_survives_a_full_or_closed_stream(daemon: Settings, where: str) -> N
     assert "Exception" not in ended.stderr
 
 
-def test_a_closed_stream_stays_closed_for_the_program(daemon: Settings) -> None:
+def test_run_leaves_a_closed_stream_closed_for_the_program(daemon: Settings) -> None:
     ours = " ".join([sys.executable, "-m", "gpuwatch", "run", *daemon.flags()])
     command = f"{ours} -- sh -c 'ls -l /proc/self/fd/1 >/dev/null; [ ! -e /proc/self/fd/2 ]' 2>&-"
     assert subprocess.run(["sh", "-c", command], timeout=PATIENCE_S, check=False).returncode == 0
 
 
-def test_what_says_more_finds_the_same_store_when_pasted(daemon: Settings) -> None:
+def test_run_prints_a_show_command_for_the_same_store(daemon: Settings) -> None:
     ended = run("--", "true", settings=daemon)
-    pasted = ended.stderr.splitlines()[-1].strip().removesuffix(" says more").split()
+    pasted = ended.stderr.splitlines()[-1].strip().removeprefix("details: ").split()
     assert f"--state={daemon.state}" in pasted
     shown = subprocess.run([sys.executable, "-m", *pasted], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, ended.stderr.splitlines()[0])
@@ -215,7 +218,11 @@ def test_what_says_more_finds_the_same_store_when_pasted(daemon: Settings) -> No
     [
         ([], 125, "run: expected COMMAND..., found nothing; see: gpuwatch run --help"),
         (["--bogus", "--", "true"], 125, "--bogus"),
-        (["--source", "simulated", "--gpu", "7", "--", "true"], 125, "found '7'; here: GPU 0: SIMULATED NVIDIA H200, GPU-"),
+        (
+            ["--source", "simulated", "--gpu", "7", "--", "true"],
+            125,
+            "found '7'; GPUs here: GPU 0: SIMULATED NVIDIA H200, GPU-",
+        ),
         (["--json", "--", "true"], 125, "--json: expected FILE, found '--'"),
         (["--json", "--name", "x", "--", "true"], 125, "--json: expected FILE, found '--name'"),
         (["--claim", "bursty", "--", "true"], 125, "did you mean 'burst'"),
@@ -227,7 +234,7 @@ def test_what_says_more_finds_the_same_store_when_pasted(daemon: Settings) -> No
         (["--", "/etc"], 126, "/etc"),
     ],
 )
-def test_what_goes_wrong_before_the_program_is_told_as_env_does(
+def test_run_reports_start_failures_with_the_codes_of_env(
     gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
 ) -> None:
     """Wrong options and programs that cannot run give env(1)'s codes and a one-line message."""
@@ -247,8 +254,8 @@ def test_wrong_option_ends_the_process_with_125() -> None:
     assert "--bogus" in ended.stderr
 
 
-def test_run_without_telemetry_runs_and_says_why(tmp_path: Path) -> None:
-    """The program runs although a file in place of the store's folder prevents a daemon, and the message says so."""
+def test_run_without_a_daemon_runs_the_program_unproven(tmp_path: Path) -> None:
+    """The program runs although a file in place of the store's folder prevents a daemon; the verdict is unproven."""
     (tmp_path / "file").write_text("")
     flags = ["--state", str(tmp_path / "file"), "--socket", str(tmp_path / "s"), "--source", "simulated"]
     ended = run(*flags, "--fail-on", "unproven", "--", "sh", "-c", "echo out")

@@ -1,4 +1,4 @@
-"""Tests of gpuwatch run with further parts of a claim."""
+"""Tests of gpuwatch run with a stated clock, period and variation."""
 
 from __future__ import annotations
 

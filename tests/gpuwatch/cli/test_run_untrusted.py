@@ -17,8 +17,8 @@ from tests.gpuwatch.cli.test_run import run
 CLAIMS = "import sys, time; time.sleep(1.3); open(sys.argv[1], 'w').write(sys.argv[2])"
 
 
-def test_run_holds_a_claim_against_the_busy_time(daemon: Settings, tmp_path: Path) -> None:
-    """A claim of a hundredth of the busy time is found; the program's code is returned unless --fail-on applies."""
+def test_run_rejects_a_claim_below_the_busy_time(daemon: Settings, tmp_path: Path) -> None:
+    """A claim of a hundredth of the busy time is rejected, and --fail-on turns the success into 11."""
     claim, verdict = tmp_path / "claim.json", tmp_path / "verdict.json"
     told = json.dumps({"calls": 1000, "call_s": 13e-6})
     ended = run(
@@ -32,24 +32,24 @@ def test_run_holds_a_claim_against_the_busy_time(daemon: Settings, tmp_path: Pat
     assert "1000 calls of 13 µs are claimed, and the GPU worked for at least 1." in finding["says"]
 
 
-def test_run_without_the_claim_it_waits_for_is_unproven(daemon: Settings, tmp_path: Path) -> None:
+def test_run_without_the_claimed_file_is_unproven(daemon: Settings, tmp_path: Path) -> None:
     ended = run(
         "--untrusted", "--claimed", str(tmp_path / "no.json"), "--fail-on", "unproven,rejected", "--", "true", settings=daemon
     )
     assert ended.returncode in (11, 12)
     assert f"--claimed: {tmp_path}/no.json: expected a result file, found nothing to read: No such file" in ended.stderr
-    assert "the claimed number makes no sense" in ended.stderr
+    assert "the claimed number is invalid" in ended.stderr
 
 
 @pytest.mark.parametrize("options", [("--claimed", "f"), ("--work", "flops=1")])
-def test_run_takes_a_claim_of_untrusted_code_only(options: tuple[str, str]) -> None:
+def test_run_refuses_a_claim_of_trusted_code(options: tuple[str, str]) -> None:
     ended = run(*options, "--", "true")
     assert ended.returncode == 125
     assert f"{options[0]}: expected --untrusted with it" in ended.stderr
 
 
-def test_claim_is_read_or_its_fault_is_said(tmp_path: Path) -> None:
-    """A file without a valid claim makes the window unproven, with its fault."""
+def test_read_claim_returns_the_claim_or_the_fault(tmp_path: Path) -> None:
+    """An invalid file gives zeros and a message; a valid file gives the claim."""
     file = tmp_path / "claim"
     for text in (b"", b"[]", b"{}", b'{"calls": 1}', b'{"calls": true, "call_s": 1}', b'{"calls": 0, "call_s": 1}',
                  b'{"calls": 1, "call_s": -1}', b'{"calls": 1, "call_s": NaN}', b'{"calls": 1, "call_s": 1e999}', b"\xff",
@@ -66,7 +66,7 @@ def test_claim_is_read_or_its_fault_is_said(tmp_path: Path) -> None:
     assert read_claim(str(file)) == ({"claimed_calls_count": 10, "claimed_call_s": 2e-4}, "")
 
 
-def test_work_of_a_call_is_read_or_refused() -> None:
+def test_work_facts_reads_the_work_or_refuses() -> None:
     assert work_facts("flops=1.4e11, dtype=bf16,bytes=2") == {"call_flops_count": 1.4e11, "dtype": "bf16", "call_bytes": 2.0}
     assert work_facts(None) == {}
     for text in ("x=1", "flops", "flops=", "flops=-1", "flops=nan", "bytes=1e30"):

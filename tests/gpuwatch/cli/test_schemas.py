@@ -24,11 +24,12 @@ REGISTRY: Registry[Any] = Registry().with_resources([(schema["$id"], Resource.fr
 
 
 def check(data: object, reference: str) -> None:
+    """Validate data against a schema."""
     jsonschema.Draft202012Validator({"$ref": reference}, registry=REGISTRY).validate(data)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=[file.name for file in FILES])
-def test_a_schema_is_one(schema: dict[str, object]) -> None:
+def test_schema_files_are_valid_schemas(schema: dict[str, object]) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
 
 
@@ -55,7 +56,7 @@ def test_a_schema_is_one(schema: dict[str, object]) -> None:
         (["config", "validate", "none.toml"], "error"),
     ],
 )
-def test_every_command_follows_its_schema(
+def test_command_output_follows_its_schema(
     gpuwatch: Gpuwatch, daemon: Settings, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], name: str
 ) -> None:
     monkeypatch.chdir(home)
@@ -66,7 +67,7 @@ def test_every_command_follows_its_schema(
     check(gpuwatch(*daemon.flags(), *arguments, "--json").data, f"urn:gpuwatch:cli:1#/$defs/{name}")
 
 
-def test_a_window_follows_its_schema_with_and_without_a_command(daemon: Settings, gpuwatch: Gpuwatch, home: Path) -> None:
+def test_window_json_follows_its_schema(daemon: Settings, gpuwatch: Gpuwatch, home: Path) -> None:
     with window("one", sync=False, settings=daemon) as watched:
         sample_for(0.05)
     check(watched.to_dict(), "urn:gpuwatch:window:1")
@@ -74,7 +75,7 @@ def test_a_window_follows_its_schema_with_and_without_a_command(daemon: Settings
     check(json.loads((home / "run.json").read_text()), "urn:gpuwatch:window:1")
 
 
-def test_a_recording_shown_once_follows_its_schema(gpuwatch: Gpuwatch) -> None:
+def test_top_of_a_recording_follows_its_schema(gpuwatch: Gpuwatch) -> None:
     shown = gpuwatch("top", "--once", "--trace", str(TRACES / "h200-windows.capsule"), "--json").data
     check(shown, "urn:gpuwatch:cli:1#/$defs/top")
     assert any(window["hazards"] for window in shown["windows"])

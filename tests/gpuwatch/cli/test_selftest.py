@@ -1,4 +1,4 @@
-"""Tests of gpuwatch selftest: the floor between equal variants, measured on a simulated GPU, stored and shown."""
+"""Tests of gpuwatch selftest: the noise floor between equal variants on a simulated GPU, stored and shown."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from tests.gpuwatch.comparing.simulated import COPY, GEMM, SimulatedBlocks
 
 
 def variants() -> Iterator[Pair]:
+    """Yield pairs of equal variants without end."""
     while True:
         yield (lambda: None, lambda: None)
 
 
-def test_equal_arms_differ_by_little_on_a_gpu_that_throttles() -> None:
+def test_equal_variants_differ_by_little_on_a_throttling_gpu() -> None:
     for kernel, most_ratio in ((GEMM, 0.002), (COPY, 0.0005)):
         timer = SimulatedBlocks({"a": kernel, "b": kernel}, seed=4)
         found = list(selftest.differences(timer, variants(), trials_count=8, seconds=1.0, warm_s=0.3))
@@ -30,8 +31,8 @@ def test_equal_arms_differ_by_little_on_a_gpu_that_throttles() -> None:
         assert 0 <= max(found) < most_ratio
 
 
-def test_floor_is_the_bound_it_claims_to_be() -> None:
-    """A further difference exceeds the largest of 19 with a probability of 1 in 20, whatever the distribution."""
+def test_floor_is_exceeded_as_rarely_as_stated() -> None:
+    """A further difference exceeds the largest of 19 with a probability of 1 in 20, here for Student's t distribution."""
     assert selftest.TRIALS_COUNT == 19
     rng = np.random.default_rng(7)
     rows = np.abs(rng.standard_t(3, (4000, selftest.TRIALS_COUNT + 1)))
@@ -44,12 +45,12 @@ def test_floor_is_the_bound_it_claims_to_be() -> None:
 @pytest.mark.parametrize(
     ("count", "rank", "coverage"), [(1, 1, 0.5), (8, 8, 8 / 9), (19, 19, 0.95), (39, 38, 0.95), (100, 96, 96 / 101)]
 )
-def test_floor_of_any_count_names_its_coverage(count: int, rank: int, coverage: float) -> None:
+def test_floor_of_any_count_has_its_coverage(count: int, rank: int, coverage: float) -> None:
     found = [number / 1000 for number in range(count, 0, -1)]
     assert selftest.floor_of(found) == pytest.approx((rank / 1000, coverage))
 
 
-def test_floor_of_nothing_is_refused() -> None:
+def test_floor_without_differences_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one difference"):
         selftest.floor_of([])
 
@@ -67,13 +68,13 @@ def test_floor_of_an_earlier_version_is_read(gpuwatch: Gpuwatch, tmp_path: Path)
     assert data["gpus"][0]["floors"][0]["coverage_ratio"] == pytest.approx(8 / 9)
 
 
-def test_without_a_gpu_it_says_so_in_one_line(gpuwatch: Gpuwatch) -> None:
+def test_selftest_without_a_gpu_is_one_line(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch("selftest")
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert "expected torch and a GPU" in ended.err
 
 
-def test_what_is_kept_is_shown(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_selftest_shows_stored_floors(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     where = ("--state", str(tmp_path / "state"))
     empty = gpuwatch("selftest", "--show", *where)
     assert (empty.code, empty.out) == (0, "")
@@ -85,8 +86,8 @@ def test_what_is_kept_is_shown(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     assert data["gpus"][0]["floors"][0]["floor_ratio"] == 0.0012
 
 
-def test_selftest_shows_hostile_floors_without_harm(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Hostile content of the floors' file is shown harmlessly."""
+def test_selftest_escapes_control_characters_of_floors(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """Control characters and a huge time in the floors' file are shown escaped."""
     state = tmp_path / "state"
     floor_record.store(state, "GPU-\x1b[31m", Floor(kind="\x1b[2Jk", floor_ratio=0.001, trials_count=8, measured_wall_s=1e300))
     ended = gpuwatch("selftest", "--show", "--state", str(state))
@@ -95,7 +96,7 @@ def test_selftest_shows_hostile_floors_without_harm(gpuwatch: Gpuwatch, tmp_path
     assert "@1e+300" in ended.out
 
 
-def test_seconds_must_be_some(gpuwatch: Gpuwatch) -> None:
+def test_selftest_refuses_wrong_seconds(gpuwatch: Gpuwatch) -> None:
     for seconds in ("nan", "0", "inf", "x"):
         ended = gpuwatch("selftest", "--seconds", seconds)
         assert (ended.code, ended.err.count("\n")) == (2, 1)

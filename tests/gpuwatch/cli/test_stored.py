@@ -22,15 +22,18 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def short(daemon: Settings) -> Window:
+    """Measure a window of 0.2 s."""
     return measured(daemon, "short", 0.2)
 
 
 @pytest.fixture(scope="module")
 def longer(daemon: Settings, short: Window) -> Window:
+    """Measure a window of 3.2 s, after the short one."""
     return measured(daemon, "longer", 3.2)
 
 
 def measured(settings: Settings, label: str, seconds: float) -> Window:
+    """Measure a window of this length, and wait for the verdict."""
     with window(label, sync=False, settings=settings) as watched:
         sample_for(seconds)
     assert watched.verdicts
@@ -40,7 +43,7 @@ def measured(settings: Settings, label: str, seconds: float) -> Window:
 def test_show_finds_the_last_window_or_an_id_prefix(
     gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window
 ) -> None:
-    """The last window is the default, and a prefix of its id selects any other."""
+    """The last window is the default, and a prefix of an id selects any other window."""
     assert "  longer  " in gpuwatch(*daemon.flags(), "show", "--verbose").out
     assert short.run_id is not None
     ended = gpuwatch(*daemon.flags(), "show", short.run_id[:-3], "--json")
@@ -73,16 +76,16 @@ def test_overridden_limits_are_marked_in_words(gpuwatch: Gpuwatch, daemon: Setti
     assert "other limits" not in gpuwatch(*show).out
 
 
-def test_a_run_that_does_not_exist_is_one_line(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+def test_show_of_an_unknown_run_is_one_line(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
     ended = gpuwatch(*daemon.flags(), "show", "ffffffff")
     assert (ended.code, ended.out) == (1, "")
     assert "ffffffff" in ended.err
 
 
-def test_a_window_is_found_by_label_and_from_the_last(
+def test_show_finds_a_window_by_label_or_from_the_last(
     gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window
 ) -> None:
-    """A label selects its latest window; -1 is the last window, -2 the one before it."""
+    """A label selects its latest window; -1 is the last window, -2 the one before."""
 
     def shown(*arguments: str) -> str:
         return str(gpuwatch(*daemon.flags(), "show", *arguments, "--json").data["run"])
@@ -98,7 +101,7 @@ def test_a_window_is_found_by_label_and_from_the_last(
         assert "windows in the store, found" in gpuwatch(*daemon.flags(), "show", "-9").err
 
 
-def test_the_audit_lists_the_worst_first(gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window) -> None:
+def test_audit_lists_the_worst_window_first(gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window) -> None:
     data = gpuwatch(*daemon.flags(), "audit", "--json").data
     order = ["rejected", "flagged", "unproven", "valid"]
     assert [order.index(run["status"]) for run in data["runs"]] == sorted(order.index(run["status"]) for run in data["runs"])
@@ -111,7 +114,7 @@ def test_the_audit_lists_the_worst_first(gpuwatch: Gpuwatch, daemon: Settings, s
     assert "books: utilisation over a second" in text.out or listed[short.run_id]["hazards"]
 
 
-def test_the_audit_fits_the_terminal_and_its_hints_can_be_pasted(
+def test_audit_fits_the_terminal_and_prints_usable_hints(
     gpuwatch: Gpuwatch, daemon: Settings, short: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -123,7 +126,7 @@ def test_the_audit_fits_the_terminal_and_its_hints_can_be_pasted(
     assert gpuwatch(*daemon.flags(), "show", shortened, "--json").data["run"] == short.run_id
 
 
-def test_what_was_not_checked_is_listed_by_v_and_show_says_so(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+def test_show_hints_at_v_and_audit_v_lists_the_claim(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
     shown = gpuwatch(*daemon.flags(), "show", str(short.run_id)).out
     assert "`gpuwatch show` lists" not in shown
     listed = gpuwatch(*daemon.flags(), "audit", "--from", "4s", "--to", "2s", "-v").out
@@ -131,7 +134,7 @@ def test_what_was_not_checked_is_listed_by_v_and_show_says_so(gpuwatch: Gpuwatch
 
 
 class _Unwatched:
-    """A store whose daemon knew the time and no GPU."""
+    """A fake reader of a store that has times but no GPU."""
 
     def to_monotonic(self, wall_s: float) -> tuple[str, int]:
         return "boot", round(wall_s * 1e9)
@@ -140,12 +143,12 @@ class _Unwatched:
         return ()
 
 
-def test_a_store_that_never_saw_a_gpu_says_so() -> None:
+def test_interval_of_a_store_without_gpus_is_refused() -> None:
     with pytest.raises(UsageError, match=r"expected readings in the store, found none; .*`gpuwatch doctor`"):
         rejudge.interval(cast("Reader", _Unwatched()), "2s", "1s", (), ())
 
 
-def test_the_audit_is_narrowed_by_label_status_time_and_count(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+def test_audit_filters_by_label_status_time_and_count(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
     def runs(*arguments: str) -> list[str]:
         return [run["label"] for run in gpuwatch(*daemon.flags(), "audit", "--json", *arguments).data["runs"]]
 
@@ -156,9 +159,7 @@ def test_the_audit_is_narrowed_by_label_status_time_and_count(gpuwatch: Gpuwatch
     assert len(runs("--count", "1")) == 1
 
 
-def test_judging_everything_again_gives_what_was_found(
-    gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window
-) -> None:
+def test_audit_rejudge_gives_the_stored_statuses(gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window) -> None:
     audit = (*daemon.flags(), "audit", "--json", "--label")
     for each in (short, longer):
         again = gpuwatch(*audit, str(each.label), "--rejudge").data
@@ -180,7 +181,7 @@ def test_audit_judges_an_unwrapped_interval(gpuwatch: Gpuwatch, daemon: Settings
     assert gpuwatch(*daemon.flags(), "audit", "--from", "2s", "--to", "4s").code == 2
 
 
-def test_an_interval_before_the_daemon_is_unproven(gpuwatch: Gpuwatch, daemon: Settings, longer: Window) -> None:
+def test_audit_of_an_interval_before_the_daemon_is_unproven(gpuwatch: Gpuwatch, daemon: Settings, longer: Window) -> None:
     with connect(daemon) as client:
         age_s = (clock.now_ns() - client.status()["epoch_ns"]) / 1e9
     span = ("--from", f"{age_s + 90:.0f}s", "--to", f"{age_s + 30:.0f}s")
@@ -189,9 +190,10 @@ def test_an_interval_before_the_daemon_is_unproven(gpuwatch: Gpuwatch, daemon: S
     assert "no reading" in ended.out
 
 
-def test_a_recording_of_a_window_is_judged_alike_elsewhere(
+def test_recording_of_a_window_gets_the_same_verdict(
     gpuwatch: Gpuwatch, daemon: Settings, longer: Window, tmp_path: Path
 ) -> None:
+    """A recording has the window's findings; --from and --to select parts by seconds, also from the end."""
     file = tmp_path / "window.gpuwatch"
     assert longer.run_id is not None
     ended = gpuwatch(*daemon.flags(), "record", "-o", str(file), "--run", longer.run_id, "--json")
@@ -205,11 +207,13 @@ def test_a_recording_of_a_window_is_judged_alike_elsewhere(
     assert (last["begin_ns"], last["end_ns"]) == (judged["end_ns"] - 2_000_000_000, judged["end_ns"])
     outside = gpuwatch("audit", "--trace", str(file), "--from", "0.5", "--to", "60")
     assert outside.code == 2
-    assert "expected a stretch within 0 to 3." in outside.err
-    assert "without wall times" in gpuwatch("audit", "--trace", str(file), "--from", "14:00").err
+    assert "expected --from and --to within 0 to 3." in outside.err
+    assert "has no wall times" in gpuwatch("audit", "--trace", str(file), "--from", "14:00").err
 
 
-def test_what_comes_and_what_was_can_be_recorded(gpuwatch: Gpuwatch, daemon: Settings, longer: Window, tmp_path: Path) -> None:
+def test_record_writes_future_past_or_stored_readings(
+    gpuwatch: Gpuwatch, daemon: Settings, longer: Window, tmp_path: Path
+) -> None:
     for arguments in (("--seconds", "0.5"), ("--last", "4s")):
         file = tmp_path / "some.gpuwatch"
         ended = gpuwatch(*daemon.flags(), "record", "-o", str(file), *arguments, "--json")
@@ -222,7 +226,7 @@ def test_what_comes_and_what_was_can_be_recorded(gpuwatch: Gpuwatch, daemon: Set
 
 
 def test_audit_judges_parts_of_an_smi_log(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Parts of an nvidia-smi log are judged by seconds since its beginning and by wall time."""
+    """Parts of an nvidia-smi log are judged by seconds since the start and by wall time; --query names missing columns."""
     rows = [f"2026/11/20 14:02:{i // 20:02d}.{i % 20 * 50:03d}, 0, GPU-log, 1980 MHz, 500.00 W, 97 %" for i in range(200)]
     header = "timestamp, index, uuid, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%]"
     log = tmp_path / "log.csv"
@@ -243,14 +247,14 @@ def test_audit_judges_parts_of_an_smi_log(gpuwatch: Gpuwatch, tmp_path: Path) ->
     ]  # fmt: skip
 
 
-def test_the_database_is_where_it_says(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+def test_db_path_prints_the_existing_database(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
     data = gpuwatch(*daemon.flags(), "db", "path", "--json").data
     assert data == {"schema": 1, "path": str(daemon.state / "gpuwatch.db"), "exists": True}
     assert Path(data["path"]).exists()
 
 
-def test_rejudging_in_several_processes_changes_nothing(daemon: Settings, short: Window, longer: Window) -> None:
-    """Several processes rejudge many windows with the same results as one."""
+def test_rejudging_in_several_processes_gives_equal_verdicts(daemon: Settings, short: Window, longer: Window) -> None:
+    """Several processes judge many windows again with the same results as one process."""
     from gpuwatch.cli import open_store
 
     with open_store.reader(daemon) as store:

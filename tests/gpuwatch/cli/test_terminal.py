@@ -83,7 +83,7 @@ def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
 
 @pytest.fixture(scope="module")
 def hostile(daemon: Settings) -> str:
-    """Return the run of a window whose label would control a terminal."""
+    """Return the run of a window whose label contains control characters."""
     with window(HOSTILE, sync=False, settings=daemon) as watched:
         sample_for(0.1)
     assert watched.verdicts
@@ -95,8 +95,8 @@ JSON_COMMANDS = [["show", "RUN"], ["audit"], ["top", "--once"], ["run", "--label
 
 
 @pytest.mark.parametrize("arguments", JSON_COMMANDS, ids=lambda arguments: arguments[0])
-def test_json_on_a_terminal_is_control_safe(daemon: Settings, hostile: str, home: Path, arguments: list[str]) -> None:
-    """JSON on a terminal escapes U+009B, which begins a control sequence, and U+202E, which reverses text."""
+def test_json_on_a_terminal_has_no_control_characters(daemon: Settings, hostile: str, home: Path, arguments: list[str]) -> None:
+    """JSON on a terminal escapes U+009B, which starts a control sequence, and U+202E, which reverses text."""
     words = [hostile if word == "RUN" else word for word in arguments]
     words += [] if "run" in words else ["--json"]
     shown = on_terminal(*daemon.flags(), *words, home=home)
@@ -114,17 +114,17 @@ def found_texts(data: Any) -> set[str]:
     return {data} if isinstance(data, str) else set()
 
 
-def test_ndjson_on_a_terminal_is_control_safe(daemon: Settings, hostile: str, home: Path) -> None:
+def test_ndjson_on_a_terminal_has_no_control_characters(daemon: Settings, hostile: str, home: Path) -> None:
     shown = on_terminal(*daemon.flags(), "export", "--ndjson", home=home)
     assert steering(shown) == []
     assert HOSTILE in {json.loads(line)["label"] for line in shown.splitlines()}
     assert hostile
 
 
-def test_piped_json_is_semantically_equal(gpuwatch: Gpuwatch, daemon: Settings, hostile: str) -> None:
+def test_piped_json_keeps_a_hostile_label(gpuwatch: Gpuwatch, daemon: Settings, hostile: str) -> None:
     said = gpuwatch(*daemon.flags(), "show", hostile, "--json")
     assert said.data["label"] == HOSTILE
-    assert HARMLESS in said.out  # people read it too
+    assert HARMLESS in said.out  # readable text stays unescaped
     assert steering(said.out) == []
 
 
@@ -132,7 +132,7 @@ TEXT_COMMANDS = [["show", "RUN"], ["audit"], ["top", "--once"], ["show", "RUN", 
 
 
 @pytest.mark.parametrize("arguments", TEXT_COMMANDS, ids=" ".join)
-def test_text_on_a_terminal_is_clean(daemon: Settings, hostile: str, home: Path, arguments: list[str]) -> None:
+def test_text_on_a_terminal_has_no_control_characters(daemon: Settings, hostile: str, home: Path, arguments: list[str]) -> None:
     words = [hostile if word == "RUN" else word for word in arguments]
     shown = on_terminal(*daemon.flags(), *words, home=home)
     assert [character for character in steering(shown) if character != "\u200b"] == []
@@ -145,7 +145,7 @@ def test_text_on_a_terminal_is_clean(daemon: Settings, hostile: str, home: Path,
      ["doctor", "--json"], ["daemon", "status"], ["daemon", "status", "--json"], ["audit", "--json"]],
     ids=" ".join,
 )  # fmt: skip
-def test_hostile_paths_do_not_steer_a_terminal(home: Path, arguments: list[str]) -> None:
+def test_hostile_paths_are_escaped_on_a_terminal(home: Path, arguments: list[str]) -> None:
     places = [
         "--source",
         "simulated:steady-copy",
@@ -160,18 +160,18 @@ def test_hostile_paths_do_not_steer_a_terminal(home: Path, arguments: list[str])
 
 
 @pytest.mark.parametrize("arguments", [["show", "\x9b31m"], ["run", "--label", HOSTILE, "--", "true"]], ids=["show", "run"])
-def test_standard_error_on_a_terminal_is_clean(daemon: Settings, home: Path, arguments: list[str]) -> None:
+def test_standard_error_on_a_terminal_has_no_control_codes(daemon: Settings, home: Path, arguments: list[str]) -> None:
     shown = on_terminal(*daemon.flags(), *arguments, home=home, stream="stderr")
     assert shown
     assert steering(shown) == []
 
 
-# Without lone surrogates that JSON would join to a pair: those are no text.
+# Without lone surrogates, which are not text and which JSON could join to a pair.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(st.dictionaries(TEXT, TEXT))
-def test_json_of_any_text_is_safe_and_reads_back(data: dict[str, str]) -> None:
+def test_json_of_any_text_is_escaped_and_round_trips(data: dict[str, str]) -> None:
     stream = io.StringIO()
     output.emit_json({"data": data}, stream)
     assert json.loads(stream.getvalue())["data"] == data

@@ -1,3 +1,5 @@
+"""Tests of times on the command line."""
+
 from __future__ import annotations
 
 import datetime as dt
@@ -11,6 +13,7 @@ NOW = dt.datetime(2026, 11, 21, 0, 30, 0).astimezone()
 
 
 def at(text: str) -> dt.datetime:
+    """Return the time that a text means at ``NOW``."""
     return dt.datetime.fromtimestamp(times.wall_s(text, "--from", now_s=NOW.timestamp()), tz=NOW.tzinfo)
 
 
@@ -32,14 +35,14 @@ def at(text: str) -> dt.datetime:
         ("@1790000000.5", dt.datetime.fromtimestamp(1790000000.5, tz=dt.UTC)),
     ],
 )
-def test_times_are_read_as_people_write_them(text: str, expected: dt.datetime) -> None:
+def test_wall_s_reads_every_form_of_a_time(text: str, expected: dt.datetime) -> None:
     assert at(text) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "yesterday", "25:00", "14:61", "2026-13-01", "@noon", "12", "1.5", "-", "--5m", "14:02 tomorrow"]
 )
-def test_what_is_no_time_is_refused_by_its_option(text: str) -> None:
+def test_wall_s_refuses_other_text_with_the_option(text: str) -> None:
     with pytest.raises(UsageError, match="--from: expected a time") as caught:
         at(text)
     assert repr(text) in str(caught.value)

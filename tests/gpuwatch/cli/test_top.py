@@ -1,4 +1,4 @@
-"""Tests of gpuwatch top: a table to paste, and the text for an empty one."""
+"""Tests of gpuwatch top: the table of --once, and the screen in a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE_S
 TRACES = Path(__file__).parents[2] / "traces"
 
 
-def test_once_prints_every_gpu_and_says_that_it_is_invented(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+def test_top_once_prints_every_gpu_and_marks_simulated_ones(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     ended = gpuwatch("top", "--once", *daemon.flags())
     assert ended.code == 0, ended.err
     lines = ended.out.split("\n")
@@ -31,21 +31,21 @@ def test_once_prints_every_gpu_and_says_that_it_is_invented(gpuwatch: Gpuwatch, 
     assert "\x1b" not in ended.out
 
 
-def test_once_shows_the_windows_and_their_verdicts(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+def test_top_once_prints_the_windows(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     assert gpuwatch("run", "--name", "shown", *daemon.flags(), "--", "true").code == 0
     ended = gpuwatch("top", "--once", *daemon.flags())
     assert any("shown" in line and "ago" in line for line in ended.out.split("\n")), ended.out
 
 
-def test_a_pipe_is_no_screen(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+def test_top_in_a_pipe_suggests_once(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     ended = gpuwatch("top", *daemon.flags())
     assert ended.code == 2
     assert "--once" in ended.err
 
 
 @pytest.mark.skipif(has_driver(), reason="this machine has a driver: nothing is simulated unasked")
-def test_top_without_a_driver_says_so_beside_real_windows(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver the GPUs are simulated with the reason shown; the windows are the user's."""
+def test_top_without_a_driver_shows_real_windows(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a driver the GPUs are simulated, with the reason shown, and the windows are the user's."""
     monkeypatch.setenv("GPUWATCH_DAEMON_IDLE_EXIT", "1s")
     assert gpuwatch("run", "--name", "mine", "--", "true").code == 0
     ended = gpuwatch("top", "--once")
@@ -68,7 +68,7 @@ def test_top_reports_a_failing_driver(gpuwatch: Gpuwatch, tmp_path: Path) -> Non
     assert "gpuwatch doctor" in ended.err
 
 
-def test_a_table_needs_no_textual(daemon: Settings) -> None:
+def test_top_once_does_not_import_textual(daemon: Settings) -> None:
     asks = (
         "import sys; from gpuwatch.cli import main; code = main(sys.argv[1:]); sys.exit(code or 3 * ('textual' in sys.modules))"
     )
@@ -77,6 +77,7 @@ def test_a_table_needs_no_textual(daemon: Settings) -> None:
 
 
 def read_until(terminal: int, words: bytes, seconds: float = 20.0) -> bytes:
+    """Read from a terminal until these bytes arrive, or a timeout."""
     said = b""
     while words not in said and select.select([terminal], [], [], seconds)[0]:
         said += os.read(terminal, 1 << 16)
@@ -84,8 +85,8 @@ def read_until(terminal: int, words: bytes, seconds: float = 20.0) -> bytes:
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGHUP])
-def test_top_is_live_in_a_terminal_and_leaves_at_q(daemon: Settings, number: int | None) -> None:
-    """In a terminal the monitor is live, and exits at q and at a terminating signal."""
+def test_top_is_live_in_a_terminal_and_exits_at_q(daemon: Settings, number: int | None) -> None:
+    """In a terminal the screen is live, exits at q and at a signal, and restores the terminal."""
     here, there = pty.openpty()
     command = [sys.executable, "-m", "gpuwatch", *daemon.flags(), "top"]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
@@ -105,7 +106,7 @@ def test_top_is_live_in_a_terminal_and_leaves_at_q(daemon: Settings, number: int
         os.close(here)
 
 
-def test_once_as_json_tells_every_gpu_and_window(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+def test_top_once_as_json_has_every_gpu_and_its_processes(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     ended = gpuwatch("top", "--once", "--json", *daemon.flags())
     assert ended.code == 0, ended.err
     data = ended.data
@@ -118,7 +119,7 @@ def test_once_as_json_tells_every_gpu_and_window(gpuwatch: Gpuwatch, daemon: Set
     assert gpuwatch("top", "--json", *daemon.flags()).code == 2
 
 
-def test_a_recording_is_told_without_a_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_top_once_shows_a_recording_without_a_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     nowhere = ("--socket", str(tmp_path / "none"))
     ended = gpuwatch("top", "--once", "--trace", str(TRACES / "h200-windows.capsule"), *nowhere)
     assert ended.code == 0, ended.err

@@ -1,4 +1,4 @@
-"""Tests of the time beside the timed entries: declared other work and pauses of the host reach the judge."""
+"""Tests that declared other work and pauses of the host reach the judge."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.waiting import let_pass, wait_until
 
 @pytest.fixture(scope="module")
 def copying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Run a daemon on a simulated GPU that copies without end."""
     with running(tmp_path_factory.mktemp("beside")) as daemon:
         yield daemon.settings
 
@@ -43,26 +44,27 @@ def stored(window: gpuwatch.Window, settings: Settings) -> Evidence:
 
 
 def piece(seconds: float = 0.05) -> None:
-    let_pass(seconds, "the piece takes so long")
+    """Work for this time."""
+    let_pass(seconds, "the piece takes this time")
 
 
 class Knot:
-    """An object that only the collector frees."""
+    """An object that only the garbage collector frees."""
 
     def __init__(self) -> None:
         self.self = self
 
 
 def collect_something() -> None:
-    """Make garbage whose collection takes longer than a launch."""
+    """Create garbage whose collection takes longer than a launch."""
     knots = [Knot() for _ in range(20_000)]
     del knots
     gc.collect()
 
 
 class TestOtherWork:
-    def test_other_work_is_kept_beside_the_times(self, copying: Settings) -> None:
-        """Flush and check have separate begins and durations, and no timed entry."""
+    def test_other_work_is_stored_apart_from_the_times(self, copying: Settings) -> None:
+        """Flushes and checks are stored with start times and durations, and are not timed entries."""
         with gpuwatch.window(settings=copying) as w:
             for _ in w.iterations(3):
                 piece()
@@ -79,7 +81,7 @@ class TestOtherWork:
         assert (other.took_s >= 0.019).all()
         assert all(evidence.window.begin_ns < begin < end < evidence.window.end_ns for begin, end in other.spans_ns)
 
-    def test_other_work_alone_is_no_time(self, copying: Settings) -> None:
+    def test_other_work_alone_gives_no_timings(self, copying: Settings) -> None:
         with gpuwatch.window(settings=copying) as w, w.other_work("warm-up"):
             piece()
         evidence = stored(w, copying)
@@ -87,7 +89,7 @@ class TestOtherWork:
         assert evidence.other_work is not None
         assert evidence.other_work.kinds == ("warm-up",)
 
-    def test_recorded_times_keep_their_other_work(self, copying: Settings) -> None:
+    def test_recorded_times_and_other_work_are_both_stored(self, copying: Settings) -> None:
         with gpuwatch.window(settings=copying) as w:
             piece()
             w.record([0.05])
@@ -99,17 +101,17 @@ class TestOtherWork:
         assert evidence.other_work is not None
 
     @pytest.mark.parametrize("kind", ["", "x" * 65, 3])
-    def test_other_work_without_a_word_is_refused(self, copying: Settings, kind: str) -> None:
+    def test_other_work_refuses_a_wrong_word(self, copying: Settings, kind: str) -> None:
         with gpuwatch.window(settings=copying) as w, pytest.raises(UsageError, match="expected a word"):
             w.other_work(kind)
 
-    def test_other_work_outside_of_the_window_is_refused(self, copying: Settings) -> None:
+    def test_other_work_outside_the_block_is_refused(self, copying: Settings) -> None:
         with pytest.raises(UsageError, match="inside the window"):
             gpuwatch.window(settings=copying).other_work("flush")
 
 
 class TestPauses:
-    def test_collections_are_pauses_with_their_cause(self, copying: Settings) -> None:
+    def test_garbage_collections_are_stored_as_pauses(self, copying: Settings) -> None:
         with gpuwatch.window(settings=copying) as w:
             collect_something()
         pauses = [pause for pause in stored(w, copying).pauses if pause.cause == "collector"]
@@ -118,14 +120,14 @@ class TestPauses:
         assert w.end_ns is not None
         assert all(w.begin_ns <= pause.begin_ns < pause.end_ns <= w.end_ns for pause in pauses)
 
-    def test_nobody_listens_after_the_window(self, copying: Settings) -> None:
+    def test_window_removes_its_collector_callback(self, copying: Settings) -> None:
         before = list(gc.callbacks)
         with gpuwatch.window(settings=copying):
             assert len(gc.callbacks) == len(before) + 1
         assert gc.callbacks == before
 
     def test_inner_window_pauses_the_outer_one(self, copying: Settings) -> None:
-        """Opening and closing a nested window, and fetching times, counts as gpuwatch's own pause."""
+        """Opening and closing a nested window is stored in the outer window as gpuwatch's own pause."""
         with gpuwatch.window("outer", settings=copying) as outer:
             with gpuwatch.window("inner", settings=copying) as inner:
                 piece()
@@ -140,7 +142,7 @@ class TestPauses:
 
 
 class TestSpanLog:
-    def test_longest_pauses_are_kept(self) -> None:
+    def test_span_log_keeps_the_longest_pauses(self) -> None:
         log = SpanLog("pauses", 10)
         number = log.number_of("collector")
         for length_ns in range(1, 101):
@@ -151,7 +153,7 @@ class TestSpanLog:
         assert min(ends_ns) > 1080
         assert max(ends_ns) == 1100
 
-    def test_words_beyond_the_bound_become_one(self) -> None:
+    def test_span_log_merges_words_beyond_the_limit(self) -> None:
         log = SpanLog("other")
         for number in range(100):
             log.add(number, number + 1, log.number_of(f"word {number}"))
@@ -159,7 +161,7 @@ class TestSpanLog:
         assert len(message.names) == 32
         assert message.names[message.named[99]] == "other"
 
-    def test_many_pieces_are_several_messages(self) -> None:
+    def test_span_log_splits_many_pieces_into_messages(self) -> None:
         log = SpanLog("other")
         number = log.number_of("flush")
         for at_ns in range(50_000):
@@ -192,8 +194,8 @@ print(iterated, recorded, imported, w.verdict.status.value)
 """
 
 
-def test_our_calls_leave_no_tracked_object_nor_import(copying: Settings) -> None:
-    """Neither iterations nor recorded times create tracked objects or import anything inside the window."""
+def test_window_calls_create_no_tracked_object_or_import(copying: Settings) -> None:
+    """Neither iterations nor recorded times create tracked objects or import modules inside the window."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in copying.flags())
     done = subprocess.run([sys.executable, "-c", LOOP.format(flags=flags)], capture_output=True, text=True, check=True)
     iterated, recorded, rest = done.stdout.split(" ", 2)
@@ -202,7 +204,7 @@ def test_our_calls_leave_no_tracked_object_nor_import(copying: Settings) -> None
     assert rest.startswith("[] ")
 
 
-def test_evidence_of_an_older_store_observes_no_other_work(tmp_path: Path) -> None:
+def test_window_without_spans_has_unobserved_other_work(tmp_path: Path) -> None:
     """A window without stored spans has unobserved other work, not empty other work."""
     with running(tmp_path) as daemon:
         with gpuwatch.window(settings=daemon.settings) as w:
@@ -211,7 +213,7 @@ def test_evidence_of_an_older_store_observes_no_other_work(tmp_path: Path) -> No
 
 
 def test_evidence_names_the_program_by_a_digest(copying: Settings) -> None:
-    """Two windows of one process have one program digest, and no reader sees the arguments."""
+    """Two windows of one process have the same program digest of 16 characters."""
     found = []
     for _ in range(2):
         with gpuwatch.window(settings=copying) as w:
@@ -223,7 +225,7 @@ def test_evidence_names_the_program_by_a_digest(copying: Settings) -> None:
 
 
 def test_waits_for_a_processor_are_pauses(copying: Settings) -> None:
-    """Busy processes on the launching thread's only processor delay it, and the daemon records the waits."""
+    """Busy processes on the launching thread's only processor cause run-queue pauses in the evidence."""
     allowed = os.sched_getaffinity(0)
     if not os.path.exists("/proc/self/schedstat"):  # noqa: PTH110
         pytest.skip("this kernel counts no waits")

@@ -1,4 +1,4 @@
-"""Tests of a daemon whose answer never ends: the client waits for one deadline and keeps a bounded part of it."""
+"""Tests of endless, long and late answers: the client keeps its deadline and a bounded part of an answer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ WELCOME = messages.encode(
     messages.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b")
 )
 DRIP_S = 0.1
-DRIPS_COUNT = 120  # longer than any deadline below: a client that waits for the whole answer sees the connection end instead
+DRIPS_COUNT = (
+    120  # lasts longer than any deadline below: a client that waits for the whole answer gets the end of the connection instead
+)
 PIECE = b"x" * (1 << 20)
 
 
 @contextlib.contextmanager
 def answering(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[socket.socket]:
-    """Make a connection whose other end answers like this until the end of the test."""
+    """Yield a connection whose other end runs ``answer`` until the end of the test."""
     ours, theirs = socket.socketpair()
     over = threading.Event()
 
@@ -45,6 +47,7 @@ def answering(answer: Callable[[socket.socket, threading.Event], None]) -> Itera
 
 
 def drip(connection: socket.socket, over: threading.Event) -> None:
+    """Send one byte at a time, without an end of line."""
     for _ in range(DRIPS_COUNT):
         connection.sendall(b" ")
         if over.wait(DRIP_S):
@@ -52,11 +55,13 @@ def drip(connection: socket.socket, over: threading.Event) -> None:
 
 
 def greet_and_drip(connection: socket.socket, over: threading.Event) -> None:
+    """Send a greeting, then an answer byte by byte."""
     connection.sendall(WELCOME)
     drip(connection, over)
 
 
 def greet_and_pour(connection: socket.socket, over: threading.Event) -> None:
+    """Send a greeting, then a line longer than allowed."""
     connection.sendall(WELCOME)
     for _ in range(4 * messages.ANSWER_BYTES // len(PIECE)):
         connection.sendall(PIECE)
@@ -65,7 +70,7 @@ def greet_and_pour(connection: socket.socket, over: threading.Event) -> None:
 
 
 def greet_and_answer_long(connection: socket.socket, over: threading.Event) -> None:
-    """Send an answer just below the maximum, in pieces, and the beginning of another."""
+    """Send a greeting, then an answer just below the maximum, in pieces."""
     connection.sendall(WELCOME)
     connection.recv(4096)
     line = messages.encode(messages.StatusReply(facts={"padding": "x" * (messages.ANSWER_BYTES - 100)}))
@@ -74,13 +79,13 @@ def greet_and_answer_long(connection: socket.socket, over: threading.Event) -> N
     over.wait()
 
 
-def test_dripped_greeting_is_given_up_at_its_deadline() -> None:
+def test_client_gives_up_a_slow_greeting_at_the_deadline() -> None:
     with answering(drip) as connection, pytest.raises(DaemonError, match="no answer from the daemon within") as caught:
         Client(connection, SETTINGS)
     assert caught.value.code == "silent"
 
 
-def test_dripped_answer_is_given_up_at_its_deadline() -> None:
+def test_client_gives_up_a_slow_answer_at_the_deadline() -> None:
     said = f"no answer from the daemon within {ANSWER_S:g} s"
     with (
         answering(greet_and_drip) as connection,
@@ -91,21 +96,21 @@ def test_dripped_answer_is_given_up_at_its_deadline() -> None:
     assert caught.value.code == "silent"
 
 
-def test_answer_without_an_end_is_refused() -> None:
+def test_client_refuses_an_answer_without_an_end() -> None:
     with answering(greet_and_pour) as connection, Client(connection, SETTINGS) as asking:
-        for _ in range(2):  # the next request does not continue reading it
+        for _ in range(2):  # the next request does not continue with the rest
             with pytest.raises(DaemonError, match=f"at most {messages.ANSWER_BYTES} bytes") as caught:
                 asking.status()
             assert caught.value.code == "bad-answer"
 
 
-def test_long_answer_is_read_whole() -> None:
+def test_client_reads_a_long_answer_completely() -> None:
     with answering(greet_and_answer_long) as connection, Client(connection, SETTINGS) as asking:
         assert len(asking.status()["padding"]) == messages.ANSWER_BYTES - 100
 
 
-def test_late_answer_is_not_taken_for_the_next_ones() -> None:
-    """An answer after its deadline answers no later request, because it could be another window's verdict."""
+def test_late_answer_is_not_taken_for_the_next_answer() -> None:
+    """After a timeout the client closes the connection, because a late answer could be another window's verdict."""
     asked_again = threading.Event()
 
     def late(connection: socket.socket, over: threading.Event) -> None:

@@ -14,6 +14,7 @@ from tests.waiting import sample_for
 
 
 def closed(settings: Settings, count: int) -> list[gpuwatch.Window]:
+    """Return this many windows whose blocks have ended."""
     windows = []
     for number in range(count):
         with gpuwatch.window(f"number {number}", settings=settings) as w:
@@ -22,7 +23,7 @@ def closed(settings: Settings, count: int) -> list[gpuwatch.Window]:
     return windows
 
 
-def test_verdicts_of_many_windows_come_in_their_order(copying: Settings) -> None:
+def test_verdicts_returns_verdicts_in_the_order_of_windows(copying: Settings) -> None:
     windows = closed(copying, 5)
     found = gpuwatch.verdicts(windows)
     assert [each.label for each in found] == [f"number {number}" for number in range(5)]
@@ -30,15 +31,15 @@ def test_verdicts_of_many_windows_come_in_their_order(copying: Settings) -> None
     assert gpuwatch.verdicts([]) == ()
 
 
-def test_one_connection_asks_for_all_verdicts(copying: Settings) -> None:
+def test_verdicts_closes_its_shared_connection(copying: Settings) -> None:
     windows = closed(copying, 3)
     with connect(copying) as client:
         before = client.status()["clients_count"]
         gpuwatch.verdicts(iter(windows))
-        assert client.status()["clients_count"] == before, "and it is closed"
+        assert client.status()["clients_count"] == before, "the connection is closed"
 
 
-def test_daemons_of_two_places_are_asked_each(copying: Settings, tmp_path: Path) -> None:
+def test_verdicts_reach_two_daemons(copying: Settings, tmp_path: Path) -> None:
     with running(tmp_path) as live:
         found = gpuwatch.verdicts([*closed(copying, 1), *closed(live.settings, 1), *closed(copying, 1)])
     assert all(each.findings for each in found)
@@ -51,7 +52,7 @@ def test_window_without_a_daemon_is_unproven_among_others(copying: Settings) -> 
     assert (lost.status, lost.findings) == (gpuwatch.Status.UNPROVEN, ())
 
 
-def test_what_is_no_closed_window_is_refused(copying: Settings) -> None:
+def test_verdicts_refuses_other_objects_and_open_windows(copying: Settings) -> None:
     with pytest.raises(gpuwatch.UsageError, match="expected windows, found"):
         gpuwatch.verdicts(["gemm"])  # type: ignore[list-item]  # what is tested
     with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="has ended"):

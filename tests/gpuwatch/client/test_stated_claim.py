@@ -1,4 +1,4 @@
-"""Tests of the stated parts of a claim beside its name: checked, stored with the window, printed."""
+"""Tests of the stated parts of a claim: checked, stored with the window, and printed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from tests.waiting import let_pass
 
 @pytest.fixture(scope="module")
 def copying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Run a daemon on a simulated GPU that copies without end."""
     with running(tmp_path_factory.mktemp("stated")) as daemon:
         yield daemon.settings
 
 
 def declared(window: gpuwatch.Window, settings: Settings) -> dict[str, Any]:
+    """Return the stored parts of a window's claim."""
     assert window.verdict
     with Reader(settings.state) as reader:
         told = reader.run(window.run_id or "").declared
@@ -32,7 +34,7 @@ def declared(window: gpuwatch.Window, settings: Settings) -> dict[str, Any]:
 def test_stated_parts_are_declared_facts(copying: Settings) -> None:
     stated: dict[str, Any] = {"locked_mhz": 1500, "every": 0.02, "varies": True}
     with gpuwatch.window("stated", claim="fixed-clock", settings=copying, **stated) as w:
-        let_pass(0.1, "the body takes so long")
+        let_pass(0.1, "the body takes this time")
     facts = {"locked_mhz": 1500.0, "every_s": 0.02, "varies": True}
     assert declared(w, copying) == facts
     assert w.stated == facts
@@ -41,15 +43,15 @@ def test_stated_parts_are_declared_facts(copying: Settings) -> None:
 
 def test_nothing_is_stated_by_default(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
-        let_pass(0.1, "the body takes so long")
+        let_pass(0.1, "the body takes this time")
     assert declared(w, copying) == {}
     assert describe(w.stated) == ""
 
 
-def test_decorated_function_states_in_each_window(copying: Settings) -> None:
+def test_decorator_states_the_parts_in_each_window(copying: Settings) -> None:
     @gpuwatch.window(every=0.5, settings=copying)
     def work() -> None:
-        let_pass(0.05, "the body takes so long")
+        let_pass(0.05, "the body takes this time")
 
     work()
     assert work.window.stated == {"every_s": 0.5}  # type: ignore[attr-defined]  # functions take attributes
@@ -67,13 +69,13 @@ def test_decorated_function_states_in_each_window(copying: Settings) -> None:
         ({"varies": "yes"}, "varies: expected True or False"),
     ],
 )
-def test_bad_parts_are_refused_in_one_line(stated: dict[str, Any], says: str) -> None:
+def test_wrong_parts_are_refused_in_one_line(stated: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says) as caught:
         gpuwatch.window(**stated)
     assert "\n" not in str(caught.value)
 
 
-def test_told_parts_are_checked_too(copying: Settings) -> None:
+def test_declared_parts_are_checked(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
         with pytest.raises(UsageError, match="locked_mhz: expected"):
             w.declare(locked_mhz=-5)

@@ -1,4 +1,4 @@
-"""Tests of the measured process's declarations: they arrive completely, or the window is judged without them."""
+"""Tests of the measured process's facts and times: they arrive completely, or the window is judged without them."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from tests.waiting import PATIENCE_S, let_pass, sample_for
 
 
 def evidence_of(window: gpuwatch.Window, settings: Settings) -> Evidence:
+    """Return a judged window's stored evidence."""
     assert window.verdict, "judged"
     with Reader(settings.state) as reader:
         run = reader.run(window.run_id or "")
@@ -36,17 +37,19 @@ def evidence_of(window: gpuwatch.Window, settings: Settings) -> Evidence:
 
 
 def timings_of(window: gpuwatch.Window, settings: Settings) -> Timings:
+    """Return a judged window's stored times."""
     timings = evidence_of(window, settings).timings
     assert timings is not None
     return timings
 
 
 def iterate(seconds: float) -> None:
-    let_pass(seconds, "the iteration takes so long")
+    """Work for the length of an iteration."""
+    let_pass(seconds, "the iteration takes this time")
 
 
 def test_iterations_without_a_gpu_context_use_the_host(copying: Settings) -> None:
-    """Without a GPU context the host's clock times iterations."""
+    """Without a GPU context, the host's clock times iterations."""
     with gpuwatch.window(settings=copying) as w:
         numbers = []
         for number in w.iterations(5):
@@ -63,7 +66,7 @@ def test_iterations_without_a_gpu_context_use_the_host(copying: Settings) -> Non
     assert evidence_of(w, copying).declared["timer"] == "host"
 
 
-def test_a_loop_left_early_keeps_the_iterations_that_ended(copying: Settings) -> None:
+def test_loop_left_early_keeps_finished_iterations(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
         for number in w.iterations(100):
             iterate(0.01)
@@ -72,8 +75,8 @@ def test_a_loop_left_early_keeps_the_iterations_that_ended(copying: Settings) ->
     assert len(timings_of(w, copying).took_s) == 3
 
 
-def test_recorded_times_lie_back_to_back(copying: Settings) -> None:
-    """Recorded times without begins lie back to back before the call that recorded them."""
+def test_recorded_times_count_as_back_to_back(copying: Settings) -> None:
+    """Recorded times without start times count as back to back, and end at the call of ``record``."""
     with gpuwatch.window(settings=copying) as w:
         sample_for(0.3)
         before_ns = clock.now_ns()
@@ -86,8 +89,8 @@ def test_recorded_times_lie_back_to_back(copying: Settings) -> None:
     assert evidence_of(w, copying).declared["timer"] == "caller"
 
 
-def test_many_times_arrive_and_do_not_move_the_end(copying: Settings) -> None:
-    """Hundreds of thousands of times arrive, and the window ends with its body."""
+def test_many_times_arrive_without_moving_the_end(copying: Settings) -> None:
+    """Half a million times arrive, merged below the limit, and the window ends with its block."""
     with gpuwatch.window(settings=copying) as w:
         begin_ns = clock.now_ns()
         sample_for(0.3)
@@ -103,7 +106,7 @@ def test_many_times_arrive_and_do_not_move_the_end(copying: Settings) -> None:
 
 
 def failing() -> Iterator[float]:
-    """Return one time, then fail."""
+    """Yield one time, then raise."""
     yield 0.1
     raise RuntimeError("the caller's own")
 
@@ -118,7 +121,7 @@ def failing() -> Iterator[float]:
 def test_record_never_raises_and_impossible_times_are_rejected(
     copying: Settings, times: Sequence[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Invalid times never raise: the benchmark continues, a log line names them, and the verdict rejects them."""
+    """Invalid times never raise: a log line names the values, and the verdict rejects them."""
     with caplog.at_level("WARNING", "gpuwatch"), gpuwatch.window(settings=copying) as w:
         w.record(times)
         sample_for(0.05)
@@ -127,7 +130,7 @@ def test_record_never_raises_and_impossible_times_are_rejected(
     assert finding.severity == "reject"
 
 
-def test_record_of_nothing_leaves_a_window_without_times(copying: Settings, caplog: pytest.LogCaptureFixture) -> None:
+def test_record_without_times_leaves_no_timings(copying: Settings, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING", "gpuwatch"), gpuwatch.window(settings=copying) as w:
         w.record([])
         sample_for(0.05)
@@ -136,14 +139,12 @@ def test_record_of_nothing_leaves_a_window_without_times(copying: Settings, capl
 
 
 @pytest.mark.parametrize("at_ns", [[1.5, 2], [time.monotonic()] * 2, ["x", "y"], [10**30] * 2, 5, [1]])
-def test_beginnings_that_are_none_are_left_out(
-    copying: Settings, at_ns: Sequence[int], caplog: pytest.LogCaptureFixture
-) -> None:
-    """Begins in seconds are dropped instead of truncated: the times lie back to back, and a log line says so."""
+def test_record_ignores_invalid_start_times(copying: Settings, at_ns: Sequence[int], caplog: pytest.LogCaptureFixture) -> None:
+    """With invalid start times, a log line says so and the times count as back to back."""
     with caplog.at_level("WARNING", "gpuwatch"), gpuwatch.window(settings=copying) as w:
         sample_for(0.3)
         w.record([0.1, 0.1], at_ns=at_ns)
-    assert "the times are taken to have run back to back" in caplog.text
+    assert "the times count as back to back" in caplog.text
     timings = timings_of(w, copying)
     assert list(timings.took_s) == [0.1, 0.1]
     assert list(np.round(np.diff(timings.at_ns) / 1e9, 6)) == [0.1]
@@ -158,7 +159,7 @@ def test_unknown_fact_becomes_a_tag_with_a_warning(copying: Settings, caplog: py
             w.declare(cache=["cold"])  # type: ignore[arg-type]  # what is tested
         w.declare(cache="cold", flush_bytes=1 << 27)
     assert evidence_of(w, copying).declared["flush_bytes"] == 1 << 27
-    assert "'warmup_cout' is not a fact the judge knows (did you mean 'warmup_count'?); it is kept as a tag" in caplog.text
+    assert "'warmup_cout' is not a known fact (did you mean 'warmup_count'?); kept as a tag" in caplog.text
     assert w.tags.declared == {"warmup_cout": "3"}
 
 
@@ -167,14 +168,14 @@ def test_unknown_fact_becomes_a_tag_with_a_warning(copying: Settings, caplog: py
     [
         ("x" * 20_000, "characters in all, found 20005"),
         ("\ud800", "UTF-8"),
-        (2**63, "at most 64 bits, found one of 64"),
+        (2**63, "at most 64 bits, found 64 bits"),
         (-(2**100), "64 bits"),
         (1j, "expected text"),
     ],
     ids=["long", "surrogate", "beyond 64 bits", "below", "complex"],
 )
 def test_declare_refuses_facts_that_cannot_be_sent(copying: Settings, fact: object, says: str) -> None:
-    """A fact that could not be sent at the end is refused at its declaration."""
+    """A fact that cannot be sent is refused when it is declared."""
     with gpuwatch.window(settings=copying) as w:
         with pytest.raises(gpuwatch.UsageError, match=f"declare: .*{says}"):
             w.declare(cache=fact)  # type: ignore[arg-type]  # what is tested
@@ -183,7 +184,7 @@ def test_declare_refuses_facts_that_cannot_be_sent(copying: Settings, fact: obje
     assert evidence_of(w, copying).declared["flush_bytes"] == 2**63 - 1
 
 
-def test_numbers_and_texts_of_numpy_are_told_as_pythons_own(copying: Settings) -> None:
+def test_declare_converts_numpy_values(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
         w.declare(flush_bytes=np.int64(7), busy_ratio=np.float64(0.5), input_zero_ratio=np.float32(0.25), cache=np.str_("cold"))  # type: ignore[arg-type]
         sample_for(0.05)
@@ -191,8 +192,8 @@ def test_numbers_and_texts_of_numpy_are_told_as_pythons_own(copying: Settings) -
     assert (told["flush_bytes"], told["busy_ratio"], told["input_zero_ratio"], told["cache"]) == (7, 0.5, 0.25, "cold")
 
 
-def test_iterations_nest_and_each_thread_has_its_own(copying: Settings) -> None:
-    """Iterations of threads and nested iterations are each timed from their own begin."""
+def test_iterations_may_nest_and_run_in_threads(copying: Settings) -> None:
+    """Nested iterations and iterations of several threads are each timed from their own start."""
 
     def work(w: gpuwatch.Window) -> None:
         for _ in range(10):
@@ -218,25 +219,25 @@ def test_iterations_nest_and_each_thread_has_its_own(copying: Settings) -> None:
 
 
 @pytest.mark.parametrize("doing", ["iteration", "record", "iterations", "inputs"])
-def test_outside_of_its_block_a_window_takes_nothing(copying: Settings, doing: str) -> None:
+def test_window_methods_are_refused_outside_the_block(copying: Settings, doing: str) -> None:
     w = gpuwatch.window(settings=copying)
     with pytest.raises(gpuwatch.UsageError, match=f"{doing}: expected a call inside"):
         getattr(w, doing)(*{"record": ([1.0],), "iterations": (3,)}.get(doing, ()))
 
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, True, "3"])
-def test_iterations_take_a_whole_number(copying: Settings, count: int) -> None:
+def test_iterations_refuses_a_wrong_count(copying: Settings, count: int) -> None:
     with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="at least 1"):
         w.iterations(count)
 
 
 @pytest.mark.parametrize("nothing", [("x",), (), ([3, 4],)])
-def test_inputs_are_tensors(copying: Settings, nothing: tuple[object, ...]) -> None:
+def test_inputs_refuses_objects_without_a_tensor(copying: Settings, nothing: tuple[object, ...]) -> None:
     with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="expected tensors"):
         w.inputs(*nothing)
 
 
-def test_without_a_daemon_iterations_still_run(tmp_path: object, caplog: pytest.LogCaptureFixture) -> None:
+def test_iterations_run_without_a_daemon(tmp_path: object, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     settings = load({"socket": "/proc/nowhere/s", "state": "/proc/nowhere"})
     with gpuwatch.window(settings=settings) as w:
@@ -247,12 +248,13 @@ def test_without_a_daemon_iterations_still_run(tmp_path: object, caplog: pytest.
 
 
 def opened(client: Client) -> tuple[str, int]:
+    """Open a window over the wire; return its run and start time."""
     window = client.open()
     return window.run, window.opened_ns
 
 
 def test_ended_window_waits_for_its_times(copying: Settings) -> None:
-    """An ended window waits for its times, and keeps its interval."""
+    """An ended window accepts times until the close, and keeps its interval."""
     with connect(copying) as client:
         run, begin_ns = opened(client)
         sample_for(0.1)
@@ -268,8 +270,8 @@ def test_ended_window_waits_for_its_times(copying: Settings) -> None:
             client.times(run, Timings(np.array([begin_ns]), np.array([0.05])))
 
 
-def test_client_that_leaves_after_the_end_loses_only_facts(copying: Settings) -> None:
-    """A client that exits after its window's end loses only unsent facts."""
+def test_client_gone_after_the_end_loses_only_facts(copying: Settings) -> None:
+    """A window whose client disconnects after the end is judged without further facts."""
     with connect(copying) as client:
         run, begin_ns = opened(client)
         sample_for(0.3)
@@ -281,7 +283,7 @@ def test_client_that_leaves_after_the_end_loses_only_facts(copying: Settings) ->
 
 
 def test_stopping_daemon_judges_windows_that_had_ended(tmp_path: Path) -> None:
-    """A stopping daemon judges the ended windows, without further facts."""
+    """A stopping daemon judges ended windows, without further facts."""
     with running(tmp_path) as live:
         with connect(live.settings) as client:
             run, begin_ns = opened(client)
@@ -299,7 +301,7 @@ TIMES = st.lists(st.tuples(st.integers(0, 2**60), st.floats(0, 1e6), st.floats(0
 
 
 @given(TIMES, st.booleans(), st.integers(1, 5))
-def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], clocked: bool, calls: int) -> None:
+def test_times_survive_the_wire(rows: list[tuple[int, float, float]], clocked: bool, calls: int) -> None:
     at_ns, took_s, mhz = (np.array(column) for column in zip(*rows, strict=True))
     sent = Timings(at_ns.astype(np.int64), took_s.astype(np.float64), mhz.astype(np.float64) if clocked else None, calls)
     pieces: list[messages.Times] = []
@@ -334,20 +336,20 @@ def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], cl
     ],
     ids=["none", "uneven", "torn", "clocks", "calls", "nan", "negative", "many", "long", "calls beyond the store's"],
 )
-def test_times_that_cannot_be_are_refused(piece: messages.Times) -> None:
+def test_invalid_times_messages_are_refused(piece: messages.Times) -> None:
     with pytest.raises(gpuwatch.UsageError, match="times: expected"):
         packed_times.check(piece, None, 0)
 
 
 def test_window_bounds_its_times_over_all_messages() -> None:
-    """A window has a bounded number of times over all messages."""
+    """The limit of 200 000 times applies to all messages of a window together."""
     one = messages.Times("r", bytes(8), bytes(8))
     assert packed_times.check(one, one, messages.TIMES_COUNT - 1) == 1
     with pytest.raises(gpuwatch.UsageError, match="at most 200000"):
         packed_times.check(one, one, messages.TIMES_COUNT)
 
 
-def test_a_connection_has_only_so_many_open_windows(tmp_path: Path) -> None:
+def test_connection_has_at_most_256_open_windows(tmp_path: Path) -> None:
     with running(tmp_path) as live, connect(live.settings) as client:
         for _ in range(server.WINDOWS_COUNT - 1):
             client.open()
@@ -355,5 +357,5 @@ def test_a_connection_has_only_so_many_open_windows(tmp_path: Path) -> None:
         with pytest.raises(DaemonError, match="at most 256 open windows"):
             client.open()
         client.close_window(run, begin_ns, clock.now_ns())
-        assert client.open().run, "one was closed"
+        assert client.open().run, "one window was closed"
         live.process.kill()  # the test does not wait for this many verdicts

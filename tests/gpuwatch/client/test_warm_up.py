@@ -1,4 +1,4 @@
-"""Tests of a window that repeats a step until it is steady, and begins then."""
+"""Tests of a window's warm-up: the window begins once its step is steady."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.store import Reader
 from tests.waiting import let_pass, sample_for
 
 
-def test_window_begins_once_its_step_is_steady(copying: Settings) -> None:
+def test_window_begins_once_the_step_is_steady(copying: Settings) -> None:
     ran_ns = []
 
     def step() -> None:
@@ -33,7 +33,7 @@ def test_window_begins_once_its_step_is_steady(copying: Settings) -> None:
     assert float(declared["warmup_s"] or 0) >= 1.0
 
 
-def test_exception_of_the_step_passes(copying: Settings) -> None:
+def test_exception_of_the_step_propagates(copying: Settings) -> None:
     def step() -> None:
         raise ZeroDivisionError
 
@@ -47,6 +47,6 @@ async def _coroutine() -> None: ...
 
 
 @pytest.mark.parametrize("step", [3, "step", _coroutine])
-def test_what_is_no_step_is_refused(step: Any) -> None:
+def test_warm_up_refuses_other_values(step: Any) -> None:
     with pytest.raises(gpuwatch.UsageError, match="warm_up: expected a function that runs one step"):
         gpuwatch.window(warm_up=step)

@@ -1,4 +1,4 @@
-"""Tests of a window from the benchmark's side: the body runs whatever happens to telemetry, and the verdict gives the reason."""
+"""Tests of a window in the benchmark: the block runs whatever happens to telemetry, and the verdict gives the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.gpuwatch.live import settings as settings_in
 from tests.waiting import PATIENCE_S, let_pass_async, sample_for, wait_until
 
 
-def test_a_quiet_window_is_valid_and_every_rule_was_asked(copying: Settings) -> None:
+def test_quiet_window_is_valid(copying: Settings) -> None:
     with gpuwatch.window("quiet", settings=copying, policy=BUSY_MACHINE) as w:
         sample_for(2.5)
     assert w.verdict.status is gpuwatch.Status.VALID, str(w.verdict)
@@ -36,7 +36,7 @@ def test_a_quiet_window_is_valid_and_every_rule_was_asked(copying: Settings) -> 
     assert len(w.verdict.findings) > 15
 
 
-def test_a_rejected_window_raises_only_where_asked(two_gpus: Settings) -> None:
+def test_rejected_window_raises_only_on_request(two_gpus: Settings) -> None:
     with connect(two_gpus) as client:
         busy = client.status()["gpus"][1]["uuid"]
     with gpuwatch.window("contended", settings=two_gpus, gpus=busy) as w:
@@ -48,7 +48,7 @@ def test_a_rejected_window_raises_only_where_asked(two_gpus: Settings) -> None:
     assert caught.value.verdict == w.verdict
 
 
-def test_a_neighbour_on_another_gpu_is_not_contention(two_gpus: Settings) -> None:
+def test_neighbour_on_another_gpu_is_not_contention(two_gpus: Settings) -> None:
     with connect(two_gpus) as client:
         quiet = client.status()["gpus"][0]["uuid"]
     with gpuwatch.window("alone", settings=two_gpus, gpus=[quiet], policy=BUSY_MACHINE) as w:
@@ -56,14 +56,14 @@ def test_a_neighbour_on_another_gpu_is_not_contention(two_gpus: Settings) -> Non
     assert w.verdict.status is gpuwatch.Status.VALID, str(w.verdict)
 
 
-def test_on_reject_raise_waits_for_the_verdict_at_the_end(two_gpus: Settings) -> None:
+def test_on_reject_raise_raises_at_the_end_of_the_block(two_gpus: Settings) -> None:
     with connect(two_gpus) as client:
         busy = client.status()["gpus"][1]["uuid"]
     with pytest.raises(gpuwatch.RejectedError), gpuwatch.window(settings=two_gpus, gpus=busy, on_reject="raise"):
         sample_for(3.0)
 
 
-def test_an_exception_passes_through_and_the_window_is_unproven(copying: Settings) -> None:
+def test_exception_propagates_and_the_window_is_unproven(copying: Settings) -> None:
     w = gpuwatch.window("broken", settings=copying, policy=BUSY_MACHINE)
     with pytest.raises(ZeroDivisionError), w:
         sample_for(1.5)
@@ -72,7 +72,7 @@ def test_an_exception_passes_through_and_the_window_is_unproven(copying: Setting
     assert "ZeroDivisionError" in w.verdict.why
 
 
-def test_nested_windows_know_their_parent_and_are_judged_apart(copying: Settings) -> None:
+def test_nested_windows_have_a_parent_and_own_verdicts(copying: Settings) -> None:
     with gpuwatch.window("outer", settings=copying) as outer, gpuwatch.window("inner", settings=copying) as inner:
         sample_for(1.2)
     from gpuwatch.store import Reader
@@ -85,7 +85,7 @@ def test_nested_windows_know_their_parent_and_are_judged_apart(copying: Settings
 
 
 def test_parent_is_never_a_closed_window(copying: Settings) -> None:
-    """A closed window is never a parent, even if windows end in another order than they began."""
+    """A closed window is never a parent, even if windows do not end in reverse order."""
     first, second, inside, after = (gpuwatch.window(name, settings=copying) for name in ("1", "2", "inside", "after"))
     first.__enter__()
     second.__enter__()
@@ -98,7 +98,7 @@ def test_parent_is_never_a_closed_window(copying: Settings) -> None:
     assert (second.parent, inside.parent, after.parent) == (first, second, None)
 
 
-def test_a_decorator_gives_every_call_a_window_of_its_own(copying: Settings) -> None:
+def test_decorator_opens_a_new_window_for_each_call(copying: Settings) -> None:
     @gpuwatch.window(settings=copying)
     def work(seconds: float) -> str:
         sample_for(seconds)
@@ -111,15 +111,15 @@ def test_a_decorator_gives_every_call_a_window_of_its_own(copying: Settings) -> 
     assert first.label.endswith("work")
 
 
-def test_a_coroutine_is_measured_until_it_ends(copying: Settings) -> None:
+def test_decorated_coroutine_is_measured_to_its_end(copying: Settings) -> None:
     @gpuwatch.window("async", settings=copying)
     async def work() -> None:
-        await let_pass_async(0.3, "the body takes so long")
+        await let_pass_async(0.3, "the body takes this time")
 
     async def both() -> gpuwatch.Window:
         await work()
         async with gpuwatch.window("async with", settings=copying) as w:
-            await let_pass_async(0.1, "the body takes so long")
+            await let_pass_async(0.1, "the body takes this time")
         return w
 
     w = asyncio.run(both())
@@ -127,7 +127,7 @@ def test_a_coroutine_is_measured_until_it_ends(copying: Settings) -> None:
     assert work.window.verdict.length_s >= 0.3  # type: ignore[attr-defined]
 
 
-def test_windows_of_many_threads_are_judged_each(copying: Settings) -> None:
+def test_windows_of_many_threads_get_own_verdicts(copying: Settings) -> None:
     labels: list[str | None] = []
 
     def one(i: int) -> None:
@@ -143,7 +143,7 @@ def test_windows_of_many_threads_are_judged_each(copying: Settings) -> None:
     assert sorted(filter(None, labels)) == sorted(f"thread-{i}" for i in range(12))
 
 
-def test_a_forked_child_leaves_its_parents_window_alone(copying: Settings) -> None:
+def test_forked_child_does_not_close_the_parents_window(copying: Settings) -> None:
     w = gpuwatch.window("forking", settings=copying)
     with w:
         sample_for(1.2)
@@ -159,7 +159,7 @@ def test_a_forked_child_leaves_its_parents_window_alone(copying: Settings) -> No
     assert w.verdict.finding("incomplete-body").answered is Answered.CLEAR
 
 
-def test_without_a_daemon_that_can_start_the_body_runs_unproven(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_window_without_a_startable_daemon_is_unproven(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("in the way")
     settings = load(
         {"source": "simulated", "state": str(tmp_path / "file" / "state"), "socket": str(tmp_path / "s")},
@@ -173,7 +173,7 @@ def test_without_a_daemon_that_can_start_the_body_runs_unproven(tmp_path: Path, 
     assert "daemon" in w.verdict.why
 
 
-def test_a_daemon_killed_under_an_open_window_leaves_it_unproven(tmp_path: Path) -> None:
+def test_window_of_a_killed_daemon_is_unproven(tmp_path: Path) -> None:
     with running(tmp_path) as live, gpuwatch.window("orphan", settings=live.settings) as w:
         sample_for(0.3)
         live.process.kill()
@@ -182,7 +182,7 @@ def test_a_daemon_killed_under_an_open_window_leaves_it_unproven(tmp_path: Path)
     assert "went away" in w.verdict.why
 
 
-def test_no_gpu_at_all_is_unproven_with_the_reason(tmp_path: Path) -> None:
+def test_window_without_a_driver_is_unproven_with_the_reason(tmp_path: Path) -> None:
     from gpuwatch.sources import has_driver
 
     if has_driver():
@@ -194,13 +194,13 @@ def test_no_gpu_at_all_is_unproven_with_the_reason(tmp_path: Path) -> None:
         assert "NVIDIA" in w.verdict.why or "libnvidia-ml" in w.verdict.why
 
 
-def test_a_simulated_daemon_is_never_taken_for_a_real_one(tmp_path: Path) -> None:
+def test_window_refuses_a_simulated_daemon_for_a_real_gpu(tmp_path: Path) -> None:
     with running(tmp_path) as live:
         real = load({"socket": str(live.settings.socket), "state": str(live.settings.state)}, environment={"HOME": "/"})
         with gpuwatch.window("meant to be real", settings=real) as w:
             sample_for(0.05)
         assert w.verdict.status is gpuwatch.Status.UNPROVEN
-        assert "simulated:steady-copy, not a real GPU" in w.verdict.why
+        assert "expected a real GPU, found a daemon that watches simulated:steady-copy" in w.verdict.why
 
 
 WRONG = [
@@ -223,12 +223,12 @@ def test_window_makes_a_policy_of_accept_and_limits(copying: Settings, accept: l
 
 
 @pytest.mark.parametrize(("arguments", "expected"), WRONG)
-def test_what_can_never_be_right_is_refused_before_the_body(arguments: dict[str, object], expected: str) -> None:
+def test_window_refuses_wrong_arguments(arguments: dict[str, object], expected: str) -> None:
     with pytest.raises((gpuwatch.UsageError, ValueError), match=expected):
         gpuwatch.window(**arguments)  # type: ignore[arg-type]  # wrong on purpose
 
 
-def test_a_gpu_that_is_not_there_is_said_and_the_body_runs(copying: Settings, capfd: pytest.CaptureFixture[str]) -> None:
+def test_window_of_an_unknown_gpu_is_unproven(copying: Settings, capfd: pytest.CaptureFixture[str]) -> None:
     with gpuwatch.window(settings=copying, gpus="GPU-nowhere") as w:
         sample_for(0.05)
     assert w.verdict.status is gpuwatch.Status.UNPROVEN
@@ -236,20 +236,20 @@ def test_a_gpu_that_is_not_there_is_said_and_the_body_runs(copying: Settings, ca
     assert "GPU-nowhere" in capfd.readouterr().err
 
 
-def test_a_window_is_entered_once(copying: Settings) -> None:
+def test_window_cannot_be_entered_twice(copying: Settings) -> None:
     w = gpuwatch.window(settings=copying)
     with w:
         pass
-    with pytest.raises(gpuwatch.UsageError, match="not entered before"), w:
+    with pytest.raises(gpuwatch.UsageError, match="found one that was entered before"), w:
         pass
 
 
-def test_an_open_window_has_no_verdict(copying: Settings) -> None:
+def test_open_window_has_no_verdict(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="found an open one"):
         _ = w.verdict
 
 
-def test_hostile_labels_are_harmless_everywhere(copying: Settings) -> None:
+def test_hostile_label_is_escaped_in_every_output(copying: Settings) -> None:
     label = "<script>alert(1)</script>\x1b[2J\n| x"
     with gpuwatch.window(label, settings=copying) as w:
         sample_for(0.1)
@@ -270,8 +270,8 @@ print(w.verdict.status.value, flush=True)
 """
 
 
-def test_started_daemon_holds_neither_pipe_nor_processor(tmp_path: Path) -> None:
-    """The daemon holds neither pipe nor affinity: with `taskset -c 0 python bench.py | tee log` the pipe ends with the program."""
+def test_started_daemon_keeps_neither_pipe_nor_affinity(tmp_path: Path) -> None:
+    """The daemon keeps neither pipes nor affinity of a benchmark under `taskset -c 0 … | tee log`."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     program = tmp_path / "bench.py"
     program.write_text(PROGRAM.format(flags={**flags, "daemon.idle_exit": "4s"}))
@@ -285,18 +285,18 @@ def test_started_daemon_holds_neither_pipe_nor_processor(tmp_path: Path) -> None
         assert os.getsid(pid) == pid
         assert b"OPENBLAS_NUM_THREADS=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         streams = [os.readlink(f"/proc/{pid}/fd/{n}") for n in range(3)]  # noqa: PTH115
-        # The daemon's log explains an unforeseen end.
+        # Standard error is the log, which then has the reason of an unexpected end.
         assert streams == ["/dev/null", "/dev/null", str(settings_in(tmp_path).log)]
         assert client.status()["on_demand"]
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the daemon leaves after its last client")
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the daemon exits after its last client")
 
 
 def test_window_replaces_another_windows_failed_daemon(tmp_path: Path) -> None:
-    """If another window's daemon fails to start, this window starts one in its place."""
+    """If another window's daemon fails to start, this window starts a new daemon."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     settings = load({**flags, "daemon.idle_exit": "1s"}, environment={"HOME": "/"})
     settings.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Another daemon is starting, holds the lock, and ends before its first answer.
+    # Like another daemon that starts, holds the lock, and ends before its first answer.
     with Path(f"{settings.socket}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         ends = threading.Timer(1.0, fcntl.flock, (lock, fcntl.LOCK_UN))
@@ -308,7 +308,7 @@ def test_window_replaces_another_windows_failed_daemon(tmp_path: Path) -> None:
 
 
 def test_daemon_failing_before_its_log_is_quoted(tmp_path: Path) -> None:
-    """The error quotes a daemon that fails before it has a log, and not the previous daemon's log."""
+    """The error quotes a daemon that fails before it opens the log, and not the previous daemon's log."""
     settings = settings_in(tmp_path)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.log.write_text("2026-01-01 10:00:00,000 INFO gpuwatch.daemon.daemon: stopped\n")
@@ -322,20 +322,20 @@ def test_daemon_failing_before_its_log_is_quoted(tmp_path: Path) -> None:
 
 
 def test_daemon_ending_at_start_is_quoted(tmp_path: Path) -> None:
-    """The error quotes a daemon that ends during its start, and the earlier log stays."""
+    """The error quotes a daemon that ends during its start, and the log of the first attempt is kept."""
     settings = settings_in(tmp_path)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    settings.log.write_text("what the one before said\n")
-    (settings.state / "lock").mkdir()  # no process can be its one writer
+    settings.log.write_text("the earlier daemon's line\n")
+    (settings.state / "lock").mkdir()  # no process can own the store
     with gpuwatch.window("refused", settings=settings) as w:
         pass
     assert "expected a folder that can be written" in str(w.verdict)
-    kept = (settings.state / "daemon.log.old").read_text()  # tried twice
+    kept = (settings.state / "daemon.log.old").read_text()  # the log of the first of two attempts
     assert "expected a folder that can be written" in kept
 
 
-def test_daemon_without_the_store_leaves_its_owners_log(tmp_path: Path) -> None:
-    """A daemon that finds the store taken leaves the log to the store's owner."""
+def test_second_daemon_leaves_the_store_owners_log(tmp_path: Path) -> None:
+    """A daemon that cannot own the store does not replace the log of the store's owner."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     settings = load({**flags, "daemon.idle_exit": "1s"}, environment={"HOME": "/"})
     other = load({**flags, "socket": f"{settings.socket}2"}, environment={"HOME": "/"})
@@ -348,8 +348,8 @@ def test_daemon_without_the_store_leaves_its_owners_log(tmp_path: Path) -> None:
     assert "expected a store without a writer" in log
 
 
-def test_without_xdg_runtime_dir_a_private_folder_is_made(tmp_path: Path) -> None:
-    """Without XDG_RUNTIME_DIR all files lie in a private folder."""
+def test_window_without_xdg_runtime_dir_makes_a_private_folder(tmp_path: Path) -> None:
+    """Without XDG_RUNTIME_DIR, the socket is in a private folder of mode 0700 below TMPDIR."""
     temporary = Path(tempfile.mkdtemp(prefix="t"))  # pytest's own path is too long for a socket
     program = tmp_path / "bench.py"
     program.write_text(PROGRAM.format(flags={"source": "simulated:steady-copy", "daemon.idle_exit": "1s"}))
@@ -368,7 +368,7 @@ def test_without_xdg_runtime_dir_a_private_folder_is_made(tmp_path: Path) -> Non
 
 
 def test_foreign_socket_folder_does_not_stop_the_benchmark(tmp_path: Path) -> None:
-    """A foreign folder in place of the socket folder does not stop the benchmark."""
+    """A link in place of the socket folder does not stop the benchmark; the verdict names the link."""
     (tmp_path / "in-the-way").symlink_to(tmp_path)
     settings = load(
         {"source": "simulated", "state": str(tmp_path / "state"), "socket": str(tmp_path / "in-the-way" / "s")},
@@ -381,7 +381,7 @@ def test_foreign_socket_folder_does_not_stop_the_benchmark(tmp_path: Path) -> No
     assert "symbolic link" in w.verdict.why
 
 
-def test_a_benchmark_has_no_child_of_ours(tmp_path: Path) -> None:
+def test_window_leaves_the_benchmark_without_a_child(tmp_path: Path) -> None:
     program = tmp_path / "bench.py"
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     program.write_text(
@@ -393,7 +393,7 @@ def test_a_benchmark_has_no_child_of_ours(tmp_path: Path) -> None:
     assert done.stdout.strip() == "childless", done.stderr
 
 
-def test_a_generator_is_refused_as_a_benchmark() -> None:
+def test_decorator_refuses_a_generator() -> None:
     with pytest.raises(gpuwatch.UsageError, match="generator"):
 
         @gpuwatch.window()
@@ -411,7 +411,7 @@ def test_a_generator_is_refused_as_a_benchmark() -> None:
         ({"accept": ["outlier"]}, "did you mean 'outliers'?"),
         ({"limits": {"no-work": {"busy": 0.1}}}, "busy"),
         ({"limits": 3}, "limits: expected a table of tables, found 3"),
-        ({"policy": gpuwatch.Policy(), "accept": ["outliers"]}, "policy: expected a policy without accept and limits"),
+        ({"policy": gpuwatch.Policy(), "accept": ["outliers"]}, "policy: expected no accept or limits with a policy"),
         ({"claim": None}, "claim: expected text, found None"),
         ({"settings": {}}, "settings: expected gpuwatch.config.settings.Settings"),
         ({"label": "x" * 257}, "label: expected at most 256 characters, found 257"),
@@ -419,14 +419,14 @@ def test_a_generator_is_refused_as_a_benchmark() -> None:
         ({"on_reject": None}, "on_reject: expected 'report' or 'raise'"),
     ],
 )
-def test_what_can_never_be_right_is_said_when_the_window_is_made(wrong: dict[str, Any], says: str) -> None:
+def test_window_refuses_wrong_arguments_in_one_line(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(gpuwatch.UsageError, match=re.escape(says)) as caught:
         gpuwatch.window(**wrong)
     assert "\n" not in str(caught.value)
 
 
-def test_undecodable_label_loses_no_window(copying: Settings) -> None:
-    """An undecodable label loses no window and controls no terminal."""
+def test_undecodable_label_is_cleaned(copying: Settings) -> None:
+    """The label is stored with a replacement character, and escaped in text."""
     with gpuwatch.window("a\udcff\x1b[31m", settings=copying) as w:
         pass
     assert w.run_id is not None
@@ -434,17 +434,17 @@ def test_undecodable_label_loses_no_window(copying: Settings) -> None:
     assert "\x1b" not in repr(w) + str(w.verdict)
 
 
-def test_what_is_told_steers_no_terminal(copying: Settings) -> None:
+def test_declared_facts_are_escaped_in_text(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
         w.declare(timer="\x1b[31m", tampered="\x1b[2Jtime.time", environment="A=\x1b[0m", profiler_used=True)
     assert "\x1b" not in str(w.verdict) + report.text(w.verdict, verbose=True) + report.markdown(w.verdict)
 
 
-def test_a_decorator_without_its_brackets_says_so() -> None:
+def test_decorator_without_parentheses_names_the_fix() -> None:
     with pytest.raises(gpuwatch.UsageError, match=r"@gpuwatch.window\(\)"):
         gpuwatch.window(lambda: None)  # type: ignore[arg-type]  # wrong on purpose
 
 
-def test_import_brings_nothing_heavy() -> None:
+def test_import_gpuwatch_loads_no_heavy_library() -> None:
     code = "import sys, gpuwatch; print([m for m in ('scipy','numpy','textual','plotly','torch','sqlite3','click') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

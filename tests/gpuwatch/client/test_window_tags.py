@@ -1,4 +1,4 @@
-"""Tests of windows' tags: given, found in the environment, bounded, stored, listed and shown."""
+"""Tests of a window's tags: given, found in the environment, limited, stored, listed and shown."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ NAME = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,20}", fullmatch=True)
         ({f"t{i}": "x" * 1000 for i in range(5)}, "tags: expected at most 4096 characters in all"),
     ],
 )
-def test_tags_that_can_never_be_right_are_refused(tags: Any, says: str) -> None:
-    """Impossible tags of the user raise one clear line, and nothing is truncated."""
+def test_window_refuses_wrong_tags(tags: Any, says: str) -> None:
+    """Wrong tags of the user raise a one-line error, and nothing is truncated."""
     with pytest.raises(UsageError, match=re.escape(says)):
         product.window(tags=tags)
 
 
-def test_tags_on_the_command_line_say_their_option() -> None:
+def test_read_tags_reads_tags_or_names_the_option() -> None:
     assert read_tags(["team=vision", "flags=-O3 -g=2", "team=vision"]) == {"team": "vision", "flags": "-O3 -g=2"}
     with pytest.raises(UsageError, match="--tag: expected one value of team, found 'vision' and 'language'"):
         read_tags(["team=vision", "team=language"])
@@ -62,19 +62,19 @@ def test_tags_on_the_command_line_say_their_option() -> None:
             read_tags([text])
 
 
-def test_numbers_and_truths_become_text() -> None:
+def test_check_tags_converts_numbers_and_booleans() -> None:
     assert check_tags({"n": 3, "rate": 0.5, "tuned": True}) == {"n": "3", "rate": "0.5", "tuned": "true"}
 
 
 @settings(max_examples=share_of(100))
 @given(st.dictionaries(NAME, TEXT.filter(str.isprintable), max_size=10))
-def test_tags_come_through_the_variable_unchanged(tags: dict[str, str]) -> None:
+def test_tags_survive_the_environment_variable(tags: dict[str, str]) -> None:
     """Inner windows read the tags that `gpuwatch run` writes into the variable."""
     kept = {name: text for name, text in tags.items() if text == text.strip()}
     assert WindowTags().at_opening(None, {VARIABLE: write_variable(kept)}).items() >= kept.items()
 
 
-def test_users_tags_win_over_the_surroundings(tmp_path: Path) -> None:
+def test_user_tags_win_over_the_environment(tmp_path: Path) -> None:
     """Precedence of tags: the user's, the outer window's, the variable's, the job's."""
     environment = {**SLURM, VARIABLE: "account=chemistry,team=robots,room=1"}
     outer = WindowTags({"team": "vision", "room": "2"})
@@ -82,8 +82,8 @@ def test_users_tags_win_over_the_surroundings(tmp_path: Path) -> None:
     assert {"job": "4711", "user": "ann", "account": "chemistry", "team": "language", "room": "2"}.items() <= tags.items()
 
 
-def test_a_bad_tag_of_the_surroundings_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong or too long tag from the environment is left out with a warning, and never truncated."""
+def test_wrong_tag_of_the_environment_is_left_out_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong or long tag from the environment is left out with a warning, and never truncated."""
     environment = {**SLURM, "SLURM_JOB_NAME": "x" * 2000, VARIABLE: "bad,b a=1,ok=1"}
     with caplog.at_level("WARNING", "gpuwatch"):
         tags = WindowTags().at_opening(None, environment)
@@ -92,8 +92,8 @@ def test_a_bad_tag_of_the_surroundings_is_named(caplog: pytest.LogCaptureFixture
     assert len([each for each in caplog.messages if "of this process's environment is left out" in each]) == 3
 
 
-def test_tags_found_are_bounded_with_the_users() -> None:
-    """The user's and the found tags together stay within the daemon's bounds."""
+def test_found_tags_are_limited_together_with_the_users() -> None:
+    """The user's and the found tags together stay within the daemon's limits."""
     many = ",".join(f"v{i}={'y' * 300}" for i in range(60))
     tags = WindowTags({f"t{i}": "x" * 100 for i in range(OWN_COUNT)}).at_opening(None, {VARIABLE: many})
     assert len(tags) <= messages.TAGS_COUNT
@@ -101,8 +101,8 @@ def test_tags_found_are_bounded_with_the_users() -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-def test_each_system_gives_its_tags(system: Any, tmp_path: Path) -> None:
-    """A variable is a tag only under its own system, and the page lists it."""
+def test_found_tags_of_each_batch_or_ci_system(system: Any, tmp_path: Path) -> None:
+    """A variable is a tag only under its own system, and docs/FLEET.md lists the variable."""
     values = {variable: f"{tag} of {system.name}" for tag, variable in system.variables.items()}
     named = {tag: f"{tag} of {system.name}" for tag in system.variables if system.variables[tag] != system.shown_by}
     found = found_tags({**values, system.shown_by: values.get(system.shown_by, "1")}, tmp_path)
@@ -169,8 +169,8 @@ def test_tags_of_a_window_are_stored(copying: Settings, monkeypatch: pytest.Monk
         assert window.to_dict()["tags"] == stored
 
 
-def test_too_many_unknown_facts_leave_the_tags_as_they_were() -> None:
-    """Refused facts are not sent at the end, where the daemon would refuse the whole close."""
+def test_too_many_unknown_facts_change_no_tags() -> None:
+    """Refused facts are not sent at the end, where the daemon would refuse the close."""
     tags = WindowTags({f"t{i}": "x" for i in range(30)})
     assert tags.take_unknown({"a": 1, "cache": "cold", "none": None}, ["cache"]) == {"cache": "cold"}
     with pytest.raises(UsageError, match="declare: expected at most 32 tags in all, found 33"):
@@ -178,25 +178,25 @@ def test_too_many_unknown_facts_leave_the_tags_as_they_were() -> None:
     assert tags.declared == {"a": "1"}
 
 
-def test_daemon_bounds_the_tags_of_a_hostile_client(copying: Settings) -> None:
-    """The daemon refuses many tags, long ones, and more at the end in one line; the window stays."""
+def test_daemon_limits_the_tags_of_a_hostile_client(copying: Settings) -> None:
+    """The daemon refuses many tags, long tags, and more tags at the end; the window stays open."""
     with connect(copying) as client:
         for tags, says in (
             ({f"t{i}": "x" for i in range(65)}, "tags: expected at most 64 entries"),
             ({"t": "x" * 1025}, "tags.*: expected at most 1024 characters"),
             ({"t" * 65: "x"}, "expected at most 64 characters"),
-            ({f"t{i}": "x" * 1000 for i in range(9)}, "expected at most 64 of 8192 characters together, found 9 of 9018"),
+            ({f"t{i}": "x" * 1000 for i in range(9)}, "expected at most 64 with 8192 characters together, found 9 with 9018"),
         ):
             with pytest.raises(DaemonError, match=says):
                 client.exchange(messages.Open(tags=tags), messages.Opened)
         opened_window = client.exchange(messages.Open(tags={f"t{i}": "x" for i in range(40)}), messages.Opened)
         end = {"run": opened_window.run, "begin_ns": opened_window.opened_ns, "end_ns": opened_window.opened_ns}
-        with pytest.raises(DaemonError, match="expected at most 64 of 8192 characters together, found 80 of"):
+        with pytest.raises(DaemonError, match="expected at most 64 with 8192 characters together, found 80 with"):
             client.exchange(messages.Close(**end, tags={f"u{i}": "x" for i in range(40)}), messages.Closed)  # type: ignore[arg-type]
         client.exchange(messages.Close(**end), messages.Closed)  # type: ignore[arg-type]
 
 
-def test_older_daemon_without_tags_is_named() -> None:
+def test_old_greeting_means_that_tags_are_not_stored() -> None:
     """A greeting without the field means that the daemon stores no tags."""
     old = msgspec.json.decode(
         b'{"type":"welcome","protocol":2,"version":"0.1","source":"nvml","simulated":false,"state":"","pid":1,"boot_id":""}',
@@ -206,6 +206,7 @@ def test_older_daemon_without_tags_is_named() -> None:
 
 
 def stored_runs(folder: Path) -> tuple[str, str]:
+    """Store four runs with different tags; return the options that select the store."""
     store = opened(folder)
     for i, tags in enumerate(({"team": "vision", "job": "1"}, {"team": "vision", "job": "2"}, {"team": "language"}, {})):
         store.put_run(a_run(id=f"{i:010d}", label=f"w{i}", tags=tags, status="unproven"), {})
@@ -214,7 +215,7 @@ def stored_runs(folder: Path) -> tuple[str, str]:
     return "--state", str(folder)
 
 
-def test_audit_and_show_know_tags(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
+def test_audit_filters_by_tags_and_show_prints_tags(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
     state = stored_runs(tmp_path / "state")
 
     def listed(*tags: str) -> list[str]:
@@ -236,7 +237,7 @@ def test_audit_and_show_know_tags(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  
 
 
 def test_damaged_tags_hide_no_other_window(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
-    """A row with unreadable tags has none, and a store of an older version has no tags at all."""
+    """A row with unreadable tags has none, and a store of an older version lists windows without tags."""
     state = stored_runs(tmp_path / "state")
     with sqlite3.connect(tmp_path / "state" / "gpuwatch.db") as connection:
         connection.execute("UPDATE runs SET tags = '{torn' WHERE label = 'w1'")

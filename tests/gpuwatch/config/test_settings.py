@@ -1,3 +1,5 @@
+"""Tests of settings: precedence, origins, one-line errors, and default paths."""
+
 from __future__ import annotations
 
 import os
@@ -15,20 +17,21 @@ from gpuwatch.errors import UsageError
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """Return an environment without any trace of this machine's user."""
+    """Return an environment with an empty home, runtime and temporary folder."""
     runtime = tmp_path / "run"
     runtime.mkdir(mode=0o700)
     return {"HOME": str(tmp_path / "home"), "XDG_RUNTIME_DIR": str(runtime), "TMPDIR": str(tmp_path)}
 
 
 def write(home: dict[str, str], text: str) -> Path:
+    """Write the user's settings file."""
     path = Path(home["HOME"]) / ".config" / "gpuwatch" / "config.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
-def test_without_any_configuration_everything_has_a_default(home: dict[str, str]) -> None:
+def test_load_without_configuration_gives_defaults(home: dict[str, str]) -> None:
     settings = config.load(environment=home)
     assert settings.source == "auto"
     assert settings.state == Path(home["HOME"]) / ".local/state/gpuwatch"
@@ -37,7 +40,7 @@ def test_without_any_configuration_everything_has_a_default(home: dict[str, str]
     assert {settings.origin(key.field) for key in KEYS} == {"default"}
 
 
-def test_flags_win_over_the_environment_which_wins_over_the_file(home: dict[str, str]) -> None:
+def test_load_prefers_flags_to_environment_to_file(home: dict[str, str]) -> None:
     path = write(home, 'source = "nvml"\nlog_level = "debug"\n[sampling]\nidle_period = "100ms"\nactive_period = "20ms"\n')
     env = home | {"GPUWATCH_LOG_LEVEL": "error", "GPUWATCH_SAMPLING_IDLE_PERIOD": "200ms"}
     settings = config.load({"log_level": "warning"}, environment=env)
@@ -72,7 +75,7 @@ def test_flags_win_over_the_environment_which_wins_over_the_file(home: dict[str,
         ('[sampling]\nidle_period = "10ms"\nactive_period = "20ms"', 3, "at most sampling.idle_period (10ms"),
     ],
 )
-def test_file_mistake_is_one_line_with_its_place(home: dict[str, str], text: str, line: int, words: str) -> None:
+def test_load_names_the_place_of_a_mistake_in_a_file(home: dict[str, str], text: str, line: int, words: str) -> None:
     """A mistake in a file is one line with its place, the expected and the found value."""
     path = write(home, text)
     with pytest.raises(UsageError) as caught:
@@ -83,14 +86,14 @@ def test_file_mistake_is_one_line_with_its_place(home: dict[str, str], text: str
 
 
 @pytest.mark.parametrize("content", [b"source = ", b"\xff\xfe", b"source = 'auto'\nsource = 'auto'\n", b"[[[[", b"\0"])
-def test_what_is_no_toml_is_refused_by_file(home: dict[str, str], content: bytes) -> None:
+def test_load_refuses_a_file_that_is_not_toml(home: dict[str, str], content: bytes) -> None:
     path = write(home, "")
     path.write_bytes(content)
     with pytest.raises(UsageError, match="toml: expected"):
         config.load(environment=home)
 
 
-def test_a_named_file_replaces_the_others_and_must_be_there(home: dict[str, str], tmp_path: Path) -> None:
+def test_named_file_replaces_the_others_and_must_exist(home: dict[str, str], tmp_path: Path) -> None:
     write(home, 'log_level = "debug"')
     other = tmp_path / "other.toml"
     with pytest.raises(UsageError, match="expected a configuration file, found none"):
@@ -100,31 +103,31 @@ def test_a_named_file_replaces_the_others_and_must_be_there(home: dict[str, str]
     assert (settings.log_level, settings.idle_exit_s) == ("info", 5.0)
 
 
-def test_wrong_variables_and_flags_are_named(home: dict[str, str]) -> None:
+def test_load_names_wrong_variables_and_flags(home: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"^GPUWATCH_STORE_BUDGET: expected a size"):
         config.load(environment=home | {"GPUWATCH_STORE_BUDGET": "much"})
     with pytest.raises(UsageError, match=r"^--source: expected auto"):
         config.load({"source": "cuda"}, environment=home)
 
 
-def test_an_empty_variable_counts_as_unset(home: dict[str, str]) -> None:
+def test_empty_variable_counts_as_unset(home: dict[str, str]) -> None:
     assert config.load(environment=home | {"GPUWATCH_SOURCE": ""}).source == "auto"
 
 
-def test_unknown_variables_of_ours_are_listed_but_are_no_error(home: dict[str, str]) -> None:
+def test_unknown_variables_are_listed_without_an_error(home: dict[str, str]) -> None:
     env = home | {"GPUWATCH_SORCE": "nvml", "GPUWATCH_STATE": "/x"}
     assert config.load(environment=env).source == "auto"
     assert config.unknown_variables(env) == ("GPUWATCH_SORCE",)
 
 
-def test_a_default_gives_way_to_what_was_configured(home: dict[str, str]) -> None:
+def test_configured_value_limits_a_default(home: dict[str, str]) -> None:
     write(home, '[sampling]\nidle_period = "5ms"\n[store]\nbudget = "8MiB"\n')
     settings = config.load(environment=home)
     assert (settings.active_period_ns, settings.segment_bytes) == (5_000_000, 8 << 20)
 
 
 def test_simulated_and_replayed_sources_have_own_stores(home: dict[str, str]) -> None:
-    """Simulated and replayed sources have stores and sockets apart from the real source and each other."""
+    """Each simulated or replayed source has a separate store and socket."""
     sources = ("auto", "simulated", "simulated:a", "simulated:b", "replay:/a.csv", "replay:/b.csv")
     loaded = [config.load({"source": source}, environment=home) for source in sources]
     assert len({settings.state for settings in loaded}) == len({settings.socket for settings in loaded}) == len(sources)
@@ -132,7 +135,7 @@ def test_simulated_and_replayed_sources_have_own_stores(home: dict[str, str]) ->
     assert [settings.simulated for settings in loaded] == [False, True, True, True, True, True]
 
 
-def test_another_process_finds_the_same_places_by_the_flags(home: dict[str, str], tmp_path: Path) -> None:
+def test_settings_flags_select_the_same_paths(home: dict[str, str], tmp_path: Path) -> None:
     settings = config.load({"source": "simulated:a", "log_level": "debug"}, environment=home)
     options = (flag.removeprefix("--").split("=", 1) for flag in settings.flags())
     flags = {name.replace("-", "_"): value for name, value in options}
@@ -142,11 +145,11 @@ def test_another_process_finds_the_same_places_by_the_flags(home: dict[str, str]
     )  # fmt: skip
 
 
-def test_a_recording_is_named_absolutely(home: dict[str, str]) -> None:
+def test_load_makes_a_recordings_path_absolute(home: dict[str, str]) -> None:
     assert config.load({"source": "replay:log.csv"}, environment=home).source == f"replay:{Path('log.csv').absolute()}"
 
 
-def test_reading_again_sees_a_changed_file_and_keeps_the_flags(home: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reread_applies_a_changed_file_and_keeps_flags(home: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in home.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
@@ -157,8 +160,8 @@ def test_reading_again_sees_a_changed_file_and_keeps_the_flags(home: dict[str, s
 
 
 @pytest.mark.parametrize("runtime", ["", "relative", "/nowhere/at/all"])
-def test_socket_without_a_runtime_folder_is_private(home: dict[str, str], runtime: str) -> None:
-    """Without a runtime folder the socket lies in a private one."""
+def test_socket_without_a_runtime_folder_is_in_a_private_one(home: dict[str, str], runtime: str) -> None:
+    """Without a usable runtime folder, the socket is in a private folder of mode 0700 below TMPDIR."""
     settings = config.load(environment=home | {"XDG_RUNTIME_DIR": runtime})
     assert settings.socket == Path(home["TMPDIR"]) / f"gpuwatch-{os.getuid()}" / "daemon.sock"
     config.ensure_socket_folder(settings.socket)
@@ -166,12 +169,12 @@ def test_socket_without_a_runtime_folder_is_private(home: dict[str, str], runtim
     config.ensure_socket_folder(settings.socket)
 
 
-def test_a_user_without_home_still_gets_a_store(home: dict[str, str]) -> None:
+def test_user_without_home_gets_a_default_store(home: dict[str, str]) -> None:
     assert paths.default_state("auto", {"HOME": ""}) == Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local/state/gpuwatch"
     assert paths.default_state("auto", {"HOME": "relative", "XDG_STATE_HOME": "also"}).is_absolute()
 
 
-def test_a_socket_folder_others_can_write_to_is_refused(tmp_path: Path) -> None:
+def test_socket_folder_writable_by_others_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)
@@ -179,7 +182,7 @@ def test_a_socket_folder_others_can_write_to_is_refused(tmp_path: Path) -> None:
         config.ensure_socket_folder(folder / "daemon.sock")
 
 
-def test_a_socket_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+def test_socket_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(UsageError, match="symbolic link"):
@@ -187,7 +190,7 @@ def test_a_socket_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of somebody else's")
-def test_a_socket_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_socket_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir(mode=0o700)
     os.chown(folder, 12345, -1)
@@ -195,7 +198,7 @@ def test_a_socket_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
         config.ensure_socket_folder(folder / "daemon.sock")
 
 
-def test_a_file_where_the_socket_folder_should_be_is_refused(tmp_path: Path) -> None:
+def test_file_in_place_of_the_socket_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="expected a folder"):
         config.ensure_socket_folder(tmp_path / "file" / "daemon.sock")

@@ -105,7 +105,8 @@ def test_second_daemon_on_one_socket_is_refused(tmp_path: Path) -> None:
         assert second.stderr.count("\n") == 1
 
 
-def test_sigterm_ends_it_cleanly_and_leaves_plain_files(tmp_path: Path) -> None:
+def test_sigterm_ends_the_daemon_and_leaves_plain_files(tmp_path: Path) -> None:
+    """SIGTERM ends the daemon with exit code 0; an open window is unproven, and no socket or log remains."""
     with running(tmp_path) as live:
         with gpuwatch.window("open at the end", settings=live.settings, policy=BUSY_MACHINE) as w:
             sample_for(1.3)
@@ -120,13 +121,15 @@ def test_sigterm_ends_it_cleanly_and_leaves_plain_files(tmp_path: Path) -> None:
 
 
 def test_sighup_rereads_the_configuration(tmp_path: Path) -> None:
-    """SIGHUP makes the daemon read the configuration again; a wrong one leaves the old one in force."""
+    """SIGHUP makes the daemon read the configuration again; an invalid configuration leaves the old one in force."""
     config = tmp_path / "config.toml"
     config.write_text('[sampling]\nidle_period = "50ms"\n')
     with running(tmp_path, environment={"GPUWATCH_CONFIG": str(config)}) as live:
         config.write_text('[sampling]\nidle_perio = "20ms"\n')
         live.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "did you mean 'sampling.idle_period'" in live.log.read_text(), what="the wrong one is named")
+        wait_until(
+            lambda: "did you mean 'sampling.idle_period'" in live.log.read_text(), what="the invalid setting is reported"
+        )
         config.write_text('[sampling]\nidle_period = "200ms"\n')
         live.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "configuration read again" in live.log.read_text(), what="the second configuration is read")
@@ -134,19 +137,19 @@ def test_sighup_rereads_the_configuration(tmp_path: Path) -> None:
             begin_ns, before = _now_ns(), client.status()["gpus"][0]["questions"]["fast"]["asked_count"]
             sample_for(3.0)
             asked_count = client.status()["gpus"][0]["questions"]["fast"]["asked_count"] - before
-        # 5 Hz; it was 20 before.  A busy machine reads more rarely, never more often.
+        # 5 Hz instead of 20 Hz.  A busy machine reads more rarely, never more often.
         assert asked_count < 8 * (_now_ns() - begin_ns) / 1e9
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_is_refused_by_a_users_daemon() -> None:
+def test_daemon_of_a_user_refuses_another_user() -> None:
     folder = Path(tempfile.mkdtemp(prefix="gw"))  # pytest's own folders are closed to others
     with running(folder) as live, gpuwatch.window("mine", settings=live.settings) as w:
-        # Even if the file modes admit them, the kernel's credentials do not.
+        # The file modes admit another user, and the kernel's credentials identify that user.
         folder.chmod(0o711)
         live.settings.socket.chmod(0o666)
-        said = _as_nobody(live.settings, GREETING)
-        assert json.loads(said)["code"] == "not-yours"
+        reply = _as_nobody(live.settings, GREETING)
+        assert json.loads(reply)["code"] == "not-yours"
         sample_for(0.1)
     assert w.run_id
 
@@ -175,7 +178,8 @@ def _as_nobody(settings: Settings, line: bytes) -> bytes:
         return answers.read()
 
 
-def test_a_window_is_closed_only_by_its_own_user_and_once(copying: Settings) -> None:
+def test_close_refuses_unknown_ids_times_and_repeats(copying: Settings) -> None:
+    """A close is refused for an unknown window, for impossible times, and for a closed window."""
     with connect(copying) as client:
         opened = client.open(label="once")
         with pytest.raises(DaemonError, match="no window 00000000"):
@@ -189,14 +193,14 @@ def test_a_window_is_closed_only_by_its_own_user_and_once(copying: Settings) -> 
             client.close_window(opened.run, opened.opened_ns, _now_ns())
 
 
-def test_a_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None:
-    """A power limit lowered half-way stays in the window, although the client claims a later begin."""
+def test_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None:
+    """A power limit lowered half-way stays in the window, although the client claims a later start."""
     scene = SCENES["setting-change"]  # the scene repeats, in case the daemon started late
     with running(tmp_path, f"simulated:{scene.name}") as live, connect(live.settings) as client:
         length_s, begin_s = scene.bench[1] - scene.bench[0], client.status()["epoch_ns"] / 1e9 + scene.bench[0]
         while begin_s < _now_ns() / 1e9:
             begin_s += scene.length_s
-        let_pass(begin_s - _now_ns() / 1e9, "the scene has its beginning at this time")
+        let_pass(begin_s - _now_ns() / 1e9, "the scene repeats at this time")
         opened = client.open(policy=BUSY_MACHINE.to_dict())
         sample_for(length_s)
         now_ns = _now_ns()
@@ -205,12 +209,13 @@ def test_a_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None
     (verdict,) = judged.verdicts
     assert verdict["end_ns"] - verdict["begin_ns"] > (length_s - 0.3) * 1e9
     (changed,) = (finding for finding in verdict["findings"] if finding["rule"] == "setting-changed")
-    # A busy daemon that read the limit late cannot tell the side of the begin, and flags.
+    # A busy daemon that read the limit late cannot place the change before or after the start, and flags.
     assert changed["severity"] in ("flag", "reject")
     assert judged.status in ("flagged", "rejected")
 
 
-def test_a_verdict_is_found_again_by_a_later_daemon(tmp_path: Path) -> None:
+def test_verdict_is_read_through_a_later_daemon(tmp_path: Path) -> None:
+    """A later daemon on the same store returns the verdict of an earlier daemon."""
     with running(tmp_path) as live:
         with gpuwatch.window("before", settings=live.settings) as w:
             sample_for(1.1)
@@ -222,8 +227,8 @@ def test_a_verdict_is_found_again_by_a_later_daemon(tmp_path: Path) -> None:
         assert w.verdict.findings
 
 
-def test_cpu_time_of_an_ended_command_is_known(copying: Settings) -> None:
-    """The CPU time of a command is known although it ended before its window."""
+def test_cpu_time_of_an_ended_command_is_stored(copying: Settings) -> None:
+    """The CPU time of a command is stored, although the command ends before its window."""
     work = "import time\nend = time.time() + 2.5\nwhile time.time() < end: pass"
     command = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--name", "burner", "--", sys.executable, "-c", work]
     assert forked.run(command, timeout_s=PATIENCE_S).returncode == 0
@@ -243,7 +248,7 @@ def test_declared_facts_are_bounded(copying: Settings) -> None:
             client.open(label="x" * 257)
 
 
-def test_a_client_that_dies_leaves_its_window_unproven(copying: Settings) -> None:
+def test_disconnected_client_leaves_its_window_unproven(copying: Settings) -> None:
     with connect(copying) as client:
         run = client.open(label="abandoned", policy=BUSY_MACHINE.to_dict()).run
         sample_for(1.3)
@@ -253,14 +258,14 @@ def test_a_client_that_dies_leaves_its_window_unproven(copying: Settings) -> Non
     assert "without closing" in judged.why
 
 
-def test_a_newer_client_is_served_at_this_daemons_protocol(copying: Settings) -> None:
+def test_newer_client_gets_the_daemons_protocol(copying: Settings) -> None:
     client = Client(raw(copying), copying, protocol=messages.PROTOCOL + 7)
     assert client.welcome.protocol == messages.PROTOCOL
     assert client.status()["pid"]
     client.close()
 
 
-def test_a_client_too_old_is_refused_with_what_to_do(copying: Settings) -> None:
+def test_too_old_client_is_refused_with_the_remedy(copying: Settings) -> None:
     with pytest.raises(DaemonError, match="upgrade the client"):
         Client(raw(copying), copying, protocol=0)
 
@@ -275,7 +280,7 @@ NONSENSE: list[tuple[bytes, str]] = [
 ]  # fmt: skip
 
 
-def test_nonsense_is_refused_and_the_connection_goes_on(copying: Settings) -> None:
+def test_malformed_requests_keep_the_connection(copying: Settings) -> None:
     """The daemon refuses malformed requests line by line, and keeps the connection."""
     with raw(copying) as connection:
         assert answer(connection, HELLO)["type"] == "welcome"
@@ -286,24 +291,25 @@ def test_nonsense_is_refused_and_the_connection_goes_on(copying: Settings) -> No
         assert answer(connection, b'{"type":"status"}')["type"] == "state"
 
 
-def test_nonsense_as_a_greeting_ends_the_connection(copying: Settings) -> None:
+def test_connection_without_a_greeting_is_closed(copying: Settings) -> None:
+    """The daemon refuses a first message that is not a greeting, and closes the connection."""
     with raw(copying) as connection:
         assert answer(connection, b'{"type":"status"}')["code"] == "bad-message"
         assert connection.recv(10) == b""
 
 
-def test_an_endless_line_is_refused(copying: Settings) -> None:
+def test_daemon_refuses_a_too_long_line(copying: Settings) -> None:
     with raw(copying) as connection:
         answer(connection, HELLO)
         assert answer(connection, b"x" * (messages.LINE_BYTES + 10))["code"] == "too-long"
 
 
-def test_unknown_facts_beyond_reason_are_refused(copying: Settings) -> None:
+def test_too_many_declared_facts_are_refused(copying: Settings) -> None:
     with connect(copying) as client, pytest.raises(DaemonError, match="told: expected at most 256 entries"):
         client.open(declared={f"fact{i}": i for i in range(300)})
 
 
-def test_many_windows_at_once_from_many_processes_are_all_judged(copying: Settings) -> None:
+def test_parallel_windows_of_many_processes_are_judged(copying: Settings) -> None:
     program = (
         "import sys,time\nimport gpuwatch\nfrom gpuwatch.config import settings as config\n"
         f"s=config.load(dict(source={copying.source!r},state={str(copying.state)!r},socket={str(copying.socket)!r}))\n"
@@ -333,7 +339,7 @@ def test_limit_outside_its_range_is_refused_at_open(tmp_path: Path) -> None:
         assert _judges(live.process.pid) == [worker]  # the worker that judged
 
 
-def test_judge_begins_with_the_first_window(tmp_path: Path) -> None:
+def test_judge_worker_starts_with_the_first_window(tmp_path: Path) -> None:
     """An idle daemon has no judge's worker; an open window starts one, which runs at low priority."""
     with running(tmp_path) as live, connect(live.settings) as client:
         assert _judges(live.process.pid) == []

@@ -1,4 +1,4 @@
-"""Tests of the records around a window's edges: power up to its end, and the processes at both."""
+"""Tests of the records around a window's edges: power up to the end, and process lists before and after the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLE_NS = 20_000_000
 def test_power_record_reaches_the_end_of_the_window(tmp_path: Path) -> None:
     """The daemon reads the driver's power record each second, and once more before judging."""
     with running(tmp_path) as daemon:
-        for length_s in (0.3, 0.7, 1.1):  # at any phase of the reads of each second
+        for length_s in (0.3, 0.7, 1.1):  # different phases of the reads of each second
             with gpuwatch.window(settings=daemon.settings) as w:
                 sample_for(length_s)
             assert w.verdict

@@ -11,7 +11,7 @@ from tests.waiting import wait_until_async
 
 
 class Disk:
-    """A store whose flushes return these answers, repeating the last; ``gate`` blocks each while closed."""
+    """A store whose flushes return these answers, and repeat the last one.  A closed ``gate`` blocks every flush."""
 
     def __init__(self, *answers: bool, refused: str | None = None, full: bool = False) -> None:
         self._answers = list(answers)
@@ -33,7 +33,7 @@ class Disk:
         return {"refused": self._refused, "disk_full": self._full}
 
 
-def test_what_is_stored_at_once_is_no_wait() -> None:
+def test_successful_flush_gives_no_refusal() -> None:
     assert asyncio.run(Flushing(Disk(True)).refusal()) is None
 
 
@@ -43,23 +43,23 @@ def test_flush_tries_again_after_a_refusal() -> None:
     assert disk.flushes_count == 2
 
 
-def test_a_slow_disk_is_waited_for() -> None:
+def test_flush_waits_for_a_slow_disk() -> None:
     disk = Disk(True)
     disk.gate.clear()
     threading.Timer(0.3, disk.gate.set).start()
     assert asyncio.run(Flushing(disk).refusal()) is None
 
 
-def test_flush_of_a_silent_store_ends_with_its_patience() -> None:
-    """The wait for a store that never answers is limited by its patience."""
+def test_flush_of_a_silent_store_times_out() -> None:
+    """The wait for a store that never answers ends after ``patience_s``."""
     disk = Disk(True)
     disk.gate.clear()
-    assert asyncio.run(Flushing(disk, patience_s=0.2).refusal()) == "the disk did not take them in time"
+    assert asyncio.run(Flushing(disk, patience_s=0.2).refusal()) == "the commit timed out"
     assert max(disk.allowed_s) <= 0.2
     disk.gate.set()
 
 
-def test_one_that_refuses_is_named() -> None:
+def test_flush_returns_the_reason_of_a_refusing_store() -> None:
     why = "OperationalError: database is locked"
     assert asyncio.run(Flushing(Disk(False, refused=why), patience_s=0.2).refusal()) == why
 
@@ -71,7 +71,7 @@ def test_flush_does_not_wait_for_a_full_disk() -> None:
     assert disk.flushes_count == 1
 
 
-def test_a_daemon_that_leaves_does_not_try_again() -> None:
+def test_flush_of_a_leaving_daemon_is_not_repeated() -> None:
     disk = Disk(False, refused="the disk is full")
     flushing = Flushing(disk)
     flushing.leave()

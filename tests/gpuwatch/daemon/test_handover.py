@@ -61,7 +61,7 @@ def command(found: Settings, *arguments: str) -> Ended:
 
 @pytest.fixture
 def on_demand(tmp_path: Path) -> Iterator[Settings]:
-    """Run a daemon started by its first client, like a window's."""
+    """Yield the settings of a daemon that its first client has started."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings(tmp_path).flags())
     found = load({**flags, "daemon.idle_exit": "300s"}, environment={"HOME": "/"})
     with connect(found) as client:
@@ -79,7 +79,7 @@ def pid_at(found: Settings) -> int:
         return client.welcome.pid
 
 
-def test_daemon_of_a_person_takes_over_from_one_of_a_window(on_demand: Settings, tmp_path: Path) -> None:
+def test_persons_daemon_replaces_an_on_demand_daemon(on_demand: Settings, tmp_path: Path) -> None:
     """A person's daemon replaces a window's: earlier windows stay stored, later ones reach the new daemon."""
     with gpuwatch.window("before", settings=on_demand) as w:
         pass
@@ -102,7 +102,7 @@ def test_daemon_of_a_person_takes_over_from_one_of_a_window(on_demand: Settings,
 
 
 def test_takeover_finds_the_store_owner_at_another_socket(on_demand: Settings, tmp_path: Path) -> None:
-    """A daemon that takes over a store reaches its owner at another socket."""
+    """A daemon that takes over a store reaches the store's owner at another socket."""
     first = pid_at(on_demand)
     other = load(
         {"source": on_demand.source, "state": str(on_demand.state), "socket": f"{on_demand.socket}2"}, environment={"HOME": "/"}
@@ -153,7 +153,7 @@ def test_windows_opened_during_a_takeover_are_all_watched(on_demand: Settings, t
             assert w.run_id is not None, w.verdict.why
             assert w.verdicts
             ids.append(w.run_id)
-            let_pass(0.12, "the second daemon asks every 100 ms whether a window is open")
+            let_pass(0.12, "the second daemon repeats its request every 100 ms")
         assert ids
     finally:
         process.terminate()
@@ -162,8 +162,8 @@ def test_windows_opened_during_a_takeover_are_all_watched(on_demand: Settings, t
         assert {run.id for run in reader.runs()} >= set(ids)
 
 
-def test_window_goes_to_the_next_daemon_where_one_leaves(copying: Settings, tmp_path: Path) -> None:
-    """A window goes to the next daemon if its own leaves between the greeting and the request."""
+def test_window_of_a_leaving_daemon_goes_to_the_next(copying: Settings, tmp_path: Path) -> None:
+    """A window goes to the next daemon if the first one leaves between the greeting and the request."""
     place = tmp_path / "leaving"
     found = load({"source": copying.source, "state": str(copying.state), "socket": str(place)}, environment={"HOME": "/"})
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -196,7 +196,7 @@ def greet_and_leave(listener: socket.socket, place: Path, successor: Settings) -
     connection.close()
 
 
-def test_start_has_the_daemon_run_before_a_window(on_demand: Settings) -> None:
+def test_start_keeps_or_starts_a_daemon(on_demand: Settings) -> None:
     """gpuwatch.start() keeps a running daemon, and starts one otherwise."""
     pid = pid_at(on_demand)
     gpuwatch.start(on_demand)
@@ -215,8 +215,8 @@ def test_start_raises_nothing_without_a_daemon(tmp_path: Path) -> None:
     gpuwatch.start(load({"state": str(tmp_path / "file" / "state"), "socket": str(tmp_path / "s")}, environment={"HOME": "/"}))
 
 
-def test_daemon_that_leaves_takes_no_more_windows(on_demand: Settings) -> None:
-    """A leaving daemon sends a greeted client's window to the next one."""
+def test_leaving_daemon_accepts_no_windows(on_demand: Settings) -> None:
+    """A leaving daemon closes the connection of a greeted client that opens a window."""
     pid = pid_at(on_demand)
     with connect(on_demand) as client, connect(on_demand) as stopping:
         opened = client.open(label="keeps the daemon busy with its end")
@@ -238,7 +238,7 @@ def test_refused_takeover_names_pid_socket_and_command(copying: Settings) -> Non
         assert words in second.err
 
 
-def test_windows_that_stay_open_are_named_with_what_to_do(on_demand: Settings) -> None:
+def test_leave_request_fails_while_a_window_stays_open(on_demand: Settings) -> None:
     with connect(on_demand) as client:
         client.open(label="long")
         asking = connect_at(on_demand.socket, on_demand)
@@ -264,11 +264,11 @@ def test_lock_without_an_answer_is_refused_with_the_holder(tmp_path: Path) -> No
 
 
 class TestStop:
-    def test_stop_ends_the_daemon_and_says_which(self, on_demand: Settings) -> None:
+    def test_stop_ends_the_daemon_and_reports_it(self, on_demand: Settings) -> None:
         pid = pid_at(on_demand)
-        said = command(on_demand, "stop", "--json")
-        assert (said.code, said.data) == (0, {"schema": 1, "stopped": True, "pid": pid, "socket": str(on_demand.socket)}), (
-            said.err
+        done = command(on_demand, "stop", "--json")
+        assert (done.code, done.data) == (0, {"schema": 1, "stopped": True, "pid": pid, "socket": str(on_demand.socket)}), (
+            done.err
         )
         wait_until(lambda: ended(pid))
         assert not on_demand.socket.exists()
@@ -276,7 +276,7 @@ class TestStop:
         assert (again.code, again.out) == (0, f"no daemon runs at {on_demand.socket}: nothing to stop\n")
 
     def test_stop_finds_the_daemon_by_its_socket_alone(self, on_demand: Settings) -> None:
-        """`stop` finds the daemon by its socket alone, as its refusal says."""
+        """`stop` finds the daemon by `--socket` alone, as in the command that a refusal suggests."""
         pid = pid_at(on_demand)
         words = handover.stop_command(on_demand.socket).split()[1:]
         done = forked.run([sys.executable, "-m", "gpuwatch", *words], timeout_s=PATIENCE_S)
@@ -287,7 +287,8 @@ class TestStop:
             refused = command(on_demand, "stop", "--wait", "300ms")
             assert refused.code == 1
             assert (
-                "1 window is open or being judged; wait longer with --wait, or end them as unproven with --now" in refused.err
+                "1 window is open or being judged; wait longer with --wait, or end the windows as unproven with --now"
+                in refused.err
             )
             assert command(on_demand, "stop", "--now").code == 0
         assert w.verdict.status.value == "unproven"
@@ -307,34 +308,34 @@ class TestStop:
             assert command(found, "status", "--json").data["started_by"] == "service"
             assert process.poll() is None
 
-    def test_stop_wants_a_duration(self, tmp_path: Path) -> None:
+    def test_stop_refuses_an_invalid_duration(self, tmp_path: Path) -> None:
         refused = command(settings(tmp_path), "stop", "--wait", "soon")
         assert (refused.code, "--wait: expected a duration" in refused.err) == (2, True)
 
 
 class TestStatus:
-    def test_status_of_no_daemon_is_exit_code_1(self, tmp_path: Path) -> None:
+    def test_status_without_a_daemon_exits_with_1(self, tmp_path: Path) -> None:
         found = settings(tmp_path)
-        said = command(found, "status", "--json")
-        assert (said.code, said.data["running"], said.data["socket"]) == (1, False, str(found.socket))
+        done = command(found, "status", "--json")
+        assert (done.code, done.data["running"], done.data["socket"]) == (1, False, str(found.socket))
         assert command(found, "status").out.startswith(f"no daemon runs at {found.socket}")
 
-    def test_status_tells_all_that_a_person_asks_for(self, tmp_path: Path) -> None:
+    def test_status_reports_process_places_and_windows(self, tmp_path: Path) -> None:
         with running(tmp_path, environment={"GPUWATCH_LISTEN": "127.0.0.1:0"}) as live, connect(live.settings) as client:
             client.open(label="one")
-            said = command(live.settings, "status", "--json")
-            assert said.code == 0
-            assert {name: said.data[name] for name in ("running", "pid", "socket", "state", "started_by", "clients_count")} == {
+            done = command(live.settings, "status", "--json")
+            assert done.code == 0
+            assert {name: done.data[name] for name in ("running", "pid", "socket", "state", "started_by", "clients_count")} == {
                 "running": True, "pid": live.process.pid, "socket": str(live.settings.socket),
                 "state": str(live.settings.state), "started_by": "person", "clients_count": 1,
             }  # fmt: skip
-            assert said.data["windows_count"] == 1
-            assert said.data["metrics"].startswith("http://127.0.0.1:")
+            assert done.data["windows_count"] == 1
+            assert done.data["metrics"].startswith("http://127.0.0.1:")
             text = command(live.settings, "status").out
             for words in (f"pid {live.process.pid}", str(live.settings.socket), "by a person", "1 open or being judged"):
                 assert words in text
 
-    def test_status_tells_a_daemon_that_a_window_started(self, on_demand: Settings) -> None:
+    def test_status_reports_a_daemon_started_by_a_window(self, on_demand: Settings) -> None:
         assert command(on_demand, "status", "--json").data["started_by"] == "window"
         assert "by a window, on demand" in command(on_demand, "status").out
 

@@ -1,4 +1,4 @@
-"""Tests of windows without a connection: bounded, private to their user, ended by name or at their expiry."""
+"""Tests of windows without a connection: bounded, private to a user, ended by name or by expiry."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Wi
         ended = await marks.answer(CloseMark(name="a", declared={"claimed_calls_count": 3}), pid=1, uid=7)
         assert isinstance(opened, Opened)
         assert ended == Closed(run=opened.run)
-        assert "found none; this daemon began" in await refused(marks, CloseMark(name="a"))
+        assert "found none; this daemon started" in await refused(marks, CloseMark(name="a"))
 
     asyncio.run(course())
     assert windows.opened == [(child, 7, {"untrusted": True, "own_processes": f"session {child}"})]
@@ -94,14 +94,14 @@ def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Wi
 
 
 def test_mark_of_another_user_is_not_seen(marks: HeldMarks, windows: _Windows) -> None:
-    """Two users may use one name without effect on each other; only root names an owner."""
+    """Two users may use one name without effect on each other; only root may pass another owner."""
 
     async def course() -> None:
         await marks.answer(begin("secret"), pid=ME, uid=7)
         assert "secret" not in (await refused(marks, CloseMark(name="b"), uid=8))
         assert "found none" in await refused(marks, CloseMark(name="secret"), uid=8)
-        assert "expected root to name the owner 7, found uid 8" in await refused(marks, CloseMark(name="secret", uid=7), uid=8)
-        assert "expected root" in await refused(marks, begin(uid=7), uid=8)
+        assert "expected uid 7 or root, found uid 8" in await refused(marks, CloseMark(name="secret", uid=7), uid=8)
+        assert "expected uid 7 or root" in await refused(marks, begin(uid=7), uid=8)
         await marks.answer(begin("secret"), pid=ME, uid=8)
         assert await marks.answer(CloseMark(name="secret", uid=7), pid=ME, uid=0) == Closed(run="run-1")
 
@@ -109,25 +109,25 @@ def test_mark_of_another_user_is_not_seen(marks: HeldMarks, windows: _Windows) -
     assert [uid for _, uid, _ in windows.opened] == [7, 8]
 
 
-def test_mark_names_are_free_once_and_counted(marks: HeldMarks) -> None:
+def test_mark_names_are_unique_per_user_and_bounded(marks: HeldMarks) -> None:
     """A second mark of a name is refused, even in a simultaneous request, and each user has a bounded number."""
 
     async def course() -> None:
         both = await asyncio.gather(*(marks.answer(begin(), pid=ME, uid=7) for _ in range(2)), return_exceptions=True)
         assert sorted(type(each).__name__ for each in both) == ["Opened", "UsageError"]
-        assert "expected a name that is free, found a mark of yours open" in await refused(marks, begin())
+        assert "expected an unused name, found your mark open" in await refused(marks, begin())
         many = (marks.answer(begin(f"m{number}"), pid=ME, uid=7) for number in range(MARKS_COUNT + 4))
         refusals = [each for each in await asyncio.gather(*many, return_exceptions=True) if isinstance(each, UsageError)]
         assert len(refusals) == 5
-        assert f"at most {MARKS_COUNT} open marks of yours" in await refused(marks, begin("one more"))
+        assert f"fewer than {MARKS_COUNT} open marks of your user" in await refused(marks, begin("one more"))
         await marks.answer(begin("one more"), pid=ME, uid=8)
         assert "found 'a', 'm0'" in await refused(marks, CloseMark(name="nobody's"))
 
     asyncio.run(course())
 
 
-def test_mark_that_expires_is_abandoned_and_still_told(marks: HeldMarks, windows: _Windows) -> None:
-    """A later end of an expired mark names the run, whose verdict gives the reason, repeatedly; a new mark takes the name."""
+def test_expired_mark_is_abandoned_and_still_answered(marks: HeldMarks, windows: _Windows) -> None:
+    """Each end of an expired mark returns its run, even repeatedly; a new mark may reuse the name."""
 
     async def course() -> None:
         await marks.answer(begin(expires_s=0.02), pid=ME, uid=7)
@@ -140,25 +140,25 @@ def test_mark_that_expires_is_abandoned_and_still_told(marks: HeldMarks, windows
         assert await marks.answer(CloseMark(name="a"), pid=ME, uid=7) == Closed(run="run-3")
 
     asyncio.run(course())
-    assert windows.abandoned[0] == ("run-1", "its mark expired 0.02 s after its begin, and nobody had ended it")
+    assert windows.abandoned[0] == ("run-1", "the mark expired after 0.02 s without `gpuwatch mark end`")
     assert [run for run, _ in windows.closed] == ["run-3"]
 
 
-def test_mark_of_trusted_code_refuses_a_claim(marks: HeldMarks, windows: _Windows) -> None:
+def test_held_mark_without_untrusted_refuses_a_claim(marks: HeldMarks, windows: _Windows) -> None:
     """A claimed number is accepted for untrusted code only; the mark stays open."""
 
     async def course() -> None:
         await marks.answer(begin(), pid=ME, uid=7)
-        said = await refused(marks, CloseMark(name="a", declared={"claimed_calls_count": 3}))
-        assert said == "--calls, --call-time: expected a mark begun with --untrusted, found 'a', begun without"
+        message = await refused(marks, CloseMark(name="a", declared={"claimed_calls_count": 3}))
+        assert message == "--calls, --call-time: expected a mark begun with --untrusted, found 'a'; begin it with --untrusted"
         assert await marks.answer(CloseMark(name="a"), pid=ME, uid=7) == Closed(run="run-1")
 
     asyncio.run(course())
     assert windows.closed == [("run-1", {})]
 
 
-def test_mark_of_a_reused_pid_is_unproven(windows: _Windows, tmp_path: Path) -> None:
-    """A process that reused the named PID is recognised by its start time; the mark's children stay own."""
+def test_mark_of_a_reused_pid_is_abandoned(windows: _Windows, tmp_path: Path) -> None:
+    """A mark is abandoned if its PID has a new start time; a mark with an unchanged process is closed."""
     stands_in: Any = windows
     marks = HeldMarks(stands_in, proc=processes(tmp_path, {40: (1, 40, 7), 50: (1, 50, 7)}))
 
@@ -170,25 +170,25 @@ def test_mark_of_a_reused_pid_is_unproven(windows: _Windows, tmp_path: Path) -> 
             await marks.answer(CloseMark(name=name), pid=50, uid=7)
 
     asyncio.run(course())
-    assert windows.abandoned == [("run-1", "process 40, whose work it is, ended, and another process has its PID now")]
+    assert windows.abandoned == [("run-1", "the measured process 40 ended, and another process reused the PID")]
     assert windows.closed == [("run-2", {})]
 
 
-def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child: int) -> None:
-    """A mark's own work is the session by default, or all of a user's processes, or named ones of that user."""
+def test_mark_measures_a_users_or_named_processes(marks: HeldMarks, windows: _Windows, child: int) -> None:
+    """A mark measures a user's or named processes; other users' processes and invalid terms are refused."""
     me = os.getuid()
 
     async def course() -> None:
         await marks.answer(begin("user", own="user"), pid=child, uid=OTHER)
-        assert "below whose processes all others run" in await refused(marks, begin("root", own="user"), uid=0)
+        assert "found --own user as root" in await refused(marks, begin("root", own="user"), uid=0)
         await marks.answer(begin("pids", own="pids", pids=[child]), pid=ME, uid=me)
         assert "found [4000000]" in await refused(marks, begin("gone", own="pids", pids=[4_000_000]), uid=me)
         assert f"found [{child}]" in await refused(marks, begin("theirs", own="pids", pids=[child]), uid=OTHER)
         assert "found none" in await refused(marks, begin("empty", own="pids"), uid=me)
-        assert "expires_s: expected 0.01 to 2.6784e+06, found nan" in await refused(
+        assert "--expires: expected 0.01 to 2.6784e+06 s, found nan" in await refused(
             marks, begin(expires_s=float("nan")), uid=me
         )
-        assert "a name that is not empty" in await refused(marks, begin(""), uid=me)
+        assert "a non-empty name" in await refused(marks, begin(""), uid=me)
         assert "PID namespace" in await refused(marks, begin("hidden"), pid=0, uid=me)
 
     asyncio.run(course())

@@ -1,4 +1,4 @@
-"""Tests of the judge's worker: every window gets its own answer, however late the worker is."""
+"""Tests of the judge's worker: every window gets its own answer, even from a late worker."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from tests.gpuwatch.live import ended
 from tests.waiting import let_pass_async, wait_until_async
 
 
-def test_slow_worker_answers_each_window_with_its_own(tmp_path: Path) -> None:
+def test_slow_worker_answers_each_window_separately(tmp_path: Path) -> None:
     """A slow start of the worker does not give one window another window's verdict."""
     Store(tmp_path, source="simulated", boot_id="b").close()
 
     async def asked() -> list[str]:
         judge = Judge(tmp_path)
         try:
-            await judge.warm(0.0)  # its imports take longer than that
+            await judge.warm(0.0)  # the imports take longer than 0 s
             return [(await judge.judge(run)).why for run in ("first0", "second0")]
         finally:
             judge.stop()
-            await let_pass_async(0.2, "its pipes are closed before the loop is")
+            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
 
     first, second = asyncio.run(asked())
-    assert first.startswith("run first0: expected one")
-    assert second.startswith("run second0: expected one")
+    assert first.startswith("run first0: expected a run")
+    assert second.startswith("run second0: expected a run")
 
 
-@pytest.mark.parametrize(("is_starved", "says"), [(True, "run starved: expected one"), (False, "failed twice")])
+@pytest.mark.parametrize(("is_starved", "says"), [(True, "run starved: expected a run"), (False, "failed twice")])
 def test_worker_is_given_up_only_without_progress(tmp_path: Path, *, is_starved: bool, says: str) -> None:
-    """A worker without a processor is waited for, far beyond the patience with an idle one."""
+    """The judge waits for a worker that gets little CPU time, and gives up a worker that uses none."""
     Store(tmp_path, source="simulated", boot_id="b").close()
     ticks = itertools.count()
 
@@ -50,12 +50,12 @@ def test_worker_is_given_up_only_without_progress(tmp_path: Path, *, is_starved:
     async def asked() -> str:
         judge = Judge(
             tmp_path, patience=WorkerPatience(answer_s=0.05, starved_ratio=1e6, cpu_s=cpu_s)
-        )  # its imports take longer
+        )  # the imports take longer than 0.05 s
         try:
             return (await judge.judge("starved")).why
         finally:
             judge.stop()
-            await let_pass_async(0.2, "its pipes are closed before the loop is")
+            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
 
     assert says in asyncio.run(asked())
 
@@ -72,13 +72,13 @@ def test_ctrl_c_does_not_reach_a_starting_worker(tmp_path: Path) -> None:
             ]
         finally:
             judge.stop()
-            await let_pass_async(0.2, "its pipes are closed before the loop is")
+            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
 
     (group,) = asyncio.run(started())
     assert group != os.getpgid(0)
 
 
-def test_worker_leaves_without_work_and_comes_again(tmp_path: Path) -> None:
+def test_idle_worker_exits_and_is_replaced(tmp_path: Path) -> None:
     """An idle worker exits; the next window starts another, whose numeric libraries use one thread."""
     Store(tmp_path, source="simulated", boot_id="b").close()
 
@@ -97,15 +97,15 @@ def test_worker_leaves_without_work_and_comes_again(tmp_path: Path) -> None:
             return (await judging).why, threads_count
         finally:
             judge.stop()
-            await let_pass_async(0.2, "its pipes are closed before the loop is")
+            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
 
     why, threads_count = asyncio.run(asked())
-    assert why.startswith("run run0: expected one")
+    assert why.startswith("run run0: expected a run")
     assert threads_count == 1
 
 
 def test_closed_judge_ends_a_judging_quietly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A judge that is closed while it judges starts no other worker, and says that the daemon ended."""
+    """A judge that is closed during a judging starts no other worker, and gives the daemon's end as the reason."""
 
     async def closed() -> tuple[str, list[psutil.Process]]:
         judge = Judge(tmp_path)
@@ -132,7 +132,7 @@ def test_daemon_survives_a_worker_that_cannot_start(tmp_path: Path) -> None:
 
 
 def test_judge_worker_logs_the_rules_that_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """A failed rule costs its window only that rule; the log names window, rule and error."""
+    """The log names the run, the failed rule and the error."""
     failed = Finding(rule="outliers", answered=Answered.UNOBSERVED, failure="IndexError")
     fine = Finding(rule="outliers", answered=Answered.CLEAR)
     verdicts = [Verdict(status=Status.VALID, claim="burst", findings=found) for found in ((fine,), (fine, failed))]

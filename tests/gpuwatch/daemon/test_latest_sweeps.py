@@ -31,8 +31,8 @@ def test_latest_sweeps_keep_use_for_screens_only() -> None:
     assert taken(lost) == (None, lost)
 
 
-def test_latest_sweeps_tell_changed_lists_at_once() -> None:
-    """A list with other processes is news at once; one with the same ones, or with another memory, each second."""
+def test_latest_sweeps_report_changed_lists_at_once() -> None:
+    """A list with other processes is news at once; an unchanged list is news after a second."""
     latest = LatestSweeps()
     known = Process(pid=9, started_s=1.0)
     assert latest.is_news(listed(5, known))

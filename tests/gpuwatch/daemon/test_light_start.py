@@ -1,4 +1,4 @@
-"""Tests of the imports of a window's daemon and process: few, whatever is installed."""
+"""Tests of the imports of a window's daemon and process: no heavy package, whatever is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.gpuwatch.live import ended, settings
 from tests.waiting import PATIENCE_S, wait_until
 
 HEAVY = ("pandas", "pyarrow", "textual", "plotly", "sqlite_utils", "click", "rich", "prometheus_client")
-JUDGES_OWN = ("/numpy/", "/scipy/")  # the worker maps their libraries, the daemon none
+JUDGES_OWN = ("/numpy/", "/scipy/")  # only the worker maps these libraries
 
 _PROGRAM = """
 import sys

@@ -17,12 +17,12 @@ LONG = 1000
 MINE, THEIRS = 1000, 1001
 
 
-def heard(pieces: list[bytes], *, half_said: UnfinishedLines | None = None, ends: bool = True) -> list[bytes]:
+def heard(pieces: list[bytes], *, unfinished: UnfinishedLines | None = None, ends: bool = True) -> list[bytes]:
     """Return the lines from these pieces."""
 
     async def listen() -> list[bytes]:
         reader = asyncio.StreamReader()
-        lines = LineReader(reader, half_said or UnfinishedLines(), MINE, rest_s=0.05)
+        lines = LineReader(reader, unfinished or UnfinishedLines(), MINE, rest_s=0.05)
         found = []
         try:
             for piece in pieces:
@@ -40,51 +40,51 @@ def heard(pieces: list[bytes], *, half_said: UnfinishedLines | None = None, ends
 
 
 @given(st.lists(st.binary(max_size=LONG).map(lambda line: line.replace(b"\n", b"")), max_size=20), st.integers(1, 3000))
-def test_lines_come_whole_however_they_were_cut(lines: list[bytes], size: int) -> None:
-    half_said = UnfinishedLines()
+def test_lines_are_whole_for_any_cut_of_the_stream(lines: list[bytes], size: int) -> None:
+    unfinished = UnfinishedLines()
     sent = b"".join(line + b"\n" for line in lines)
-    assert heard([sent[i : i + size] for i in range(0, len(sent), size)], half_said=half_said) == lines
-    assert half_said.held_bytes(MINE) == 0
+    assert heard([sent[i : i + size] for i in range(0, len(sent), size)], unfinished=unfinished) == lines
+    assert unfinished.held_bytes(MINE) == 0
 
 
-def test_what_has_no_end_yet_is_no_line() -> None:
-    half_said = UnfinishedLines()
-    assert heard([b"one\ntw"], half_said=half_said) == [b"one"]
-    assert half_said.held_bytes(MINE) == 0
+def test_unfinished_line_is_not_returned() -> None:
+    unfinished = UnfinishedLines()
+    assert heard([b"one\ntw"], unfinished=unfinished) == [b"one"]
+    assert unfinished.held_bytes(MINE) == 0
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * (LONG + 1)], [b"x" * LONG, b"xx"], [b"x" * (LONG + 1) + b"\n"]])
-def test_a_line_too_long_is_refused_ended_or_not(pieces: list[bytes]) -> None:
+def test_too_long_line_is_refused_ended_or_not(pieces: list[bytes]) -> None:
     with pytest.raises(WireError, match="at most 1000 bytes"):
         heard(pieces)
 
 
-def test_a_line_that_was_begun_must_end_within_a_while() -> None:
+def test_line_that_does_not_end_in_time_is_refused() -> None:
     with pytest.raises(WireError, match=r"rest of a line within 0\.05 s"):
         heard([b"one\n", b"tw"], ends=False)
 
 
-def test_half_lines_of_one_user_are_bounded_together() -> None:
-    half_said = UnfinishedLines(user_most_bytes=100)
-    half_said.hold(MINE, 101)  # held by this user's other connections
-    assert heard([b"one\n"], half_said=half_said) == [b"one"]  # a complete line is still accepted
+def test_unfinished_lines_of_a_user_are_bounded() -> None:
+    unfinished = UnfinishedLines(user_most_bytes=100)
+    unfinished.hold(MINE, 101)  # held by this user's other connections
+    assert heard([b"one\n"], unfinished=unfinished) == [b"one"]  # a complete line is still accepted
     with pytest.raises(WireError, match="try again"):
-        heard([b"tw"], half_said=half_said)
-    assert half_said.held_bytes(MINE) == 101
+        heard([b"tw"], unfinished=unfinished)
+    assert unfinished.held_bytes(MINE) == 101
 
 
-def test_half_lines_of_another_user_refuse_nobody() -> None:
-    half_said = UnfinishedLines(user_most_bytes=100)
-    half_said.hold(THEIRS, 101)
-    assert heard([b"tw", b"o\n"], half_said=half_said) == [b"two"]
+def test_unfinished_lines_do_not_affect_other_users() -> None:
+    unfinished = UnfinishedLines(user_most_bytes=100)
+    unfinished.hold(THEIRS, 101)
+    assert heard([b"tw", b"o\n"], unfinished=unfinished) == [b"two"]
 
 
 def waited(*pieces: bytes, ends: bool) -> bytes | None:
     """Return the next line after a wait for the connection's end, during which these pieces arrived."""
 
     async def wait() -> bytes | None:
-        reader, half_said = asyncio.StreamReader(), UnfinishedLines()
-        lines = LineReader(reader, half_said, MINE)
+        reader, unfinished = asyncio.StreamReader(), UnfinishedLines()
+        lines = LineReader(reader, unfinished, MINE)
         for piece in pieces:
             reader.feed_data(piece)
         if ends:
@@ -99,7 +99,7 @@ def waited(*pieces: bytes, ends: bool) -> bytes | None:
             return None if ends else await lines.next(LONG)
         finally:
             lines.close()
-            assert half_said.held_bytes(MINE) == 0
+            assert unfinished.held_bytes(MINE) == 0
 
     return asyncio.run(wait())
 

@@ -33,7 +33,7 @@ def log(request: pytest.FixtureRequest) -> Log:
     return Log(request.node.name)
 
 
-def test_a_repeated_message_is_logged_once_and_counted(log: Log) -> None:
+def test_repeated_message_is_logged_once_and_counted(log: Log) -> None:
     for _ in range(1000):
         log.logger.error("no descriptor is left: %s", 24)
     assert log.lines == ["no descriptor is left: 24"]

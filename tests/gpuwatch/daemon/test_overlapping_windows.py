@@ -25,7 +25,7 @@ print(*(each.verdict.status.value for each in windows), flush=True)
 
 
 class Measuring:
-    """A process with windows of these labels, nested in each other, open until told to close."""
+    """A process with nested windows of these labels, which are open until ``close``."""
 
     def __init__(self, daemon: Live, *labels: str) -> None:
         flags = dict(flag.lstrip("-").split("=", 1) for flag in daemon.settings.flags())
@@ -59,8 +59,8 @@ def judged_with(state: Path, run_id: str) -> list[OtherWindow]:
         return list(reader.evidence(run, uuid).overlapping)
 
 
-def test_windows_of_two_processes_know_of_each_other(tmp_path: Path) -> None:
-    """The first judged window knows of the still open one; nested windows of one process do not count."""
+def test_windows_of_two_processes_list_each_other(tmp_path: Path) -> None:
+    """A window's evidence lists the other process's windows, even open ones, and none of its own process."""
     with running(tmp_path) as daemon:
         theirs, mine = Measuring(daemon, "theirs"), Measuring(daemon, "outer", "inner")
         sample_for(1.0)

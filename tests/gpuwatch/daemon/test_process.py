@@ -25,7 +25,7 @@ from gpuwatch.config.settings import load
 
 def stuck(_):
     threading.Thread(target=threading.Event().wait).start()
-    print("said", end="")
+    print("printed", end="")
     logging.getLogger("gpuwatch").warning("logged")
     {ends}
 
@@ -37,19 +37,19 @@ process.main(load({{"source": "simulated", "state": sys.argv[1], "socket": sys.a
     ("ends", "code", "words"),
     [("return 7", 7, "logged"), ('raise RuntimeError("can\'t start new thread")', 1, "RuntimeError: can't start new thread")],
 )
-def test_a_thread_that_never_ends_does_not_keep_the_process(tmp_path: Path, ends: str, code: int, words: str) -> None:
+def test_endless_thread_does_not_keep_the_process(tmp_path: Path, ends: str, code: int, words: str) -> None:
     places = settings(tmp_path)
     ended = subprocess.run(
         [sys.executable, "-c", STUCK.format(ends=ends), str(places.state), str(places.socket)],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
-    assert (ended.returncode, ended.stdout) == (code, "said")
+    assert (ended.returncode, ended.stdout) == (code, "printed")
     assert "logged" in ended.stderr
     assert words in ended.stderr
 
 
 @pytest.mark.parametrize("has_window", [False, True], ids=["measuring", "a worker starting"])
-def test_a_stop_right_after_the_start_is_quiet(tmp_path: Path, *, has_window: bool) -> None:
+def test_stop_right_after_the_start_logs_no_warning(tmp_path: Path, *, has_window: bool) -> None:
     """A daemon that is stopped while it measures its lanes, or while the judge's worker starts, logs no warning."""
     with running(tmp_path) as live:
         if has_window:
@@ -62,7 +62,7 @@ def test_a_stop_right_after_the_start_is_quiet(tmp_path: Path, *, has_window: bo
 
 
 def test_stop_ends_the_measuring_of_lanes_quietly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """GPUs whose lanes are being measured when the daemon stops are measured no further, and nothing is logged."""
+    """A stop ends the measurement of lanes, and nothing is logged."""
     found = settings(tmp_path)
     store = Store(found.state, source=found.source, boot_id="boot")
     with ThreadPoolExecutor(2) as threads:

@@ -1,4 +1,4 @@
-"""Tests of the thread of rare readings: it keeps its budget, and unreadable values leave the page."""
+"""Tests of the thread of rare readings: its CPU budget, and the removal of lost and stale readings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reader(
     ended = threading.Event()
     ended.set()
     times: Iterator[int] = count(0, took_ns) if took_ns else count(0, 0)
-    found: Callable[[], Source | None] = lambda: source  # type: ignore[assignment,return-value]  # noqa: E731 - only read_rare is asked
+    found: Callable[[], Source | None] = lambda: source  # type: ignore[assignment,return-value]  # noqa: E731 - only read_rare is used
     return RareReader(found, lambda: uuids, stop or ended, period_s=0.05 if stop else PERIOD_S, cpu_ns=lambda: next(times))
 
 
@@ -52,7 +52,7 @@ def test_lost_board_leaves_and_the_others_stay() -> None:
     assert found.latest("b") is not None
 
 
-def test_driver_that_is_gone_takes_every_reading() -> None:
+def test_gone_driver_removes_every_reading() -> None:
     boards = Boards()
     found = reader(boards)
     found.read_all()
@@ -62,7 +62,7 @@ def test_driver_that_is_gone_takes_every_reading() -> None:
     assert boards.reads == ["a", "b", "a"]
 
 
-def test_source_without_rare_readings_has_none() -> None:
+def test_source_without_rare_readings_is_skipped() -> None:
     found = reader(object())
     found.read_all()
     assert found.latest("a") is None
@@ -78,7 +78,7 @@ def test_stale_reading_is_not_shown() -> None:
 
 @pytest.mark.parametrize(("took_ms", "pause_s"), [(1.0, PERIOD_S), (20.0, PERIOD_S), (100.0, 0.1 / BUDGET_RATIO)])
 def test_pause_keeps_reading_within_its_budget(took_ms: float, pause_s: float) -> None:
-    """A pass over all boards takes at most 1/500 of a processor, whatever its cost."""
+    """Reading all boards takes at most 1/500 of a CPU core, whatever a pass costs."""
     found = reader(Boards(), took_ns=round(took_ms * 1e6))
     found.read_all()
     assert found.pause_s == pytest.approx(pause_s)
@@ -89,8 +89,8 @@ def test_nothing_is_read_before_the_first_scrape() -> None:
     found = reader(boards, stop=stop)
     assert boards.reads == []
     try:
-        wait_until(lambda: found.latest("a") is not None, what="the thread reads once the page was asked for")
-        wait_until(lambda: len(boards.reads) > 2, what="it goes on reading")
+        wait_until(lambda: found.latest("a") is not None, what="the thread reads after the first request")
+        wait_until(lambda: len(boards.reads) > 2, what="the thread continues to read")
     finally:
         stop.set()
 

@@ -11,8 +11,8 @@ from gpuwatch.daemon.source_keeper import SourceKeeper
 @pytest.mark.parametrize(
     ("spec", "stay_s"), [("simulated:idle", 900.0), ("simulated:nonsense", 15.0), ("replay:/no/file", 15.0)]
 )
-def test_source_that_is_misnamed_lets_the_daemon_leave(spec: str, stay_s: float) -> None:
-    """A daemon of an unknown scene exits, because it can serve no window; before the first check its source is unknown."""
+def test_misnamed_source_shortens_the_idle_time(spec: str, stay_s: float) -> None:
+    """A daemon of an unknown scene or recording exits after 15 s, like a daemon before the first look at its source."""
     keeper = SourceKeeper(spec, MonotonicClock(), on_new=lambda _source, _device: None, sinks=list)
     assert keeper.stay_s(900.0) == 15.0
     keeper.look()

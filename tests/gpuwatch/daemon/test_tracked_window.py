@@ -23,7 +23,7 @@ def tracked(**changes: Any) -> TrackedWindow:
 
 
 def test_tracked_window_takes_marks_close_to_the_daemons() -> None:
-    """A client's own times of the edges count if they are close to the daemon's."""
+    """A client's times of the edges count if they are close to the daemon's; others are limited to the slack."""
     assert tracked().settled(MARKED_NS + 5, NOW_NS - 5, NOW_NS) == (MARKED_NS + 5, NOW_NS - 5)
     assert tracked().settled(MARKED_NS + 10**9, NOW_NS - 10**9, NOW_NS) == (MARKED_NS + EDGE_SLACK_NS, NOW_NS - EDGE_SLACK_NS)
 
@@ -37,7 +37,7 @@ def test_tracked_window_refuses_impossible_marks(begin_ns: int, end_ns: int) -> 
 
 
 def test_tracked_window_adds_facts_declared_at_its_end() -> None:
-    """Facts declared at the end complete those from the begin, and override them."""
+    """Facts declared at the end complete the earlier facts, and override them."""
     window = tracked(declared={"a": "1", "b": "1"})
     assert not window.closed.is_set()
     window.close({"b": "2"})

@@ -71,7 +71,7 @@ def test_user_turns_survive_given_up_waits() -> None:
             for task in holding:
                 task.cancel()
             await asyncio.sleep(0)
-            waiting[1].cancel()  # it may have got a place in this moment
+            waiting[1].cancel()  # this wait may just have got a place
             for task in (*holding, *waiting):
                 with contextlib.suppress(asyncio.CancelledError):
                     await task

@@ -30,7 +30,7 @@ def test_window_gpus_cover_seen_and_declared_or_named() -> None:
     gpus.note(listed(os.getpid()), host_of(os.getpid()))
     named.note(listed(os.getpid(), uuid=B), host_of(os.getpid()))
     assert covered(gpus, A, B) == ((A, B), "")
-    assert covered(named, A, B) == ((A,), f"also held a context on {B}, not judged")
+    assert covered(named, A, B) == ((A,), f"not judged, because not named: {B}, where the window held a context")
 
 
 def test_window_gpus_cover_the_only_gpu_where_lists_are_cut() -> None:
@@ -48,14 +48,14 @@ def test_window_gpus_name_the_option_of_the_interface_used() -> None:
         assert WindowGpus().covered(declared, (A, B), None, is_visible=True)[1].endswith(f": {option}")
 
 
-def test_window_gpus_are_named_by_unique_beginnings() -> None:
+def test_window_gpus_are_named_by_unique_prefixes() -> None:
     assert find_named(None, (A, B)) == (None, None)
     assert find_named(["aa", A], (A, B)) == ((A,), None)
     found, warning = find_named(["0"], (A, B))
-    assert (found, "known here: GPU-aaaa, GPU-bbbb" in (warning or "")) == ((), True)
+    assert (found, "watched GPUs: GPU-aaaa, GPU-bbbb" in (warning or "")) == ((), True)
 
 
-def test_window_gpus_read_the_declared_ones_else_all() -> None:
+def test_window_edges_read_declared_gpus_or_all() -> None:
     assert declared_gpus({"cuda_uuids": B}, (A, B)) == (B,)
     assert WindowGpus().at_edges({"cuda_uuids": B}, (A, B)) == (B,)
     assert WindowGpus().at_edges({}, (A, B)) == (A, B)

@@ -1,4 +1,4 @@
-"""Tests of the windows' owners: a daemon of several users separates them, whatever its socket admits."""
+"""Tests of a daemon's windows: users are separated, and failures leave no client waiting."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 class FullDisk(Store):
-    """A store that accepts everything and stores nothing."""
+    """A store whose flush fails, with a full disk as the reason."""
 
     def flush(self, timeout_s: float = 1.0) -> bool:
         return False
@@ -149,7 +149,7 @@ def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path
         with pytest.raises(UsageError, match="no window"):
             await held.verdicts(run, uid=THEIRS, wait_s=1.0)
         store.flush()
-        later = windows(store, tmp_path)  # knows the run from the store alone
+        later = windows(store, tmp_path)  # has the run only in the store
         assert (await later.verdicts(run, uid=MINE, wait_s=1.0)).status == "unproven"
         with pytest.raises(UsageError, match="no window"):
             await later.verdicts(run, uid=THEIRS, wait_s=1.0)
@@ -181,8 +181,8 @@ def test_windows_below_untrusted_code_are_untrusted(store: Store, tmp_path: Path
     asyncio.run(body())
 
 
-def test_window_in_a_mark_has_it_for_parent(store: Store, tmp_path: Path) -> None:
-    """A window inside a mark has the mark as parent and is no neighbour, even before the mark's next check of processes."""
+def test_window_in_a_mark_has_the_mark_as_parent(store: Store, tmp_path: Path) -> None:
+    """A window inside a mark has the mark as its parent, even before the mark's next check of processes."""
 
     async def body() -> None:
         held = windows(store, tmp_path)
@@ -194,7 +194,7 @@ def test_window_in_a_mark_has_it_for_parent(store: Store, tmp_path: Path) -> Non
     asyncio.run(body())
 
 
-def test_a_failing_judge_leaves_nobody_waiting(store: Store, tmp_path: Path) -> None:
+def test_failing_judge_leaves_no_client_waiting(store: Store, tmp_path: Path) -> None:
     async def body() -> None:
         held = windows(store, tmp_path, Judge(fails=True))
         run, begin_ns = await opened(held, MINE)
@@ -208,7 +208,7 @@ def test_a_failing_judge_leaves_nobody_waiting(store: Store, tmp_path: Path) -> 
 
 
 class Dying(ThreadPoolExecutor):
-    """A thread that accepts work and later never does it, as without memory for its first step."""
+    """A pool that, once ``dead``, accepts work and never runs it, like a thread without memory for its start."""
 
     dead = False
     done_count = 0
@@ -231,7 +231,7 @@ def test_dead_threads_leave_no_window_waiting(store: Store, tmp_path: Path) -> N
         threads = Dying(2)
         held = windows(store, tmp_path, threads=threads, host_s=0.3)
         run, _ = await held.open(messages.Open(), pid=os.getpid(), uid=MINE)
-        await wait_until_async(lambda: threads.done_count >= 5, what="it is known who opened it, and under what pressure")
+        await wait_until_async(lambda: threads.done_count >= 5, what="the window's process and its CPU pressure are read")
         threads.dead = True
         async with asyncio.timeout(PATIENCE_S):
             held.close(messages.Close(run=run.id, begin_ns=run.begin_ns, end_ns=run.begin_ns), uid=MINE)
@@ -253,7 +253,7 @@ def test_window_without_stored_readings_is_not_judged(tmp_path: Path) -> None:
         held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
         judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
-        assert judged.why.startswith("its readings could not be stored: the disk is full")
+        assert judged.why.startswith("readings could not be stored: the disk is full")
         assert judge.asked == []
         store.close()
 
@@ -261,7 +261,7 @@ def test_window_without_stored_readings_is_not_judged(tmp_path: Path) -> None:
 
 
 class CountedFlushing(Flushing):
-    """A store that counts the windows passed on to the judge."""
+    """A flush that always succeeds and counts the windows passed on to the judge."""
 
     passed_count = 0
 
@@ -271,7 +271,7 @@ class CountedFlushing(Flushing):
 
 
 class Gated(Judge):
-    """A store that holds its first answer back until the gate opens."""
+    """A judge that holds every answer back until the gate opens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -283,7 +283,7 @@ class Gated(Judge):
         return judgement
 
 
-def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path) -> None:
+def test_abandoned_windows_delay_others_by_one_window(store: Store, tmp_path: Path) -> None:
     """After one user abandons 2048 windows, another user's window is judged right after the current one."""
 
     async def body() -> None:
@@ -326,7 +326,7 @@ class ByHand(Executor):
         return [arguments[0] for _, _, arguments in self.given if arguments]
 
 
-def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> None:
+def test_host_reads_take_turns_by_user(store: Store, tmp_path: Path) -> None:
     """Queries of the operating system about windows take turns by user, whatever each user's number of windows."""
 
     async def body() -> None:
@@ -335,7 +335,7 @@ def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> 
         mine, theirs = os.getpid(), os.getppid()
         for uid, pid in (*[(MINE, mine)] * 50, (THEIRS, theirs)):
             await held.open(messages.Open(), pid=pid, uid=uid)
-        for _ in range(100):  # every window's task has begun to wait
+        for _ in range(100):  # every task waits for a thread
             await asyncio.sleep(0)
         assert theirs not in threads.pids()
         assert threads.pids().count(mine) <= 4
@@ -348,7 +348,7 @@ def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> 
 
 
 def test_times_of_one_user_leave_room_for_another(store: Store, tmp_path: Path) -> None:
-    """A user at the limit of times is refused more, and other users' windows still take theirs."""
+    """Times beyond one user's limit are refused, and another user's window still accepts times."""
     count = messages.TIMES_AT_ONCE_COUNT
     piece = partial(messages.Times, at_ns=bytes(8 * count), took_s=bytes(8 * count))
 
@@ -383,7 +383,7 @@ def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> No
     asyncio.run(body())
 
 
-def test_process_named_late_is_named_before_the_judge_signs(store: Store, tmp_path: Path) -> None:
+def test_late_process_name_precedes_the_signature(store: Store, tmp_path: Path) -> None:
     """A process that a busy machine names after its short window gets its name before the judge signs."""
 
     class Signing(Judge):

@@ -24,7 +24,7 @@ from annotate.evidence import Timings
 from gpuwatch.config import settings as config
 from tests.busy_machine import BUSY_MACHINE
 from tests.waiting import sample_for
-# A pause of this process before it records its times is idle time that nobody timed.
+# A pause of this process before ``record`` is idle time without declared work.
 policy = gpuwatch.Policy(accept=BUSY_MACHINE.accept | {{"idle-stretch", "unaccounted-time"}})
 found = config.load({flags!r})
 for label in sys.argv[1:]:
@@ -54,8 +54,8 @@ def verdicts(state: Path, run_ids: list[str]) -> list[Verdict]:
         return [Verdict.from_dict(reader.run(run_id).verdicts[0]) for run_id in run_ids]
 
 
-def test_sixth_equal_window_stands_against_a_record(tmp_path: Path) -> None:
-    """After five windows the sixth is compared with their record, another label with none; rejudging uses the packed record."""
+def test_sixth_equal_window_is_compared_with_a_record(tmp_path: Path) -> None:
+    """The sixth equal window is compared with a record of five, another label is not; rejudging gives the same verdict."""
     with running(tmp_path) as daemon:
         labels = ["gemm"] * 6
         run_ids = measured(daemon, *labels, "other")

@@ -63,7 +63,7 @@ def test_equal_simulated_pair_is_same(run: Gpuwatch) -> None:
     ("arguments", "words"),
     [
         (("--fail-on", "worse"), "--fail-on: expected some of faster, slower, same, inconclusive, incomparable, found 'worse'"),
-        (("-o", "/nonexistent/x.html"), "expected a file in a folder that can be written"),
+        (("-o", "/nonexistent/x.html"), "expected a file in a writable folder"),
         (("--source", "simulated:nothing"), "no scene 'nothing'"),
     ],
 )

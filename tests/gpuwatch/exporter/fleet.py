@@ -29,7 +29,7 @@ STORE: dict[str, Any] = {
     "dropped_segments_count": 0, "set_aside_count": 0, "queued_count": 7, "disk_full": False,
 }  # fmt: skip
 
-QUESTIONS_COUNT = 5  # per sampler, one sweep each after a loss; waiting for a sixth would advance virtual time forever
+QUESTIONS_COUNT = 5  # sweeps per sampler after a loss; waiting for a sixth would advance virtual time forever
 
 Labels = frozenset[tuple[str, str]]
 Series = dict[tuple[str, Labels], float]
@@ -68,7 +68,7 @@ class Counting(Simulated):
 
 @dataclass
 class Machine:
-    """A stand-in for the daemon's sampling, without threads."""
+    """A mock of the daemon's sampling, without threads."""
 
     devices: Sequence[Device]
     samplers: list[Sampler]
@@ -135,14 +135,14 @@ class Fleet:
                 return
 
     def lose_driver(self) -> None:
-        """Close the source, and hand each sampler's reports of the loss to the tallies."""
+        """Close the source, and pass each sampler's reports of the loss to the tallies."""
         self.source.close()
         for sweeps in self._sweeps:
             for sweep in islice(sweeps, QUESTIONS_COUNT):
                 self.tallies.take(sweep)
 
-    def tell(self, uuid: str, kind: str, value: int | None = None) -> None:
-        """Hand a driver event to the tallies."""
+    def report_event(self, uuid: str, kind: str, value: int | None = None) -> None:
+        """Pass a driver event to the tallies."""
         now_ns = self.clock.now_ns()
         event = Event(uuid=uuid, at_ns=now_ns, kind=kind, value=value)
         self.tallies.take(Sweep(uuid, Lane.EVENTS, now_ns, 0, 0, event))
@@ -160,7 +160,7 @@ class Fleet:
 
 
 def series(text: str) -> Series:
-    """Parse a page in Prometheus' text format, and return the value of every series."""
+    """Return the value of every series of a page in Prometheus' text format."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_families(text)
@@ -169,7 +169,7 @@ def series(text: str) -> Series:
 
 
 def openmetrics_names(text: str) -> Iterator[str]:
-    """Yield the sample names of a page in OpenMetrics, as its strict parser reads them.
+    """Yield the sample names of a page in OpenMetrics, read by the strict parser.
 
     Raises ValueError: when the page violates the format.
     """
@@ -178,7 +178,7 @@ def openmetrics_names(text: str) -> Iterator[str]:
 
 
 def of(found: Series, name: str, /, **labels: str) -> float | None:
-    """Return the value of the only series with this name and all of these labels; None without one."""
+    """Return the value of the only series with this name and these labels; None if there is no such series."""
     wanted = set(labels.items())
     values = [value for (named, has), value in found.items() if named == name and wanted <= has]
     assert len(values) <= 1, f"{name}{labels}: {len(values)} series"

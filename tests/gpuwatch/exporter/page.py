@@ -1,4 +1,4 @@
-"""Writer of docs/METRICS.md from the table of metrics: `python -m tests.gpuwatch.exporter.page`, or `--check`."""
+"""Writer of docs/METRICS.md from the table of metrics; `--check` only compares."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PAGE = Path("docs/METRICS.md")
 _HEAD = f"""\
 # Metrics
 
-Written by `python -m tests.gpuwatch.exporter.page` from `gpuwatch/exporter/metrics.py`; edit that.
+`python -m tests.gpuwatch.exporter.page` writes this page from `gpuwatch/exporter/metrics.py` and its own text.
 
 ```sh
-gpuwatch daemon --listen {LISTEN_PORT}          # http://127.0.0.1:{LISTEN_PORT}/metrics, for this machine only
+gpuwatch daemon --listen {LISTEN_PORT}          # http://127.0.0.1:{LISTEN_PORT}/metrics, only for local users
 ```
 
 ```yaml
@@ -28,54 +28,55 @@ scrape_configs:
     static_configs: [{{targets: ["127.0.0.1:{LISTEN_PORT}"]}}]
 ```
 
-`/metrics` speaks the text format and OpenMetrics, `/-/healthy` says that the process lives, `/-/ready` that it knows its GPUs or
-knows that there are none. A daemon that a window started by itself never listens.
+`/metrics` answers in the text format and in OpenMetrics. `/-/healthy` answers while the process runs. `/-/ready` answers as soon as the
+daemon has found its GPUs, or has found that there are none. A daemon that a window starts never listens.
 
-## What holds for every series
+## Rules for every series
 
-* **A scrape asks the driver nothing.** The page is made of what the samplers last read and of what was counted since the start, so
-  that a scraper, however often it comes, neither slows a benchmark nor wakes a GPU.
-* **Absent beats wrong.** What the GPU does not answer, or has not answered for three of its lane's periods (five seconds at least),
-  has no series. `gpuwatch_gpu_field_supported` says which questions GPU and driver answer. There are no sentinels.
-* **A lost GPU's readings vanish**, its histograms with them; `gpuwatch_gpu_up` is 0, and what the daemon counted itself stays:
-  `gpuwatch_device_info`, `gpuwatch_reading_age_seconds`, `gpuwatch_losses_total`, Xids. Without a driver `gpuwatch_up` is 0 and the
-  page is served all the same.
-* **Dips between scrapes survive** in `gpuwatch_gpu_clock_ratio` and `gpuwatch_gpu_power_limit_ratio`: they hold every sample of the
-  fast lane, 20 a second, and the SM clock's each pulse too, 100 a second while a window is open: its weight shifts to windows.
-* **Counters are what their owner counts.** The driver's (energy, memory errors, replays, seconds under its reasons) begin anew when the
-  driver is loaded again and go on across a restart of the daemon; the daemon's own (samples, windows, findings, Xids, sampled seconds)
-  begin at zero with the daemon and go on across a driver. `increase()` and `rate()` know how to read both.
-* **What `increase()` is asked of is there from zero**: windows of every status with their histograms, findings of every rule and severity,
-  the known Xids of every GPU. The first of each is an increase.
-* **Only `uuid` and `gpu` say which GPU.** Names, bus ids and versions are joined:
-  `gpuwatch_gpu_power_watts * on(uuid) group_left(name) gpuwatch_device_info`. Windows' ids and labels, users and command lines are
-  never labels; they are in the store.
-* **`gpuwatch_simulated` is 1** where no real GPU is measured.
+* **A scrape makes no driver call.** The page has the samplers' last readings and the counts since the start, so scrapes neither slow a
+  benchmark nor wake a GPU.
+* **A missing value has no series.** A signal without an answer for three periods of its lane (at least five seconds) is missing.
+  `gpuwatch_gpu_field_supported` shows the fields that GPU and driver support. There are no sentinel values.
+* **The readings and histograms of a lost GPU are missing.** `gpuwatch_gpu_up` is 0, and the daemon's own counts stay:
+  `gpuwatch_device_info`, `gpuwatch_reading_age_seconds`, `gpuwatch_losses_total`, Xids. Without a driver `gpuwatch_up` is 0, and the
+  page is still served.
+* **Histograms include dips between scrapes.** `gpuwatch_gpu_clock_ratio` and `gpuwatch_gpu_power_limit_ratio` count every sample of the
+  fast lane (20 per second). For the SM clock they also count each pulse (100 per second while a window is open), so windows weigh more.
+* **The driver's counters are unchanged** (energy, memory errors, replays, seconds under its reasons). They restart at zero when the
+  driver is loaded again and survive a restart of the daemon.
+* **The daemon's counters** (samples, windows, findings, Xids, sampled seconds) restart at zero with the daemon and survive a reload of the
+  driver. `increase()` and `rate()` handle both kinds.
+* **Counters for alerts exist from zero on**, so the first event is an increase: windows of every status with their histograms, findings of
+  every rule and severity, and the known Xids of every GPU.
+* **Only `uuid` and `gpu` identify a GPU.** Join names, bus ids and versions:
+  `gpuwatch_gpu_power_watts * on(uuid) group_left(name) gpuwatch_device_info`. Ids and labels of windows, users and command lines are
+  never labels; the store has them.
+* **`gpuwatch_simulated` is 1** if the source is not a real GPU.
 * **Idle is not throttled.** Reasons have classes: `… * on(reason) group_left(class) gpuwatch_clock_event_reason_info{{class!="benign"}}`.
-* **Names are frozen.** One may be added; none is renamed or changes its meaning.
+* **Names are frozen.** Releases may add names, but never rename one or change its meaning.
 
-What it cannot see: the SM clock is the one the driver programmed, 8–12 % above the true mean under a power cap; only a window with
-stamps knows the true one. Utilisation says that a kernel was resident, not how full the GPU was. Of MIG
-instances clocks, power and heat are the board's; memory, processes and activity are each one's own (`gpuwatch_mig_…`).
+Limits: the SM clock is the clock that the driver reports, 8–12 % above the true mean under a power cap; only stamps in a window measure
+the true clock. Utilisation is the time with a resident kernel, not the share of the GPU in use. On a board with MIG instances, clocks,
+power and heat are the board's; each instance has its own memory, processes and activity (`gpuwatch_mig_…`).
 
-Some series are **read every ten seconds at most** ("From" says so), by a thread of their own that begins with the first scrape and ends
-five minutes after the last: P-state, row remaps by cause, bytes on PCIe and NVLink, NVLink's errors, MIG instances. A pass takes
-0.99 ms of a processor on an H200; however many GPUs and instances there are, all passes together stay below 0.2 % of one, and come
-more rarely for it. They are absent once they are three periods old. *Seen on the mock driver only* stands where no card that has it was at
-hand: the driver's answers are those that `nvml.h` promises.
+The series with "read every ten seconds at most" in the column "From" are P-state, row remaps by cause, bytes on PCIe and NVLink, NVLink
+errors and MIG instances. A separate thread reads them from the first scrape until five minutes after the last. One pass takes 0.99 ms of
+CPU time on an H200; the thread lengthens its period so that all passes together stay below 0.2 % of a core. These series are absent after
+three periods without an answer. *Seen on the mock driver only* marks series that no available card has; the mock driver answers as `nvml.h`
+documents.
 """
 
 _ACCESS = """\
-## Who may read it
+## Access
 
 | Setting | Variable | Default | Meaning |
 |---|---|---|---|
 {settings}
 
-On loopback everybody on the machine may read. **Beyond it the daemon refuses to start** without a certificate and without either
-users or an authority that signed its clients; `--listen-insecure` lifts that where the network itself is guarded (a pod's, a
-private rack's). A file of users holds a line `NAME:SHA256` each, of a password that is long and random, so that no slow hash is
-needed; one at every scrape would take the measured machine's processor:
+On loopback every local user may read the page. **Elsewhere the daemon refuses to start** without a certificate, or without either users or
+an authority that signs client certificates; `--listen-insecure` permits this on a protected network (for example in a pod or a private
+rack). A users file has lines of the form `NAME:SHA256`. Use long random passwords: they need no slow hash, which would use the measured
+machine's CPU time at every scrape:
 
 ```sh
 PASSWORD=$(openssl rand -base64 24)
@@ -99,43 +100,45 @@ scrape_configs:
     basic_auth: {{username: prometheus, password_file: /etc/prometheus/gpuwatch-password}}
 ```
 
-SIGHUP reads certificate and users again. At most eight pages are on their way at a time, a further one is answered 503. At most 128
-connections are open; the oldest that no page is on its way to makes room for a further one. One that has not said in five seconds what it
-wants, or is not done in ten, is ended. `/-/healthy` and `/-/ready` are answered meanwhile, and ask for no password: they say nothing of the machine.
+SIGHUP reloads certificate and users. The daemon sends at most eight pages at a time and answers further requests with 503. At most 128
+connections are open; a new one replaces the oldest that is not receiving a page. A connection ends after five seconds without a complete
+request, or after ten seconds in total. `/-/healthy` and `/-/ready` always answer, without a password: they contain no data about the machine.
 
-On loopback the page is read only under a name of this machine: `localhost`, an address of loopback, the machine's host name, or the name in
-`listen`. Another `Host` is answered 421, so that no page of the web can point its own name here and have a browser read the metrics. A proxy
-in front of it sends `Host: localhost`. Beyond loopback every name is admitted, since discovery names hosts as it likes.
+On loopback the `Host` header must name this machine: `localhost`, a loopback address, the machine's host name, or the name in
+`listen`. The daemon answers other requests with 421, so that no web page can point its own name here and read the metrics through a browser. A
+proxy must send `Host: localhost`. Elsewhere the page allows every name, because service discovery chooses the names.
 """
 
 _UNITS = frozenset({"hertz", "watts", "joules", "celsius", "bytes", "seconds"})
-_BESIDE = """\
-## Beside dcgm-exporter
+_WITH_DCGM = """\
+## With dcgm-exporter
 
-Both may run on one host: gpuwatch asks through NVML and changes no setting. Queries count twice, not exporters. So choose one of three ways:
+Both can run on one host: gpuwatch reads through NVML and changes no setting. Queries that include both exporters count each GPU twice.
+Choose one of three ways:
 
-1. **Each under its own names** (the default). Names and jobs differ (`gpuwatch_…`, `job="gpuwatch"`; `DCGM_…`, `job="dcgm-exporter"`), so no
-   query of one sees the other. Do not load `dashboards/dcgm-names.yml`.
+1. **Separate names** (the default). Names and jobs differ (`gpuwatch_…`, `job="gpuwatch"`; `DCGM_…`, `job="dcgm-exporter"`), so no
+   query of one includes the other. Do not load `dashboards/dcgm-names.yml`.
 2. **gpuwatch instead of dcgm-exporter.** Load `dashboards/dcgm-names.yml`: recording rules publish gpuwatch's series under DCGM's names,
-   labels and units, with `job="gpuwatch"`. Stop dcgm-exporter, or dashboards that sum over `DCGM_…` without a job count each GPU twice.
-3. **While you change over**, keep both and the rules, and let each dashboard and alert choose: `DCGM_FI_DEV_POWER_USAGE{job="gpuwatch"}`.
-   `count by (UUID) (DCGM_FI_DEV_GPU_TEMP) > 1` shows the GPUs that are there twice.
+   labels and units, with `job="gpuwatch"`. Stop dcgm-exporter; otherwise dashboards that sum over `DCGM_…` without a job count each GPU twice.
+3. **During a migration**, keep both and the rules, and select a job in each dashboard and alert: `DCGM_FI_DEV_POWER_USAGE{job="gpuwatch"}`.
+   `count by (UUID) (DCGM_FI_DEV_GPU_TEMP) > 1` shows the GPUs that are counted twice.
 
-Do not add `gpuwatch_gpu_energy_joules_total` to `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION`, or any two series of one row below: they are one
-counter of the driver, read by two programs. Join the two exporters on the GPU's UUID, which is `uuid` here and `UUID` there:
+Do not add two series of one row below, such as `gpuwatch_gpu_energy_joules_total` and `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION`: both programs
+read the same counter of the driver. Join the two exporters on the GPU's UUID: `uuid` in gpuwatch, `UUID` in DCGM:
 
 ```promql
 label_replace(DCGM_FI_PROF_GR_ENGINE_ACTIVE, "uuid", "$1", "UUID", "(.*)") * on (uuid) group_left (reason) (gpuwatch_gpu_clock_event_active == 1)
 ```
 
-The profiling counters (`DCGM_FI_PROF_…` there, `gpuwatch_gpu_activity_ratio` and `gpuwatch_gpu_pcie_bytes_total` here) are hardware that both read,
-gpuwatch through GPM and only on Hopper and later. DCGM's users report zeros while another program holds them (NVIDIA/DCGM#3, #169): where either
-shows 0 under load, remove the `DCGM_FI_PROF_` lines from dcgm-exporter's list. Not run beside dcgm-exporter: no machine with both was at hand.
+The profiling counters (`DCGM_FI_PROF_…` in DCGM, `gpuwatch_gpu_activity_ratio` and `gpuwatch_gpu_pcie_bytes_total` in gpuwatch) come from the
+same hardware; gpuwatch reads it through GPM, on Hopper and later. Users of DCGM report zeros while another program uses these counters
+(NVIDIA/DCGM#3, #169). If either exporter shows 0 under load, remove the `DCGM_FI_PROF_` lines from dcgm-exporter's list. This was not tested:
+no machine with both exporters was available.
 """
 _OTHERS = """\
-## What others call it
+## Names in other exporters
 
-Every name on the right stands in the table above. `dashboards/dcgm-names.yml` holds recording rules that publish ours under DCGM's names.
+The table above explains every name of gpuwatch. The recording rules in `dashboards/dcgm-names.yml` publish gpuwatch's series under DCGM's names.
 """
 
 
@@ -143,9 +146,9 @@ def page() -> str:
     """Return the whole page."""
     listening = [key for key in KEYS if key.name.startswith(("listen", "exporter."))]
     rows = "\n".join(f"| `{key.name}` | `{key.variable}` | {key.write(key.default)} | {key.meaning} |" for key in listening)
-    parts = [_HEAD, "## The metrics\n", _table(tuple(METRICS.values())), _ACCESS.format(settings=rows), _BESIDE, _OTHERS]
+    parts = [_HEAD, "## The metrics\n", _table(tuple(METRICS.values())), _ACCESS.format(settings=rows), _WITH_DCGM, _OTHERS]
     for title, table in (("DCGM", DCGM), ("nvidia_gpu_exporter", NVIDIA_SMI), ("OpenTelemetry", OPENTELEMETRY)):
-        parts.append(f"| {title} | Ours | Differs |\n|---|---|---|\n")
+        parts.append(f"| {title} | gpuwatch | Difference |\n|---|---|---|\n")
         parts[-1] += "".join(f"| `{theirs}` | `{ours}` | {differs} |\n" for theirs, ours, differs in table)
     return "\n".join(parts)
 
@@ -162,21 +165,21 @@ def _table(metrics: Sequence[Metric]) -> str:
 
 
 def _unit(metric: Metric) -> str:
-    """Return the base unit in the name; ``1`` for counts and ratios."""
+    """Return the base unit in the metric's name, or ``1`` for counts and ratios."""
     word = metric.name.removesuffix("_total").rpartition("_")[2]
     return word if word in _UNITS else "1"
 
 
 def _label(metric: Metric, label: str) -> str:
     values = metric.values.get(label)
-    # One row of the table lists the nine reasons; elsewhere their name suffices.
+    # Only one row of the table lists the reasons.
     if not values or (label == "reason" and "class" not in metric.labels and "gpu" in metric.labels):
         return f"`{label}`"
     return f"`{label}` ({' '.join(values)})"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; with ``--check`` return 1 if the one in the tree differs."""
+    """Write the page, or with ``--check`` return 1 if docs/METRICS.md differs; otherwise return 0."""
     return write_or_check(PAGE, page(), "the table of metrics says", arguments)
 
 

@@ -1,4 +1,4 @@
-"""Tests of access to the page, and of refusals before the start."""
+"""Tests of access to the page, and of errors in the access settings."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def basic(user: str, password: str) -> str:
         ("0.0.0.0:0", "0.0.0.0:0"), ("off", ""), ("gpu-17.example", "gpu-17.example:9836"),
     ],
 )  # fmt: skip
-def test_an_address_is_host_and_port_or_part_of_it(given_text: str, meant: str) -> None:
+def test_listen_accepts_host_port_or_both(given_text: str, meant: str) -> None:
     assert settings(listen=given_text).listen == meant
 
 
 @pytest.mark.parametrize("text", [":9836", "::1", "host:", "host:x", "host:70000", "a b:1", "host:-1", "99999"])
-def test_an_address_that_could_mean_another_is_refused(text: str) -> None:
+def test_listen_rejects_an_ambiguous_address(text: str) -> None:
     with pytest.raises(UsageError, match="--listen: expected"):
         settings(listen=text)
 
 
 def test_listen_error_for_an_unknown_name_has_no_errno() -> None:
-    """An unknown host name is refused without the system's error number."""
+    """The error for an unknown host name contains no error number of the system."""
     with pytest.raises(
         UsageError, match=r"expected a name or an address of this machine, found 'no\.such\.invalid': \w"
     ) as said:
@@ -55,24 +55,24 @@ def test_listen_error_for_an_unknown_name_has_no_errno() -> None:
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "127.8.8.8:0"])
-def test_on_loopback_nothing_more_is_needed(listen: str) -> None:
+def test_access_on_loopback_needs_no_password(listen: str) -> None:
     assert access(settings(listen=listen)).admits(None)
 
 
-def test_page_beyond_this_machine_needs_tls_and_users() -> None:
-    """Beyond this machine the page needs TLS and users."""
-    with pytest.raises(UsageError, match=r"reached from other machines; expected exporter.certificate"):
+def test_access_beyond_loopback_needs_a_certificate() -> None:
+    """Beyond loopback the page needs a certificate, unless ``listen_insecure`` is set."""
+    with pytest.raises(UsageError, match=r"reachable from other machines; expected also exporter.certificate"):
         access(settings(listen="0.0.0.0:0"))
     assert access(settings(listen="0.0.0.0:0", listen_insecure="yes")).tls is None
 
 
 @pytest.mark.parametrize("given_keys", [("exporter__certificate",), ("exporter__key",), ("exporter__client_ca",)])
-def test_half_of_what_tls_needs_is_refused(given_keys: tuple[str, ...], tmp_path: Path) -> None:
+def test_access_rejects_incomplete_tls_settings(given_keys: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="expected"):
         access(settings(listen="9836", **dict.fromkeys(given_keys, str(tmp_path / "x"))))
 
 
-def test_files_that_are_none_are_named(tmp_path: Path) -> None:
+def test_access_error_names_the_missing_file(tmp_path: Path) -> None:
     nothing = str(tmp_path / "nothing.pem")
     with pytest.raises(UsageError, match=r"nothing\.pem"):
         access(settings(listen="9836", exporter__certificate=nothing, exporter__key=nothing))
@@ -80,7 +80,7 @@ def test_files_that_are_none_are_named(tmp_path: Path) -> None:
         access(settings(listen="9836", exporter__users=nothing))
 
 
-def test_users_are_admitted_by_their_password_and_nobody_else(tmp_path: Path) -> None:
+def test_access_admits_only_users_with_their_password(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text(f"# who reads\nprometheus:{DIGEST}\n\nsecond:{hashlib.sha256(b'x:y').hexdigest().upper()}\n")
     found = access(settings(listen="9836", exporter__users=str(file)))
@@ -95,12 +95,13 @@ def test_users_are_admitted_by_their_password_and_nobody_else(tmp_path: Path) ->
 
 
 @given(st.text(max_size=60))
-def test_no_header_raises(header: str) -> None:
+def test_access_rejects_any_random_header(header: str) -> None:
     assert not Access(None, {"prometheus": DIGEST}).admits(header)
 
 
 @pytest.mark.parametrize("line", ["prometheus:hunter2", "prometheus", f":{DIGEST}", f"a:{'0' * 63}", "", "a:" + "g" * 64])
-def test_a_line_that_holds_no_digest_is_refused_and_not_quoted(line: str, tmp_path: Path) -> None:
+def test_access_rejects_a_line_without_a_digest(line: str, tmp_path: Path) -> None:
+    """The error for a line without a digest does not quote the line."""
     file = tmp_path / "users"
     file.write_text(line + "\n")
     with pytest.raises(UsageError, match="NAME:SHA256") as caught:
@@ -108,7 +109,7 @@ def test_a_line_that_holds_no_digest_is_refused_and_not_quoted(line: str, tmp_pa
     assert "hunter2" not in str(caught.value)
 
 
-def test_the_digest_of_an_empty_password_is_refused(tmp_path: Path) -> None:
+def test_access_rejects_the_digest_of_an_empty_password(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text(f"a:{hashlib.sha256(b'').hexdigest()}\n")
     with pytest.raises(UsageError, match="NAME:SHA256"):

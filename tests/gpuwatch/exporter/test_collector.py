@@ -1,4 +1,4 @@
-"""Tests of the metrics page's GPU series: every known value, no invented value, and no driver call."""
+"""Tests of the metrics page's series: known values only, and no driver call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def quartet() -> Fleet:
     return fleet
 
 
-def test_a_scrape_asks_the_driver_nothing(quartet: Fleet) -> None:
+def test_scrape_makes_no_driver_call(quartet: Fleet) -> None:
     before = quartet.source.calls.copy()
     for _ in range(5):
         quartet.text()
@@ -39,7 +39,7 @@ def test_a_scrape_asks_the_driver_nothing(quartet: Fleet) -> None:
     assert before["read"] > 100
 
 
-def test_page_series_labels_and_values_are_of_the_table(quartet: Fleet) -> None:
+def test_page_has_only_series_of_the_table(quartet: Fleet) -> None:
     """The metrics table lists every series of the page, with its labels and their allowed values."""
     ending = re.compile("_(bucket|count|sum)$")
     for name, has in quartet.scrape():
@@ -52,7 +52,7 @@ def test_page_series_labels_and_values_are_of_the_table(quartet: Fleet) -> None:
 
 
 def test_page_shows_a_capped_gpu_in_base_units(quartet: Fleet) -> None:
-    """The page shows a busy, capped GPU's driver values in base units."""
+    """The page shows the driver's values of a capped GPU in base units."""
     found, uuid = quartet.scrape(), quartet.uuids[0]
     device = quartet.machine.devices[0]
     assert device.sm_clock_max_mhz is not None
@@ -70,7 +70,7 @@ def test_page_shows_a_capped_gpu_in_base_units(quartet: Fleet) -> None:
     assert of(found, "gpuwatch_simulated") == 1
 
 
-def test_ratios_are_ratios_and_no_value_is_a_sentinel(quartet: Fleet) -> None:
+def test_page_has_no_nan_sentinel_or_invalid_ratio(quartet: Fleet) -> None:
     for (name, has), value in quartet.scrape().items():
         assert value == value, name
         assert abs(value) < 1e15, name
@@ -78,7 +78,8 @@ def test_ratios_are_ratios_and_no_value_is_a_sentinel(quartet: Fleet) -> None:
             assert 0 <= value <= 1.2, (name, has)
 
 
-def test_histograms_hold_every_sample_and_are_cumulative(quartet: Fleet) -> None:
+def test_page_histograms_count_every_sample(quartet: Fleet) -> None:
+    """Clock histograms are cumulative, and count every fast row, for the SM clock also every pulse."""
     found, uuid = quartet.scrape(), quartet.uuids[0]
     counts = [
         of(found, "gpuwatch_gpu_clock_ratio_bucket", uuid=uuid, domain="memory", load="busy", le=le)
@@ -97,7 +98,7 @@ def test_histograms_hold_every_sample_and_are_cumulative(quartet: Fleet) -> None
     assert pulses_count > 3 * sum(by_load)
 
 
-def test_a_dip_between_two_scrapes_survives_in_the_histogram() -> None:
+def test_page_histogram_has_a_dip_between_two_scrapes() -> None:
     fleet = Fleet("mem-clock")
     fleet.play(4.5)
     before = fleet.scrape()
@@ -109,7 +110,7 @@ def test_a_dip_between_two_scrapes_survives_in_the_histogram() -> None:
     assert of(after, "gpuwatch_gpu_clock_hertz", domain="memory") == 3201e6
 
 
-def test_page_has_no_series_for_what_a_gpu_does_not_answer() -> None:
+def test_page_has_no_series_for_an_unsupported_field() -> None:
     """A field that the GPU does not support has no series, and the page marks the field as unsupported."""
     fleet = Fleet("steady-gemm", unsupported=frozenset({"energy_j", "memory_temperature_c", "power_cap_ns"}))
     fleet.play(2)
@@ -118,7 +119,7 @@ def test_page_has_no_series_for_what_a_gpu_does_not_answer() -> None:
     assert of(found, "gpuwatch_gpu_temperature_celsius", sensor="memory", uuid=uuid) is None
     assert of(found, "gpuwatch_gpu_temperature_celsius", sensor="core", uuid=uuid)
     assert of(found, "gpuwatch_gpu_field_supported", field="energy_j", uuid=uuid) == 0
-    # Without the driver's counter the exporter sums samples, and the label ``source`` says so.
+    # Without the driver's counter the exporter sums samples, and the label ``source`` is ``sampled``.
     assert of(found, "gpuwatch_gpu_clock_event_seconds_total", reason="sw_power_cap", source="driver") is None
     sampled = of(found, "gpuwatch_gpu_clock_event_seconds_total", reason="sw_power_cap", source="sampled")
     assert sampled == pytest.approx(1.8, abs=0.2)
@@ -131,7 +132,7 @@ def test_page_drops_readings_of_a_lost_gpu_and_keeps_counts() -> None:
     lost, other = fleet.uuids
     there = fleet.scrape()
     fleet.play(2)
-    fleet.tell(lost, "xid", 79)
+    fleet.report_event(lost, "xid", 79)
     gone = fleet.scrape()
     assert of(gone, "gpuwatch_gpu_up", uuid=lost) == 0
     assert of(gone, "gpuwatch_gpus", state="lost") == 1
@@ -148,7 +149,7 @@ def test_page_drops_readings_of_a_lost_gpu_and_keeps_counts() -> None:
     assert names(gone, uuid=other) >= names(there, uuid=lost) - names(gone, uuid=lost)
 
 
-def test_counters_never_fall_while_a_gpu_is_lost_and_comes_back() -> None:
+def test_page_counters_do_not_decrease_across_a_loss() -> None:
     fleet = Fleet("gpu-lost")
     last: Series = {}
     for _ in range(24):
@@ -188,8 +189,8 @@ def count(fleet: Fleet, **counts: float) -> None:
     tally.fast, tally.slow = replace(tally.fast, **nothing), replace(tally.slow, **told)
 
 
-def test_a_driver_loaded_again_begins_its_counters_anew() -> None:
-    """The page follows a reloaded driver's counters down, and Prometheus reads the fall as a reset."""
+def test_page_follows_counters_of_a_reloaded_driver() -> None:
+    """The page shows a reloaded driver's lower counters, and Prometheus detects the reset."""
     fleet = Fleet("steady-copy")
     fleet.play(2)
     count(fleet, **DRIVERS)
@@ -199,12 +200,12 @@ def test_a_driver_loaded_again_begins_its_counters_anew() -> None:
 
 
 def test_restarted_daemon_shows_the_drivers_counters() -> None:
-    """A restarted daemon shows the driver's counters without offsets, so that Prometheus sees no reset."""
+    """A restarted daemon shows the driver's counters without offsets, so that Prometheus detects no reset."""
     fleet = Fleet("steady-copy")
     fleet.play(2)
     count(fleet, **DRIVERS)
     fleet.text()
-    count(fleet, **{**DRIVERS, "power_brake_ns": 10 * 10**9})  # the driver reloads under the first daemon
+    count(fleet, **{**DRIVERS, "power_brake_ns": 10 * 10**9})  # the driver reloads while the first daemon runs
     before = counted(fleet.scrape())
     daemon = DaemonFigures(lambda: STORE, lambda: 0, lambda: 0, fleet.clock.now_ns)
     registry = CollectorRegistry(auto_describe=False)
@@ -213,7 +214,7 @@ def test_restarted_daemon_shows_the_drivers_counters() -> None:
     assert before[2] == 10
 
 
-def test_what_alerts_and_dashboards_count_is_there_from_zero() -> None:
+def test_page_counters_start_at_zero() -> None:
     """Every counter starts at zero, even for a GPU without readings, so its first event is an increase."""
     found = Fleet("steady-copy").scrape()
     for number in (*KNOWN_XIDS, OTHER_XID):
@@ -230,7 +231,7 @@ def test_what_alerts_and_dashboards_count_is_there_from_zero() -> None:
         assert of(found, "gpuwatch_samples_total", lane=lane) == of(found, "gpuwatch_samples_missed_total", lane=lane) == 0
 
 
-def test_a_lane_that_hangs_takes_its_readings_with_it() -> None:
+def test_page_drops_readings_of_a_stale_lane() -> None:
     fleet = Fleet("steady-copy")
     fleet.play(2)
     tally = fleet.tallies.of(fleet.uuids[0])
@@ -243,7 +244,7 @@ def test_a_lane_that_hangs_takes_its_readings_with_it() -> None:
     assert of(fleet.scrape(), "gpuwatch_gpu_clock_hertz", domain="sm") is not None
 
 
-def test_reasons_without_a_name_are_not_lost() -> None:
+def test_page_shows_an_unknown_reason_by_its_bit() -> None:
     fleet = Fleet("steady-copy")
     fleet.play(1)
     tally = fleet.tallies.of(fleet.uuids[0])
@@ -256,7 +257,7 @@ def test_reasons_without_a_name_are_not_lost() -> None:
     assert of(found, "gpuwatch_gpu_clock_event_seconds_total", reason="unknown_bit_12", source="sampled") == 2.5
 
 
-def test_mig_shows_the_board_and_says_that_it_is_split() -> None:
+def test_page_of_a_mig_board_has_only_the_boards_uuid() -> None:
     fleet = Fleet("mig")
     fleet.play(2)
     found = fleet.scrape()
@@ -264,21 +265,22 @@ def test_mig_shows_the_board_and_says_that_it_is_split() -> None:
     assert {value for name, has in found for label, value in has if label == "uuid"} == set(fleet.uuids)
 
 
-def test_errors_of_memory_and_xids_are_counted() -> None:
+def test_page_counts_memory_errors_and_xids() -> None:
+    """An Xid of an unknown GPU does not count."""
     fleet = Fleet("ecc-error")
     fleet.play(8)
-    fleet.tell(fleet.uuids[0], "xid", 48)
-    fleet.tell("GPU-unknown", "xid", 13)
+    fleet.report_event(fleet.uuids[0], "xid", 48)
+    fleet.report_event("GPU-unknown", "xid", 13)
     found = fleet.scrape()
     assert of(found, "gpuwatch_gpu_ecc_errors_total", kind="uncorrected") == 1
     assert of(found, "gpuwatch_gpu_xid_errors_total", xid="48") == 1
     assert of(found, "gpuwatch_gpu_xid_errors_total", xid="13") == 0
 
 
-def test_invented_xids_do_not_make_labels_without_end() -> None:
+def test_page_bounds_the_xid_labels() -> None:
     fleet = Fleet("steady-copy")
     for number in range(1000):
-        fleet.tell(fleet.uuids[0], "xid", number)
+        fleet.report_event(fleet.uuids[0], "xid", number)
     found = fleet.scrape()
     assert sum(name == "gpuwatch_gpu_xid_errors_total" for name, _ in found) == 65
     assert of(found, "gpuwatch_gpu_xid_errors_total", xid="other") == 1000 - 64
@@ -286,7 +288,7 @@ def test_invented_xids_do_not_make_labels_without_end() -> None:
 
 
 def test_page_shows_the_largest_processes_only_on_request(quartet: Fleet) -> None:
-    """The page shows processes only on request, and of those only the largest."""
+    """With ``processes_count=1`` the page shows the largest process per GPU, and by default no process."""
     found = quartet.scrape()
     per_gpu = [has for name, has in found if name == "gpuwatch_process_gpu_memory_bytes"]
     assert len(per_gpu) == len(quartet.uuids)
@@ -296,7 +298,7 @@ def test_page_shows_the_largest_processes_only_on_request(quartet: Fleet) -> Non
     assert "gpuwatch_process_gpu_memory_bytes" not in names(fleet.scrape())
 
 
-def test_the_dense_power_peak_is_of_the_last_minute() -> None:
+def test_page_power_peak_is_of_the_last_minute() -> None:
     hot = replace(SCENES["steady-copy"], mishaps=(Mishap(fault=Fault.POWER_LIMIT, begin_s=6, value=300.0),))
     fleet = Fleet([hot])
     fleet.play(5)
@@ -309,14 +311,14 @@ def test_the_dense_power_peak_is_of_the_last_minute() -> None:
     assert tally.peak_w(fleet.clock.now_ns() + 61_000_000_000) is None
 
 
-def test_a_page_in_openmetrics_passes_its_strict_parser(quartet: Fleet) -> None:
+def test_page_in_openmetrics_passes_the_strict_parser(quartet: Fleet) -> None:
     text: str = openmetrics(quartet.registry).decode()  # type: ignore[no-untyped-call]
     found = set(openmetrics_names(text))
     assert "gpuwatch_gpu_energy_joules_total" in found
     assert "gpuwatch_device_info" in found
 
 
-def test_without_a_driver_the_page_says_so() -> None:
+def test_page_without_a_driver_has_up_zero() -> None:
     fleet = Fleet("steady-copy")
     fleet.machine.samplers.clear()
     fleet.machine.source_name, fleet.machine.simulated = "nvml", False
@@ -325,12 +327,12 @@ def test_without_a_driver_the_page_says_so() -> None:
     assert of(found, "gpuwatch_simulated") == 0
     assert of(found, "gpuwatch_gpus", state="answering") == 0
     assert not names(found, gpu="0")
-    fleet.machine.looked = False  # before the first look the daemon does not know whether its source is simulated
+    fleet.machine.looked = False  # before the source is open, it is unknown if the source is simulated
     assert of(fleet.scrape(), "gpuwatch_simulated") is None
 
 
-def test_page_stays_when_the_driver_goes() -> None:
-    """The page stays up without readings after the driver is lost."""
+def test_page_stays_after_a_lost_driver() -> None:
+    """After the loss of the driver the page has no readings and keeps the store's figures."""
     fleet = Fleet("steady-gemm,steady-copy")
     fleet.play(1)
     assert of(fleet.scrape(), "gpuwatch_up") == 1
@@ -342,7 +344,7 @@ def test_page_stays_when_the_driver_goes() -> None:
     assert of(found, "gpuwatch_store_bytes", part="readings")
 
 
-def test_a_gpu_that_never_answered_is_named_and_down() -> None:
+def test_page_names_a_gpu_without_samples() -> None:
     clock = VirtualClock()
     fleet = Fleet("steady-copy", clock=clock)  # the test plays nothing, so no sweep arrives
     found = fleet.scrape()
@@ -351,8 +353,8 @@ def test_a_gpu_that_never_answered_is_named_and_down() -> None:
     assert isinstance(fleet.machine.devices[0], Device)
 
 
-def test_last_export_is_shown_once_there_was_one() -> None:
-    """The store's figures give the time of the last export; before the first export there is no series."""
+def test_page_shows_the_time_of_the_last_export() -> None:
+    """The page has the time of the last export; before the first export there is no series."""
     fleet = Fleet("steady-copy")
     assert of(fleet.scrape(), "gpuwatch_export_last_success_time_seconds") is None
     daemon = DaemonFigures(lambda: {**STORE, "exported_wall_s": 1.79e9}, lambda: 0, lambda: 0, fleet.clock.now_ns)

@@ -1,4 +1,4 @@
-"""Tests that each sample counts once, in whatever order two threads deliver them."""
+"""Tests that each sample counts once, in any order of delivery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICE = Device(uuid=UUID, name="x", sm_clock_max_mhz=1980, mem_clock_max_mhz=32
 
 
 def test_pulse_counts_only_for_the_clock_and_its_reasons() -> None:
-    """A pulse counts only for the clock and its reasons."""
+    """A pulse counts only for the SM clock and the clock event reasons."""
     tally = GpuTally(DEVICE)
     for ms in range(0, 100, 10):
         make = fast if ms % 50 == 0 else pulse
@@ -32,15 +32,16 @@ def test_pulse_counts_only_for_the_clock_and_its_reasons() -> None:
 
 
 @given(st.lists(st.integers(0, 900), min_size=2, max_size=40))
-def test_no_stretch_of_time_is_counted_twice_whatever_comes_late(at_ms: list[int]) -> None:
+def test_tally_counts_no_time_twice_with_late_samples(at_ms: list[int]) -> None:
+    """The seconds under a reason equal the span from the first to the latest sample, in any order of samples."""
     tally = GpuTally(DEVICE)
     for ms in at_ms:
         tally.take(pulse(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=4))
     assert sum(tally.held_ns.values()) == (max(at_ms) - at_ms[0]) * MS
 
 
-def test_rows_handed_over_late_do_not_step_counters_back() -> None:
-    """Late rows never decrease a counter, because Prometheus would count a decrease as a reset."""
+def test_tally_ignores_rows_older_than_the_last() -> None:
+    """An older row counts, but the tally keeps the newer row, because Prometheus counts a decrease as a reset."""
     tally = GpuTally(DEVICE)
     tally.take(fast(BEGIN_NS + 50 * MS, power_cap_ns=7_000))
     tally.take(fast(BEGIN_NS, power_cap_ns=6_000))
@@ -51,7 +52,7 @@ def test_rows_handed_over_late_do_not_step_counters_back() -> None:
 
 
 def test_xids_of_an_earlier_daemon_are_recalled() -> None:
-    """The page has the time of an earlier daemon's Xid, which does not count as this daemon's."""
+    """The tally has the time of an earlier daemon's Xid, with a count of 0."""
     tallies = Tallies({UUID: DEVICE}.get)
     tallies.recall([(UUID, 79, 1000.0), (UUID, 31, 2000.0), ("GPU-gone", 48, 3000.0)])
     assert tallies.fresh(DEVICE).xids["79"] == (0, 1000.0)
@@ -64,7 +65,7 @@ def test_xids_of_an_earlier_daemon_are_recalled() -> None:
     assert tally.xids["48"] == (0, None)
 
 
-def test_recalled_xids_keep_to_the_bound_of_numbers() -> None:
+def test_recalled_xids_are_bounded() -> None:
     tallies = Tallies({UUID: DEVICE}.get)
     tallies.recall([(UUID, number, float(number)) for number in range(1000, 1200)])
     xids = tallies.fresh(DEVICE).xids

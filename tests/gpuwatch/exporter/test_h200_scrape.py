@@ -1,4 +1,4 @@
-"""Tests on a real page: a daemon of two H200s, scraped during a window around a GEMM on the first, under its cap.
+"""Tests of a recorded page: two H200s, scraped during a window with a power-capped GEMM on the first.
 
 2026-11-22, driver 580.159.04; the identities of the cards are masked.
 """
@@ -27,7 +27,7 @@ def families() -> dict[str, Family]:
 
 
 def value(families: dict[str, Family], name: str, **labels: str) -> float:
-    """Return the one sample with these labels."""
+    """Return the value of the only sample with this name and these labels."""
     (found,) = (
         sample.value
         for family in families.values()
@@ -37,7 +37,8 @@ def value(families: dict[str, Family], name: str, **labels: str) -> float:
     return float(found)
 
 
-def test_every_family_is_one_of_the_table(families: dict[str, Family]) -> None:
+def test_h200_page_has_only_families_of_the_table(families: dict[str, Family]) -> None:
+    """Every family of the page is in the table, and the page has at least 80 % of the table's GPU families."""
     known = {name.removesuffix("_total").removesuffix("_info") for name in METRICS}
     assert set(families) <= known
     of_gpus = {
@@ -45,12 +46,12 @@ def test_every_family_is_one_of_the_table(families: dict[str, Family]) -> None:
         for name, metric in METRICS.items()
         if metric.labels[:1] == ("uuid",) and metric.of != RARE  # families added after this page
     }
-    # Absent on a healthy pair of GPUs: processes were not requested, no Xid came, no clock was locked.
+    # The rest is absent: processes were not requested, no Xid occurred, and no clock was locked.
     assert len(of_gpus & set(families)) >= 0.8 * len(of_gpus)
 
 
-def test_h200_page_shows_power_holding_the_busy_clock(families: dict[str, Family]) -> None:
-    """The page shows power as the limit of the busy GPU's clock."""
+def test_h200_page_shows_the_busy_gpu_power_capped(families: dict[str, Family]) -> None:
+    """Only the busy GPU has the reason ``sw_power_cap``, over 600 W, and over 8 s under this reason."""
     assert value(families, "gpuwatch_gpu_clock_event_active", gpu="0", reason="sw_power_cap") == 1
     assert value(families, "gpuwatch_gpu_clock_event_active", gpu="1", reason="sw_power_cap") == 0
     assert value(families, "gpuwatch_gpu_power_watts", gpu="0", kind="instant") > 600
@@ -60,19 +61,20 @@ def test_h200_page_shows_power_holding_the_busy_clock(families: dict[str, Family
     assert capped_s > 8
 
 
-def test_dips_between_two_scrapes_are_in_its_histogram(families: dict[str, Family]) -> None:
+def test_h200_page_histogram_has_low_clocks(families: dict[str, Family]) -> None:
     low = value(families, "gpuwatch_gpu_clock_ratio_bucket", gpu="0", domain="sm", load="busy", le="0.8")
     all_of_them = value(families, "gpuwatch_gpu_clock_ratio_count", gpu="0", domain="sm", load="busy")
     assert 0.5 < low / all_of_them < 1
 
 
-def test_it_was_made_in_time_and_simulates_nothing(families: dict[str, Family]) -> None:
+def test_h200_page_was_made_within_20_ms(families: dict[str, Family]) -> None:
+    """The page was made within 20 ms, is not simulated, and the source answers."""
     assert value(families, "gpuwatch_scrape_seconds_sum") < 0.02
     assert value(families, "gpuwatch_simulated") == 0
     assert value(families, "gpuwatch_up") == 1
 
 
-def test_promtool_finds_nothing_to_say_of_it(families: dict[str, Family]) -> None:
+def test_h200_page_passes_promtool(families: dict[str, Family]) -> None:
     class Read:
         def collect(self) -> list[Family]:
             return list(families.values())

@@ -1,4 +1,4 @@
-"""Tests of the page over HTTP: wrong requests get an error, hanging clients block nobody, others are refused."""
+"""Tests of the page over HTTP: invalid requests, slow clients, host names, users and TLS."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def raw(web: HttpServer) -> socket.socket:
     return socket.create_connection((parts.hostname or "", parts.port or 0), timeout=PATIENCE_S)
 
 
-def test_a_scraper_gets_the_format_it_asks_for(fleet: Fleet) -> None:
+def test_server_answers_in_the_accepted_format(fleet: Fleet) -> None:
     with serving(fleet) as web:
         code, headers, body = ask(web)
         assert (code, headers["Content-Type"].partition(";")[0]) == (200, "text/plain")
@@ -86,7 +86,7 @@ def test_a_scraper_gets_the_format_it_asks_for(fleet: Fleet) -> None:
         assert "gpuwatch_gpu_up" in set(openmetrics_names(text))
 
 
-def test_health_readiness_and_what_is_not_there(fleet: Fleet) -> None:
+def test_server_answers_probes_and_unknown_requests(fleet: Fleet) -> None:
     with serving(fleet, ready=False) as web:
         assert ask(web, "/-/healthy")[0] == 200
         assert ask(web, "/-/ready")[0] == 503
@@ -106,7 +106,7 @@ def test_health_readiness_and_what_is_not_there(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("noise", [b"\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00" * 20, b"GET / HTTP/9.9\r\n\r\n", b""])
-def test_what_is_no_http_ends_without_harm(fleet: Fleet, noise: bytes) -> None:
+def test_server_survives_requests_that_are_not_http(fleet: Fleet, noise: bytes) -> None:
     with serving(fleet) as web:
         with raw(web) as connection:
             connection.sendall(noise)
@@ -116,8 +116,8 @@ def test_what_is_no_http_ends_without_harm(fleet: Fleet, noise: bytes) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"])
-def test_health_answers_beside_more_slow_peers_than_places(fleet: Fleet, said: bytes) -> None:
-    """Health and a scrape answer at once beside slow connections whose requests are still unknown."""
+def test_server_answers_with_many_slow_connections(fleet: Fleet, said: bytes) -> None:
+    """Probes and a scrape get answers while more clients than ``CONNECTIONS_COUNT`` have unfinished requests."""
     with serving(fleet) as web, contextlib.ExitStack() as stack:
         for _ in range(CONNECTIONS_COUNT + 10):
             stack.enter_context(raw(web)).sendall(said)
@@ -126,8 +126,8 @@ def test_health_answers_beside_more_slow_peers_than_places(fleet: Fleet, said: b
     assert of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="busy")
 
 
-def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
-    """Unread pages hold all places: a further page is refused until one is free, health is not."""
+def test_server_health_answers_while_eight_pages_are_sent(fleet: Fleet) -> None:
+    """With eight unread pages, a further page gets 503 until one ends, and probes get 200."""
     large = "x" * (24 << 20)  # more than socket buffers hold
     with serving(fleet, connection_s=PATIENCE_S) as web, contextlib.ExitStack() as stack:
         made, web.site.make_text = web.site.make_text, lambda _: large
@@ -135,7 +135,7 @@ def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
         for connection in slow:
             connection.setsockopt(
                 socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16
-            )  # the kernel would let it grow to tens of megabytes
+            )  # otherwise the buffer grows to tens of megabytes
             connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
             assert connection.recv(12) == b"HTTP/1.1 200"
         code, headers, _ = ask(web)
@@ -147,7 +147,7 @@ def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
         assert b"gpuwatch_up" in patiently(web)
 
 
-def test_a_request_that_fails_gives_its_place_back(fleet: Fleet) -> None:
+def test_server_failed_request_frees_its_place(fleet: Fleet) -> None:
     def make_text(_: bool) -> str:
         if failing:
             raise RuntimeError("can't start new thread")
@@ -162,8 +162,8 @@ def test_a_request_that_fails_gives_its_place_back(fleet: Fleet) -> None:
         assert ask(web)[0] == 200
 
 
-def test_requests_start_no_threads(fleet: Fleet) -> None:
-    """Requests start no threads, because the machine may have none left: the page's one thread serves all."""
+def test_server_requests_start_no_thread(fleet: Fleet) -> None:
+    """Requests start no thread, because the machine may have none left."""
     with serving(fleet) as web, contextlib.ExitStack() as stack:
         before = set(threading.enumerate())
         for _ in range(AT_ONCE_COUNT):
@@ -173,7 +173,7 @@ def test_requests_start_no_threads(fleet: Fleet) -> None:
 
 
 def test_server_without_a_thread_frees_its_address(fleet: Fleet) -> None:
-    """A server without a thread raises an error, and its address is free again."""
+    """A server that cannot start its thread raises UsageError and frees the address."""
 
     class Refused(threading.Thread):
         def start(self) -> None:
@@ -187,7 +187,7 @@ def test_server_without_a_thread_frees_its_address(fleet: Fleet) -> None:
     HttpServer(listen, OPEN, fleet.collector, lambda: True).close()
 
 
-def test_closing_does_not_wait_for_a_page_that_hangs(fleet: Fleet) -> None:
+def test_server_close_does_not_wait_for_a_hanging_page(fleet: Fleet) -> None:
     hangs, goes_on = threading.Event(), threading.Event()
 
     def make_text(_: bool) -> str:
@@ -227,15 +227,15 @@ def web(fleet: Fleet) -> Iterator[HttpServer]:
         ("text/html, APPLICATION/OpenMetrics-Text;q=0.7", "application/openmetrics-text"),
     ],
 )
-def test_a_format_that_is_not_to_be_had_is_answered_in_text(web: HttpServer, accept: str, kind: str) -> None:
+def test_server_answers_an_unsupported_format_in_text(web: HttpServer, accept: str, kind: str) -> None:
     code, headers, body = ask(web, headers={"Accept": accept})
     assert (code, headers["Content-Type"].partition(";")[0]) == (200, kind)
     assert b"gpuwatch_up" in body
 
 
 @given(accept=st.one_of(st.text(), st.lists(st.one_of(PARTS, st.text(max_size=5)), max_size=12).map("".join)))
-def test_any_accept_header_gets_a_page_of_a_known_type(web: HttpServer, accept: str) -> None:
-    """No part of the Accept header reaches the answer's header."""
+def test_server_any_accept_header_gets_a_known_type(web: HttpServer, accept: str) -> None:
+    """Any Accept header gives one of the two content types."""
     body, content_type = web.site.page(accept)
     assert body
     assert content_type in {web.site.page("")[1], web.site.page("application/openmetrics-text")[1]}
@@ -244,8 +244,8 @@ def test_any_accept_header_gets_a_page_of_a_known_type(web: HttpServer, accept: 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:9836", "127.0.0.1.evil.example", "0.0.0.0", "192.0.2.7", "[2001:db8::1]:9836", ""]
 )
-def test_a_page_on_loopback_is_not_read_under_a_foreign_name(web: HttpServer, host: str) -> None:
-    """The loopback page refuses foreign host names, because a web page may point its own name there."""
+def test_server_on_loopback_rejects_foreign_host_names(web: HttpServer, host: str) -> None:
+    """The page on loopback rejects foreign host names, because a web page may point its own name here."""
     for path in ("/metrics", "/", "/elsewhere"):
         code, _, body = ask(web, path, headers={"Host": host})
         assert code == 421
@@ -267,11 +267,11 @@ def test_a_page_on_loopback_is_not_read_under_a_foreign_name(web: HttpServer, ho
         socket.gethostname(),
     ],
 )
-def test_a_page_on_loopback_is_read_under_this_machines_names(web: HttpServer, host: str) -> None:
+def test_server_on_loopback_accepts_local_host_names(web: HttpServer, host: str) -> None:
     assert ask(web, headers={"Host": host})[0] == 200
 
 
-def test_requests_under_foreign_names_are_counted(fleet: Fleet, web: HttpServer) -> None:
+def test_server_counts_requests_with_foreign_host_names(fleet: Fleet, web: HttpServer) -> None:
     before = of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="host") or 0
     ask(web, headers={"Host": "evil.example"})
     assert of(fleet.scrape(), "gpuwatch_scrapes_refused_total", reason="host") == before + 1
@@ -288,14 +288,14 @@ def test_requests_under_foreign_names_are_counted(fleet: Fleet, web: HttpServer)
         ("0.0.0.0:0", "10.0.0.7:9836", True),
     ],
 )
-def test_beyond_loopback_every_name_is_admitted(listen: str, host: str, *, admitted: bool) -> None:
-    """Beyond loopback every host name is accepted, because Prometheus uses its discovery's names; TLS and users guard the page."""
+def test_server_beyond_loopback_accepts_any_host_name(listen: str, host: str, *, admitted: bool) -> None:
+    """Host names are restricted only on loopback, because service discovery chooses the names elsewhere."""
     names = own_names(listen)
     assert (names is None or is_ours(host, names)) is admitted
 
 
 def patiently(web: HttpServer) -> bytes:
-    """Return the page once a place is free."""
+    """Return the page as soon as the server does not answer "busy"."""
 
     def asked() -> bytes | None:
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -303,10 +303,10 @@ def patiently(web: HttpServer) -> bytes:
             return body if code == 200 else None
         return None
 
-    return wait_until(asked, what="a place is free") or b""
+    return wait_until(asked, what="the server is not busy") or b""
 
 
-def test_a_connection_that_drips_bytes_is_ended(fleet: Fleet) -> None:
+def test_server_ends_a_connection_that_sends_slowly(fleet: Fleet) -> None:
     with serving(fleet, connection_s=0.5) as web, raw(web) as connection:
         connection.settimeout(0.05)
 
@@ -322,8 +322,8 @@ def test_a_connection_that_drips_bytes_is_ended(fleet: Fleet) -> None:
         wait_until(ended, what="the connection is ended")
 
 
-def test_page_with_users_is_theirs_and_probes_stay_open(fleet: Fleet) -> None:
-    """With users the page is theirs alone, and probes need no password."""
+def test_server_with_users_needs_a_password_except_probes(fleet: Fleet) -> None:
+    """With users, every path needs a password, except the probes."""
     with serving(fleet, Access(None, {"prometheus": DIGEST})) as web:
         code, headers, body = ask(web)
         assert (code, headers["WWW-Authenticate"]) == (401, 'Basic realm="gpuwatch"')
@@ -334,7 +334,7 @@ def test_page_with_users_is_theirs_and_probes_stay_open(fleet: Fleet) -> None:
         assert ask(web, "/-/healthy")[0] == ask(web, "/-/ready")[0] == 200
 
 
-def test_users_are_read_again_and_a_broken_file_changes_nothing(fleet: Fleet, tmp_path: Path) -> None:
+def test_exporter_reload_keeps_users_if_the_file_is_invalid(fleet: Fleet, tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text(f"prometheus:{DIGEST}\n")
     chosen = settings(listen="127.0.0.1:0", exporter__users=str(users))
@@ -355,14 +355,14 @@ def test_users_are_read_again_and_a_broken_file_changes_nothing(fleet: Fleet, tm
         exporter.stop()
 
 
-def test_an_address_that_is_taken_is_an_error_of_usage(fleet: Fleet) -> None:
+def test_server_address_in_use_is_a_usage_error(fleet: Fleet) -> None:
     with serving(fleet) as web, pytest.raises(UsageError, match="choose another --listen"):
         HttpServer(urlsplit(web.url).netloc, OPEN, fleet.collector, lambda: True)
 
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a self-signed authority, with certificates of a server and a client."""
+    """Create a certificate authority, and certificates of a server and a client."""
     folder = tmp_path_factory.mktemp("pki")
     openssl = program("openssl")
 
@@ -379,12 +379,13 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_over_tls_with_a_password_from_another_machine(fleet: Fleet, certificates: Path, tmp_path: Path) -> None:
+def test_server_with_tls_and_users(fleet: Fleet, certificates: Path, tmp_path: Path) -> None:
+    """With TLS, clients need the authority's certificate and a password."""
     users = tmp_path / "users"
     users.write_text(f"prometheus:{hashlib.sha256(PASSWORD.encode()).hexdigest()}\n")
     files = {"exporter__certificate": certificates / "localhost.pem", "exporter__key": certificates / "localhost.key"}
     named = {name: str(path) for name, path in files.items()}
-    with pytest.raises(UsageError, match=r"expected exporter.users or exporter.client_ca"):
+    with pytest.raises(UsageError, match=r"expected also exporter.users or exporter.client_ca"):
         access(settings(listen="0.0.0.0:0", **named))
     guarded = access(settings(listen="0.0.0.0:0", exporter__users=str(users), **named))
     assert guarded.expiry_s == pytest.approx(clock.wall_s() + 2 * 86_400, abs=3600)
@@ -397,11 +398,11 @@ def test_over_tls_with_a_password_from_another_machine(fleet: Fleet, certificate
             ask(web, context=ssl.create_default_context())
         with pytest.raises((urllib.error.URLError, OSError)):
             urllib.request.urlopen(web.url.replace("https", "http"), timeout=PATIENCE_S)
-        with raw(web):  # it fails its handshake, and the next client is served
+        with raw(web):  # a connection without a handshake does not block the next client
             assert ask(web, headers={"Authorization": basic("prometheus", PASSWORD)}, context=trusting)[0] == 200
 
 
-def test_only_clients_of_the_authority_are_served(fleet: Fleet, certificates: Path) -> None:
+def test_server_with_a_client_authority_rejects_others(fleet: Fleet, certificates: Path) -> None:
     guarded = access(
         settings(
             listen="0.0.0.0:0",

@@ -28,14 +28,14 @@ def frozen() -> str:
     )
 
 
-def test_names_types_labels_and_buckets_are_what_they_were() -> None:
+def test_metric_table_matches_the_golden_file() -> None:
     """Every metric matches the golden file; after an intended addition, GPUWATCH_GOLDEN=1 rewrites the file."""
     if os.environ.get("GPUWATCH_GOLDEN"):
         GOLDEN.write_text(frozen())
     assert frozen() == GOLDEN.read_text()
 
 
-def test_names_follow_the_conventions() -> None:
+def test_metric_names_follow_the_conventions() -> None:
     for name, metric in METRICS.items():
         assert re.fullmatch("gpuwatch(_[a-z]+)+", name), name
         assert name.endswith("_total") == (metric.kind is MetricKind.COUNTER), name
@@ -46,7 +46,7 @@ def test_names_follow_the_conventions() -> None:
         assert not re.search("_(mhz|ms|ns|us|percent|mib|mw|count)(_|$)", name), name
 
 
-def test_of_a_gpu_only_its_uuid_and_place_are_on_its_series() -> None:
+def test_metric_labels_identify_a_gpu_by_uuid_and_position() -> None:
     identity = set(METRICS["gpuwatch_device_info"].labels) - set(GPU)
     for name, metric in METRICS.items():
         if name != "gpuwatch_device_info":
@@ -56,18 +56,18 @@ def test_of_a_gpu_only_its_uuid_and_place_are_on_its_series() -> None:
 
 
 @pytest.mark.parametrize("word", ["window", "run", "label", "user", "command", "cmdline", "hostname", "instance", "job"])
-def test_no_label_holds_what_people_name_or_prometheus_owns(word: str) -> None:
+def test_metric_labels_exclude_user_data_and_target_labels(word: str) -> None:
     assert not any(word in metric.labels for metric in METRICS.values())
 
 
-def test_the_tables_of_words_agree_with_the_evidence() -> None:
+def test_metric_label_values_match_the_evidence() -> None:
     assert {reason.value for reason in Reason} == set(REASON_NAMES)
     assert tuple(REASON_NAMES.values()) == tuple(REASON_CLASSES)
     assert set(LANES) <= {lane.value for lane in Lane}
     assert set(METRICS["gpuwatch_windows_total"].values["status"]) == set(Status)
 
 
-def test_every_signal_of_the_fast_and_slow_lanes_is_on_the_page() -> None:
+def test_metric_table_names_every_fast_and_slow_signal() -> None:
     said = " ".join(metric.of for metric in METRICS.values())
     shown = {name for name in SIGNALS if re.search(rf"\b{name}\b", said)}
     assert {*signals(Lane.FAST), *signals(Lane.SLOW)} - shown == set()
@@ -79,7 +79,7 @@ def test_dcgm_names_of_the_rules_are_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("table", [DCGM, NVIDIA_SMI, OPENTELEMETRY])
-def test_what_other_exporters_names_are_told_to_be_ours_are_ours(table: tuple[tuple[str, str, str], ...]) -> None:
+def test_queries_for_other_names_use_known_metrics(table: tuple[tuple[str, str, str], ...]) -> None:
     for theirs, ours, _ in table:
         for name in re.findall("gpuwatch_[a-z_]+", ours):
             bare = name if name in METRICS else re.sub("_(bucket|count|sum)$", "", name)

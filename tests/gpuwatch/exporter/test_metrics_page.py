@@ -1,4 +1,4 @@
-"""Tests that any label value survives on the page, in both formats."""
+"""Tests of the page's text: label values, both formats, histograms and costs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def registry(page: MetricsPage) -> CollectorRegistry:
 
 
 @given(name=NAMES, value=st.floats(allow_nan=False))
-def test_labels_and_values_survive_both_formats(name: str, value: float) -> None:
+def test_page_label_and_value_survive_a_round_trip(name: str, value: float) -> None:
     page = MetricsPage()
     page.put("gpuwatch_process_gpu_memory_bytes", value, "GPU-1", "0", "17", name)
     found = registry(page)
@@ -51,7 +51,7 @@ def test_labels_and_values_survive_both_formats(name: str, value: float) -> None
 
 
 @given(name=NAMES, value=st.floats(allow_nan=False))
-def test_text_is_what_the_client_library_makes_of_it(name: str, value: float) -> None:
+def test_page_text_equals_the_client_librarys(name: str, value: float) -> None:
     """The text equals the client library's, in both formats, for every kind of metric."""
     page = MetricsPage()
     page.put("gpuwatch_process_gpu_memory_bytes", value, "GPU-1", "0", "17", name)
@@ -65,7 +65,7 @@ def test_text_is_what_the_client_library_makes_of_it(name: str, value: float) ->
     assert page.text(is_openmetrics=True) == openmetrics(found).decode()  # type: ignore[no-untyped-call]
 
 
-def test_fleet_page_is_what_the_client_library_makes_of_it() -> None:
+def test_page_text_of_a_fleet_equals_the_client_librarys() -> None:
     fleet = eight()
     page = fleet.collector.page()
     found = registry(page)
@@ -73,7 +73,7 @@ def test_fleet_page_is_what_the_client_library_makes_of_it() -> None:
     assert page.text(is_openmetrics=True) == openmetrics(found).decode()  # type: ignore[no-untyped-call]
 
 
-def test_what_was_not_observed_is_not_on_the_page() -> None:
+def test_page_omits_unobserved_values() -> None:
     page = MetricsPage()
     page.put("gpuwatch_up", None)
     page.put("gpuwatch_store_budget_bytes", float("nan"))
@@ -82,7 +82,7 @@ def test_what_was_not_observed_is_not_on_the_page() -> None:
 
 
 @given(values=st.lists(st.floats(-1, 3), min_size=1), bounds=st.sets(st.floats(0, 2), min_size=1, max_size=6).map(sorted))
-def test_buckets_count_what_is_at_most_their_bound(values: list[float], bounds: list[float]) -> None:
+def test_buckets_count_values_up_to_each_bound(values: list[float], bounds: list[float]) -> None:
     buckets = Buckets(bounds)
     for value in values:
         buckets.note(value)
@@ -91,7 +91,7 @@ def test_buckets_count_what_is_at_most_their_bound(values: list[float], bounds: 
     assert sum(buckets.counts) == len(values)
 
 
-def test_samples_from_two_threads_are_all_counted() -> None:
+def test_tally_counts_samples_of_two_threads() -> None:
     device = Device(uuid="GPU-1", name="x", sm_clock_max_mhz=2000, mem_clock_max_mhz=3000, power_limit_w=700.0)
     tallies = Tallies({"GPU-1": device}.get)
 
@@ -115,7 +115,7 @@ def test_samples_from_two_threads_are_all_counted() -> None:
     assert tally.lanes[Lane.FAST].count == sum(tally.sm[0].counts) == sum(tally.power.counts) == 4000
 
 
-def test_a_mask_does_not_stand_across_a_hole() -> None:
+def test_tally_counts_no_mask_across_a_gap() -> None:
     device = Device(uuid="GPU-1", name="x")
     tallies = Tallies({"GPU-1": device}.get)
     second = 1_000_000_000
@@ -131,7 +131,8 @@ def test_a_mask_does_not_stand_across_a_hole() -> None:
 
 
 @pytest.mark.slow
-def test_a_scrape_of_eight_gpus_and_a_sample_cost_little() -> None:
-    # CPU time, the least of some rounds, because CI's machines are busy.  `make bench` prints it; a sample takes 1.5 µs.
+def test_scrape_of_eight_gpus_and_sample_are_cheap() -> None:
+    """A page of eight GPUs takes less than 20 ms of CPU time, and counting a sample less than 5 µs."""
+    # The least CPU time of some rounds, because CI machines are busy; `make bench` prints both figures.
     assert making_ms(eight(), 5) < 20
     assert sample_us(3) < 5

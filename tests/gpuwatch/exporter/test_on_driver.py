@@ -1,4 +1,4 @@
-"""Tests of the page with a mock driver: scrapes do not query it, it goes away, and comes back."""
+"""Tests of the page with a mock driver: scrapes make no driver call, and the page survives a reload of the driver."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
 
 
 def held(watch: Watch) -> int:
-    """Return the number of calls once it is constant, else 0."""
+    """Return the number of driver calls if it is constant, else 0."""
     count = watch.scene.calls_count()
-    let_pass(1.2, "the slowest thread asks each second")
+    let_pass(1.2, "the slowest thread makes a call each second")
     return count if watch.scene.calls_count() == count else 0
 
 
 def test_page_shows_each_of_56_mig_instances(watch: Watch) -> None:
-    """The first scrape triggers their reading; the page shows them from the next one on."""
+    """The first scrape starts the reading of the MIG instances; a later page shows all 56."""
     page = until(url(watch.live), lambda page: len(mig_uuids(page)) == 56)
     board = watch.scene.gpus[2].uuid
     instance = "MIG-00000002-0000-0000-0000-000000000003"
@@ -54,21 +54,21 @@ def mig_uuids(page: Series) -> set[str]:
     return {dict(labels)["mig"] for name, labels in page if name == "gpuwatch_mig_info"}
 
 
-def test_scrapes_make_no_call_and_wait_for_none_that_hangs(watch: Watch) -> None:
+def test_scrapes_do_not_wait_for_hanging_driver_calls(watch: Watch) -> None:
     address = url(watch.live)
     with watch.scene.hanging():
-        before_count = wait_until(lambda: held(watch), what="every thread that asks is held in its call")
+        before_count = wait_until(lambda: held(watch), what="every thread hangs in a driver call")
         for _ in range(SCRAPES_COUNT):
             page = series(read(address))
-        assert watch.scene.calls_count() - before_count < SCRAPES_COUNT  # the search for GPUs may have come by
-    # On a very busy machine five seconds passed and they count as lost.
+        assert watch.scene.calls_count() - before_count < SCRAPES_COUNT  # the periodic search for GPUs may make some calls
+    # On a very busy machine the GPUs can be lost after five seconds.
     assert sum(of(page, "gpuwatch_gpus", state=state) or 0 for state in ("answering", "lost")) == 8
     assert of(page, "gpuwatch_simulated") == 0
     assert of(page, "gpuwatch_source_info", source="nvml") == 1
 
 
-def test_a_driver_that_goes_takes_its_readings_and_not_the_page(watch: Watch) -> None:
-    """After its return a reloaded driver's counters begin at zero."""
+def test_page_survives_unloading_of_the_driver(watch: Watch) -> None:
+    """Without the driver the page has no readings; after a reload the counters are the driver's."""
     address, energy, uuid = url(watch.live), "gpuwatch_gpu_energy_joules_total", watch.scene.gpus[0].uuid
     watch.scene.gpus[0].set(energy_mj=10**12)
     until(address, lambda page: (of(page, energy, uuid=uuid) or 0) >= 1e9)
@@ -84,8 +84,8 @@ def test_a_driver_that_goes_takes_its_readings_and_not_the_page(watch: Watch) ->
     assert of(back, energy, uuid=uuid) == 5
 
 
-def test_an_xid_survives_the_end_of_its_daemon(tmp_path: Path, watch: Watch) -> None:
-    """The next daemon's page has the time of an earlier daemon's Xid, and the wall time."""
+def test_page_has_an_xid_of_an_earlier_daemon(tmp_path: Path, watch: Watch) -> None:
+    """The next daemon's page has the time of an earlier daemon's Xid with a count of 0, and the wall time."""
     scene = create(tmp_path / "scene", gpus=1)
     uuid, last = scene.gpus[0].uuid, "gpuwatch_gpu_xid_last_timestamp_seconds"
     with watching(tmp_path, scene, watch.library, LISTEN) as first:

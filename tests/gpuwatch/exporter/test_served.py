@@ -42,7 +42,7 @@ def until(address: str, holds: Callable[[Series], bool]) -> Series:
         found.append(series(read(address)))
         return holds(found[-1])
 
-    wait_until(said, what="the page says so", every_s=0.1)
+    wait_until(said, what="the page has the expected series", every_s=0.1)
     return found[-1]
 
 
@@ -55,14 +55,14 @@ def live() -> Iterator[Live]:
         yield found
 
 
-def test_promtool_finds_nothing_to_say_of_the_page(live: Live) -> None:
+def test_served_page_passes_promtool(live: Live) -> None:
     checked = subprocess.run(
         [program("promtool"), "check", "metrics"], input=read(url(live)), capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
-def test_the_strict_parser_of_openmetrics_reads_the_page(live: Live) -> None:
+def test_served_page_passes_the_openmetrics_parser(live: Live) -> None:
     text = read(url(live), Accept="application/openmetrics-text; version=1.0.0")
     assert "gpuwatch_up" in set(openmetrics_names(text))
 
@@ -77,7 +77,8 @@ def test_curl_reads_page_and_probes(live: Live) -> None:
         assert said in done.stdout
 
 
-def test_a_lost_gpu_vanishes_but_for_its_name_and_comes_back(live: Live) -> None:
+def test_served_page_drops_readings_of_a_lost_gpu(live: Live) -> None:
+    """While a GPU is lost the page has only its identity; later the GPU is up, with a count of the loss."""
     address = url(live)
     with connect(live.settings, start=False) as client:
         uuid = client.status()["gpus"][0]["uuid"]
@@ -89,7 +90,7 @@ def test_a_lost_gpu_vanishes_but_for_its_name_and_comes_back(live: Live) -> None
     assert (of(back, "gpuwatch_losses_total", uuid=uuid, lane="fast") or 0) >= 1
 
 
-def test_a_window_and_its_findings_become_counts(live: Live) -> None:
+def test_served_page_counts_a_window_and_its_findings(live: Live) -> None:
     address = url(live)
     with connect(live.settings, start=False) as client:
         uuid = client.status()["gpus"][1]["uuid"]
@@ -103,7 +104,7 @@ def test_a_window_and_its_findings_become_counts(live: Live) -> None:
     assert "secret" not in read(address)
 
 
-def test_it_says_what_it_costs(live: Live) -> None:
+def test_served_page_shows_the_daemons_cpu_and_memory(live: Live) -> None:
     found = series(read(url(live)))
     assert (of(found, "gpuwatch_daemon_cpu_seconds_total") or 0) > 0.1
     assert 10e6 < (of(found, "gpuwatch_daemon_resident_memory_bytes") or 0) < 1e9
@@ -112,11 +113,11 @@ def test_it_says_what_it_costs(live: Live) -> None:
     assert of(found, "gpuwatch_source_info", source="simulated") == 1
 
 
-def test_a_page_is_served_without_a_driver(tmp_path: Path) -> None:
+def test_served_page_works_without_a_driver(tmp_path: Path) -> None:
     with running(tmp_path, "nvml", environment=LISTEN) as live:
         with connect(live.settings, start=False) as client:
             if client.status()["absence"] is None:
-                pytest.skip("this machine has a driver; that of the fleet on virtual time goes away instead")
+                pytest.skip("this machine has a driver; test_page_without_a_driver_has_up_zero covers the other case")
         address = url(live)
         found = series(read(address))
         assert of(found, "gpuwatch_simulated") == 0
@@ -126,12 +127,12 @@ def test_a_page_is_served_without_a_driver(tmp_path: Path) -> None:
         assert read(address.replace("/metrics", "/-/ready")) == "ready\n"
 
 
-def test_without_being_asked_it_does_not_listen(tmp_path: Path) -> None:
+def test_daemon_does_not_listen_by_default(tmp_path: Path) -> None:
     with running(tmp_path) as live, connect(live.settings, start=False) as client:
         assert client.status()["metrics"] is None
 
 
-def test_a_daemon_that_a_window_started_does_not_listen(tmp_path: Path) -> None:
+def test_daemon_started_on_demand_does_not_listen(tmp_path: Path) -> None:
     flags = {
         "source": "simulated:idle",
         "state": str(tmp_path / "state"),
@@ -144,7 +145,7 @@ def test_a_daemon_that_a_window_started_does_not_listen(tmp_path: Path) -> None:
     assert (status["on_demand"], status["metrics"]) == (True, None)
 
 
-def test_beyond_loopback_without_protection_it_does_not_start(tmp_path: Path) -> None:
+def test_daemon_refuses_an_unprotected_public_page(tmp_path: Path) -> None:
     flags = ["--source", "simulated", "--state", str(tmp_path / "state"), "--socket", str(tmp_path / "s")]
     command = [sys.executable, "-m", "gpuwatch", *flags, "daemon", "--listen", "0.0.0.0:0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)

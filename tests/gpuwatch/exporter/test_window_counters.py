@@ -30,17 +30,17 @@ def found(rule: str, severity: str, **more: Any) -> Finding:
     return Finding(rule=rule, answered=Answered.FOUND, severity=severity, **more)
 
 
-def test_statuses_findings_lengths_and_judging_are_counted() -> None:
+def test_outcomes_count_status_finding_length_and_judging() -> None:
     fleet = Fleet("idle", outcomes=Outcomes())
     begun = fleet.scrape()
     for status in Status:
-        assert of(begun, "gpuwatch_windows_total", status=status.value) == 0  # a first window is an increase
+        assert of(begun, "gpuwatch_windows_total", status=status.value) == 0  # so that the first window is an increase
     judged = fleet.outcomes.judged
     hazards = (found("power-limited", "note"), found("contention-process", "reject", accepted=True))
     judged(run("flagged", *hazards, Finding(rule="thermal", answered=Answered.CLEAR)), 0.15)
     judged(run("flagged", hazards[0], Finding(rule="bimodal", answered=Answered.UNOBSERVED, failure="OverflowError")), 0.15)
     judged(replace(run("unproven"), verdicts=()), None)
-    judged(run("open"), 1.0)  # no end: not a status of a verdict
+    judged(run("open"), 1.0)  # "open" is not a status of a verdict
     page = fleet.scrape()
     assert of(page, "gpuwatch_windows_total", status="flagged") == 2
     assert of(page, "gpuwatch_windows_total", status="unproven") == 1
@@ -58,13 +58,13 @@ def test_statuses_findings_lengths_and_judging_are_counted() -> None:
     assert "ada" not in {value for _, labels in page for _, value in labels}
 
 
-def test_bounds_repeatability_and_proofs_are_counted() -> None:
-    """A verdict's bound, its leading number's repeatability and its proofs are counted, without unknown values."""
+def test_outcomes_count_bound_repeatability_and_proofs() -> None:
+    """A verdict's bound, the leading number's repeatability and the proofs are counted, without unknown values."""
     fleet = Fleet("idle", outcomes=Outcomes())
     assert of(fleet.scrape(), "gpuwatch_proofs_total", proof="books", state="unproven") == 0
     (evidence,) = simulate("steady-copy")
     seen = judge(evidence)
-    unwatched = judge(replace(evidence, trace=Trace(), timings=None, absence="no daemon was there"))
+    unwatched = judge(replace(evidence, trace=Trace(), timings=None, absence="no daemon was running"))
     for verdict in (seen, unwatched):
         fleet.outcomes.judged(replace(run(verdict.status.value), verdicts=(verdict.to_dict(),)), 0.15)
     page = fleet.scrape()
@@ -74,7 +74,7 @@ def test_bounds_repeatability_and_proofs_are_counted() -> None:
     assert of(page, "gpuwatch_window_repeatability_ratio_count") == 1
 
 
-def test_a_cause_without_a_bound_is_left_out_of_the_bounds() -> None:
+def test_outcomes_omit_an_unknown_bound() -> None:
     (evidence,) = simulate("neighbour", timings=False)
     verdict = judge(evidence).to_dict()
     assert verdict["budget"]["numbers"][0]["bound_ratio"] is None
@@ -83,8 +83,8 @@ def test_a_cause_without_a_bound_is_left_out_of_the_bounds() -> None:
     assert of(fleet.scrape(), "gpuwatch_window_deviation_bound_ratio_count") == 0
 
 
-def test_the_last_canary_of_a_gpu_is_on_the_page() -> None:
-    """A window on one GPU leaves its canary; one on several GPUs, unjudged or with senseless figures does not."""
+def test_outcomes_store_the_last_canary_of_a_gpu() -> None:
+    """A judged window on one GPU stores its canary; a window on several GPUs, unjudged or with an invalid clock does not."""
     fleet = Fleet("idle", outcomes=Outcomes())
     (uuid,) = fleet.uuids
     told = {"canary_clock_mhz": 1978.0, "canary_copy_bytes_count": 4e12}
@@ -99,8 +99,8 @@ def test_the_last_canary_of_a_gpu_is_on_the_page() -> None:
     assert of(page, "gpuwatch_gpu_canary_timestamp_seconds", uuid=uuid) == pytest.approx(clock.wall_s(), abs=60)
 
 
-def test_canaries_of_made_up_gpus_do_not_grow_without_end() -> None:
-    """The record of canaries is bounded, although a client may name any GPU, and real GPUs stay up to date."""
+def test_outcomes_bound_the_number_of_canaries() -> None:
+    """The number of canaries is bounded, although a client may name any GPU, and stored ones are updated."""
     outcomes = Outcomes()
     for number in range(2 * CANARIES_COUNT):
         outcomes.judged(replace(run("valid"), uuids=(f"GPU-{number}",), declared={"canary_clock_mhz": 1000.0}), 0.1)

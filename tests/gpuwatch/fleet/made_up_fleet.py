@@ -1,6 +1,6 @@
-"""A synthetic fleet with known troubles, and harmless conditions that resemble trouble.
+"""A synthetic fleet with known troubles, and harmless conditions that resemble troubles.
 
-Seventeen nodes over nine weeks.  ``NODES`` and ``TROUBLE`` describe them; the rows follow from the description.
+Eighteen nodes over nine weeks; ``NODES`` and ``_row`` define the conditions.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from gpuwatch.fleet import parquet
 from gpuwatch.fleet.columns import COLUMNS, ColumnKind
 
 NOW = dt.datetime(2026, 11, 23, 8, 0, tzinfo=dt.UTC)
-DAYS = (*range(62, 27, -4), *range(6, -1, -1))  # before NOW: nine to four weeks ago, and the last week
-NEW_DRIVER_DAYS = 10  # ago: everything has been 3 % faster since
+DAYS = (*range(62, 27, -4), *range(6, -1, -1))  # days before NOW: nine to four weeks ago, and the last week
+NEW_DRIVER_DAYS = 10  # a new driver, this many days before NOW, made everything 3 % faster
 H200, A100 = "NVIDIA H200", "NVIDIA A100-SXM4-80GB"
 WORKS = {"gemm": (0.002, "vision"), "attention": (0.0007, "language")}
 
 
 @dataclass(frozen=True, slots=True)
 class MadeUpNode:
-    """One node of two GPUs, and its trouble; ``only_work`` is all its work."""
+    """One node of two GPUs, and the node's trouble."""
 
     name: str
     model: str = H200
     limit_w: float = 700.0
-    slower: float = 1.0  # for every work, on both GPUs
+    slower: float = 1.0  # factor on all times, on both GPUs
     is_idle: bool = False  # no windows in the last two nights
     only_work: str | None = None
 
@@ -39,18 +39,18 @@ class MadeUpNode:
 NODES = (
     *(MadeUpNode(f"h{number:02d}") for number in range(8)),
     MadeUpNode("h-slow", slower=1.04),
-    MadeUpNode("h-capped", limit_w=500.0, slower=1.12),  # slower by its cap: equal to three others of its kind
+    MadeUpNode("h-capped", limit_w=500.0, slower=1.12),  # slower by a cap that two other nodes also have
     MadeUpNode("h-capped-2", limit_w=500.0, slower=1.12),
     MadeUpNode("h-capped-3", limit_w=500.0, slower=1.12),
     MadeUpNode("h-idle", is_idle=True),
     MadeUpNode("h-larger"),  # another team uses the same name for another size
-    MadeUpNode("h-crowded"),  # slow windows with another user on the GPU, found as such
+    MadeUpNode("h-crowded"),  # slow windows with another user on the GPU, and a finding for these
     *(MadeUpNode(f"a{number}", model=A100, limit_w=400.0, slower=2.1) for number in range(3)),  # another model
 )
 
 
 def write_fleet(folder: Path) -> None:
-    """Write the fleet like exports, one part per node."""
+    """Write the fleet in the layout of an export, one part per node."""
     rng = random.Random(17)
     for node in NODES:
         where = folder / "windows" / "schema=1" / "date=2026-11-23" / f"host={node.name}"

@@ -2,7 +2,7 @@
 
     python -m tests.gpuwatch.fleet.manifest_schemas kubernetes_validate-*.whl monitoring.coreos.com_podmonitors.yaml
 
-The wheel is PyPI's kubernetes-validate, the other file the Prometheus operator's definition.  Other keys are refused.
+The wheel is PyPI's kubernetes-validate, the other file the Prometheus operator's definition.  The schemas reject other keys.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def reduced(node: Any, *, is_names: bool = False) -> Any:
 
 
 def with_definitions(root: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with every definition that it refers to."""
+    """Return a schema with all definitions that are referenced in it."""
     taken: dict[str, Any] = {}
 
     def take(node: Any) -> None:
@@ -62,7 +62,7 @@ def with_definitions(root: Mapping[str, Any], definitions: Mapping[str, Any]) ->
 
 
 def main(arguments: list[str]) -> int:
-    """Write both schemas.  Takes the wheel and the operator's definition."""
+    """Write both schemas from two arguments, the wheel and the operator's definition."""
     wheel, definition = map(Path, arguments)
     with zipfile.ZipFile(wheel) as archive:
         folder = f"kubernetes_validate/kubernetes-json-schema/{_VERSION}-local-strict"

@@ -1,10 +1,9 @@
-"""Many machines' metrics pages from one process: every page is the exporter's own, for eight simulated GPUs.
+"""Metrics pages of many simulated machines from one process, each made by the real exporter.
 
     python -m tests.gpuwatch.fleet.nodes MACHINES GPUS SECONDS
 
-writes one address a line, then serves until it is ended; the GPUs are read at this interval.  Fifty daemons would need gigabytes, so all
-machines share
-the physics of a few scenes, whose readings serve every GPU.
+prints one address per line, reads the GPUs every SECONDS, and serves until SIGTERM.  Fifty daemons would need gigabytes, so
+all machines share the readings of a few scenes.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _STORE = {
 
 @dataclass
 class Node:
-    """One machine from its exporter's view."""
+    """One machine, with the interface that the exporter needs."""
 
     number: int
     devices: tuple[Device, ...]
@@ -49,7 +48,7 @@ class Node:
         return tuple(WatchedGpu(device, i, None, _PERIODS_NS, supported) for i, device in enumerate(self.devices))
 
     def rare(self, uuid: str) -> None:
-        """Return no rare readings, because no test here queries such series."""
+        """Return None, because no test here queries rare series."""
 
     def device(self, uuid: str) -> Device | None:
         return next((device for device in self.devices if device.uuid == uuid), None)
@@ -64,7 +63,7 @@ def _sweeps(source: Simulated, uuid: str) -> Iterator[tuple[Lane, Reading | Proc
 
 def main(machines_count: int, gpus_count: int, period_s: float) -> None:
     clock = MonotonicClock()
-    # After a minute caps and heat have settled, so that two servers agree at different moments.
+    # After a minute caps and temperatures are constant, so that two servers agree at different moments.
     source = Simulated(",".join(SCENES), clock, epoch_ns=clock.now_ns() - 60_000_000_000)
     scenes = [device for device in source.devices() if device.parent_uuid is None]
     settings = config.load({"listen": "127.0.0.1:0"}, environment={"HOME": "/"})

@@ -1,6 +1,6 @@
-"""Writer of the tables of columns and questions on the fleet's page, from the contract and the files of SQL.
+"""Writer of the tables of columns and questions in docs/FLEET.md, from the contract and the SQL files.
 
-``python -m tests.gpuwatch.fleet.page``, or ``--check``.
+``python -m tests.gpuwatch.fleet.page`` writes the tables; ``--check`` only compares.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def _all(columns: tuple[ExportColumn, ...], prefix: str = "") -> Iterator[tuple[
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the tables; with ``--check`` compare them."""
+    """Write the tables, or with ``--check`` return 1 if the page differs; otherwise return 0."""
     found = PAGE.read_text()
     if "--check" not in arguments:
         PAGE.write_text(written(found))
     elif written(found) != found:
-        sys.stderr.write(f"the tables in {PAGE} are not what the contract and the questions say: make pages\n")
+        sys.stderr.write(f"the tables in {PAGE} differ from the contract and the questions: run make pages\n")
         return 1
     return 0
 

@@ -1,4 +1,4 @@
-"""Real servers around simulated machines: Prometheus, VictoriaMetrics, and pages for them to scrape."""
+"""Real servers, Prometheus and VictoriaMetrics, and pages of simulated machines to scrape."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Server:
     log: Path
 
     def ask(self, query: str, at_s: float) -> dict[str, float]:
-        """Return an instant query's values, by their labels without the name."""
+        """Return the values of an instant query, by labels without the metric's name."""
         asked = urllib.parse.urlencode({"query": query, "time": f"{at_s:.3f}", "nocache": 1})
         answer = json.loads(_got(f"{self.url}/api/v1/query?{asked}"))
         assert answer["status"] == "success", answer
@@ -42,12 +42,12 @@ class Server:
 
 
 def blocks() -> Mapping[str, str]:
-    """Return the files on the page, by name."""
+    """Return the YAML files in docs/FLEET.md, by name."""
     return dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", PAGE.read_text(), re.S))
 
 
 def rules(text: str) -> dict[str, str]:
-    """Return expressions by their recorded name, from rule files in gpuwatch's layout."""
+    """Return the expressions of a rule file in gpuwatch's layout, by recorded name."""
     found = re.findall(r"- record: (\S+)\n( *)expr: (.*\n(?:\2 +.*\n)*)", text)
     return {name: textwrap.dedent(expr.removeprefix("|-\n")).strip() for name, _, expr in found}
 
@@ -61,7 +61,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def machines(count: int, gpus_count: int, *, period_s: float) -> Iterator[list[str]]:
-    """Serve this number of pages of simulated machines, read at this interval; yield HOST:PORT of each."""
+    """Serve pages of ``count`` simulated machines, read every ``period_s``; yield HOST:PORT of each page."""
     command = [sys.executable, "-m", "tests.gpuwatch.fleet.nodes", str(count), str(gpus_count), str(period_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PAGE.parents[1]) as process:
         assert process.stdout is not None
@@ -73,7 +73,7 @@ def machines(count: int, gpus_count: int, *, period_s: float) -> Iterator[list[s
 
 @contextlib.contextmanager
 def prometheus(folder: Path, files: Mapping[str, str]) -> Iterator[Server]:
-    """Run a Prometheus with these files, of which ``prometheus.yml`` is its configuration."""
+    """Run a Prometheus with these files; ``prometheus.yml`` is its configuration."""
     folder.mkdir()
     for name, text in files.items():
         (folder / name).write_text(text)
@@ -114,7 +114,7 @@ def _running(folder: Path, command: Sequence[str], url: str, ready: str) -> Iter
 
 def _is_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> bool:
     assert process.poll() is None, log.read_text()
-    with contextlib.suppress(OSError, AssertionError):  # it does not listen yet, or is not ready
+    with contextlib.suppress(OSError, AssertionError):  # the server does not listen yet, or is not ready
         _got(url)
         return True
     return False

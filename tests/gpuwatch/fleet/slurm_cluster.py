@@ -1,4 +1,4 @@
-"""A real Slurm cluster of one node: Debian's munged, slurmctld and slurmd, mock GPUs, and the sample prolog and epilog."""
+"""A real Slurm cluster of one node, with Debian's daemons, mock GPUs, and the sample prolog and epilog."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class SlurmCluster:
 
 @contextlib.contextmanager
 def slurm_cluster(folder: Path, *, gpus_count: int, settings: Path) -> Iterator[SlurmCluster]:
-    """Run a cluster whose prolog and epilog read ``settings``; its GPUs are links to ``/dev/null``.
+    """Run a cluster whose prolog and epilog read ``settings``; the GPUs are links to ``/dev/null``.
 
-    Skip the test without root; in CI, fail it.
+    Without root, skip the test, or fail the test in CI.
     """
     programs = [program(name) for name in ("munged", "slurmctld", "slurmd")]
     if os.getuid() != 0:

@@ -1,4 +1,4 @@
-"""Tests of the frozen contract: exported parts are read for years."""
+"""Tests of the frozen contract of columns, because exported parts must stay readable for years."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def types() -> dict[str, str]:
 
 
 def test_fleet_columns_stay_under_this_schema() -> None:
-    """No column is renamed, retyped or removed under this schema."""
+    """No column is renamed, retyped or removed under schema number 1."""
     frozen: dict[str, str] = json.loads(FROZEN.read_text())
     now = types()
     assert {name: now.get(name) for name in frozen} == frozen
 
 
-def test_new_fleet_column_is_frozen_and_nullable() -> None:
-    """A new column is frozen too, and nullable, because older parts lack it."""
+def test_new_fleet_column_is_in_the_frozen_file() -> None:
+    """``schema-1.json`` contains every column with its type."""
     frozen: dict[str, str] = json.loads(FROZEN.read_text())
-    assert types() == frozen, "add what is new to schema-1.json"
+    assert types() == frozen, "add new columns to schema-1.json, as nullable ones: older parts lack them"
 
 
-def test_the_page_shows_the_contract() -> None:
+def test_fleet_page_shows_the_contract() -> None:
     text = PAGE.read_text()
     assert written(text) == text, "python -m tests.gpuwatch.fleet.page"

@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch export`: each window leaves the store once, completely, after any interruption or repetition."""
+"""Tests of `gpuwatch export`: each window is exported exactly once, also after an interruption or a repetition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCENES = ("steady-copy", "from-idle", "neighbour")
 
 
 def filled(folder: Path, count: int = 6, *, first: int = 0) -> Path:
-    """Fill a store with this number of judged windows, some hours apart, and one open window."""
+    """Write ``count`` judged windows, some hours apart, and one open window to a store; return its folder."""
     store = opened(folder)
     store.put_device(DEVICE)
     for i in range(first, first + count):
@@ -60,14 +60,14 @@ def exported(store: Path, folder: Path, **options: Any) -> export.Exported:
 
 
 def held(folder: Path) -> list[tuple[Any, ...]]:
-    """Return every row's run, read with DuckDB."""
+    """Return run, date and host of every row, read with DuckDB."""
     pattern = f"{folder}/windows/schema=1/*/*/*.parquet"
     sql = f"SELECT run, date, host FROM read_parquet('{pattern}', hive_partitioning=true) ORDER BY run"
     return duckdb.execute(sql).fetchall()
 
 
-def test_export_returns_windows_as_they_were_judged(tmp_path: Path) -> None:
-    """Windows of several verdicts come back as judged."""
+def test_export_survives_a_round_trip(tmp_path: Path) -> None:
+    """Rows read from an exported part equal the rows of the judged windows."""
     store = opened(tmp_path / "state")
     runs = {run.id: run for i, scene in enumerate(SCENES) for run in [judged(scene, id=f"{i:010d}", begun_wall_s=WALL_S + i)]}
     for run in runs.values():
@@ -76,7 +76,7 @@ def test_export_returns_windows_as_they_were_judged(tmp_path: Path) -> None:
     store.close()
     assert exported(tmp_path / "state", tmp_path / "out").windows_count == 3
     (part,) = (tmp_path / "out").rglob("*.parquet")
-    back = pq.ParquetFile(part).read()  # the file alone, without its path's columns
+    back = pq.ParquetFile(part).read()  # only the file, without the columns in the path
     assert back.schema.equals(parquet.arrow_schema())
     for row in back.to_pylist(maps_as_pydicts="strict"):
         (sent,) = rows(runs[row["run"]], {}, row["hostname"])
@@ -85,7 +85,7 @@ def test_export_returns_windows_as_they_were_judged(tmp_path: Path) -> None:
     assert any(hazard["numbers"] for hazards in back.column("hazards").to_pylist() for hazard in hazards)
 
 
-def test_the_file_says_units_meanings_and_what_may_be_missing(tmp_path: Path) -> None:
+def test_export_schema_has_units_meanings_and_nullability(tmp_path: Path) -> None:
     exported(filled(tmp_path / "state", 1), tmp_path / "out")
     (part,) = (tmp_path / "out").rglob("*.parquet")
     found = pq.read_schema(part)
@@ -99,7 +99,7 @@ def test_the_file_says_units_meanings_and_what_may_be_missing(tmp_path: Path) ->
     assert (only["gpu_name"], only["gpu_uuid"], only["boot_id"]) == (DEVICE.name, UUID, BOOT)
 
 
-def test_export_again_adds_only_what_is_new(tmp_path: Path) -> None:
+def test_export_again_adds_only_new_windows(tmp_path: Path) -> None:
     """A second export adds nothing, and a later one only new windows."""
     store, out = filled(tmp_path / "state"), tmp_path / "out"
     first = exported(store, out)
@@ -110,21 +110,21 @@ def test_export_again_adds_only_what_is_new(tmp_path: Path) -> None:
     filled(store, 2, first=6)
     later = exported(store, out)
     assert (later.windows_count, later.there_count) == (2, 6)
-    assert {path: path.read_bytes() for path in before} == before  # written once, never again
+    assert {path: path.read_bytes() for path in before} == before  # the existing parts are unchanged
     assert [row[0] for row in held(out)] == [f"{i:010d}" for i in range(8)]
 
 
-def test_a_window_that_was_open_goes_out_once_it_is_over(tmp_path: Path) -> None:
+def test_export_adds_a_window_after_its_end(tmp_path: Path) -> None:
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
-    later = opened(store)  # as at a daemon's restart: an open window has ended, unproven
+    later = opened(store)  # opening the store ends the open window, as at a daemon's restart
     assert later.flush(PATIENCE_S)
     later.close()
     assert exported(store, out).windows_count == 1
     assert [row[0] for row in held(out)] == ["0000000000", "ffffffffff"]
 
 
-def test_since_and_host_choose_and_name(tmp_path: Path) -> None:
+def test_export_since_selects_and_host_names(tmp_path: Path) -> None:
     store, out = filled(tmp_path / "state"), tmp_path / "out"
     assert exported(store, out, since_wall_s=WALL_S + 50_000, host="rack 3/node").windows_count == 3
     assert {row[2] for row in held(out)} == {"rack 3/node"}
@@ -137,14 +137,14 @@ def test_export_stops_at_an_unreadable_part(tmp_path: Path) -> None:
     exported(store, out)
     (part,) = out.rglob("*.parquet")
     part.write_bytes(part.read_bytes()[:200])
-    with pytest.raises(ExportError, match="move it away and export again"):
+    with pytest.raises(ExportError, match="move this file to another folder and export again"):
         exported(store, out)
     part.unlink()
     assert exported(store, out).windows_count == 1
 
 
-def test_export_clears_what_an_interrupted_one_left(tmp_path: Path) -> None:
-    """Files of an interrupted export are no parts, and the next export removes them."""
+def test_export_removes_files_of_an_interrupted_export(tmp_path: Path) -> None:
+    """A temporary file of an interrupted export does not count as a part, and the next export removes it."""
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
     (part,) = out.rglob("*.parquet")
@@ -154,7 +154,7 @@ def test_export_clears_what_an_interrupted_one_left(tmp_path: Path) -> None:
     assert len(held(out)) == 1
 
 
-def test_what_another_stores_export_is_writing_is_left_to_it(tmp_path: Path) -> None:
+def test_export_keeps_the_temporary_file_of_another_store(tmp_path: Path) -> None:
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
     (part,) = out.rglob("*.parquet")
@@ -165,19 +165,19 @@ def test_what_another_stores_export_is_writing_is_left_to_it(tmp_path: Path) -> 
         assert Path(theirs.name).exists()
 
 
-def test_a_name_too_long_for_a_folder_is_one_line(tmp_path: Path) -> None:
+def test_export_host_name_too_long_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="File name too long"):
         exported(filled(tmp_path / "state", 1), tmp_path / "out", host="n" * 300)
 
 
-def test_export_makes_up_for_one_that_failed(tmp_path: Path) -> None:
-    """A failed export leaves nothing, and the next one includes its windows."""
+def test_export_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    """A part whose writing fails raises ExportError and leaves no file."""
 
     def breaking() -> Any:
         yield rows(a_run(), {}, "n")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(ExportError, match="No space left on device; what was exported before stays"):
+    with pytest.raises(ExportError, match="No space left on device; earlier parts are kept"):
         parquet.write_part(tmp_path / "date=x", ["0ca7f00d01"], breaking())
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
@@ -186,14 +186,14 @@ def _has_parts(out: Path, process: subprocess.Popen[bytes], count: int) -> bool:
     return len(list(out.rglob("*.parquet"))) > count or process.poll() is not None
 
 
-def test_killed_export_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """An export killed at any time loses and doubles nothing."""
+def test_killed_export_loses_and_duplicates_no_window(tmp_path: Path) -> None:
+    """After three killed exports, every part is readable, and a further export completes the folder without duplicates."""
     store, out = filled(tmp_path / "state", 60), tmp_path / "out"
     command = [sys.executable, "-m", "gpuwatch", "--state", str(store), "export", "--parquet", str(out)]
     for i in range(3):
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
             amid = functools.partial(_has_parts, out, process, 4 * i)
-            wait_until(amid, what="it is in the midst of its fifteen parts", every_s=0.005)
+            wait_until(amid, what="the export has written some of its fifteen parts", every_s=0.005)
             process.kill()
         for part in out.rglob("*.parquet"):
             assert pq.ParquetFile(part).read(columns=["run"]).num_rows > 0
@@ -201,18 +201,18 @@ def test_killed_export_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert [row[0] for row in held(out)] == [f"{i:010d}" for i in range(60)]
 
 
-def test_two_exports_of_a_store_at_once_do_not_double_a_window(tmp_path: Path) -> None:
+def test_export_of_a_locked_store_is_an_error(tmp_path: Path) -> None:
     store = filled(tmp_path / "state", 1)
     with Reader(store) as reader, export._alone(store), pytest.raises(ExportError, match="another export of this store"):
         export.to_parquet(reader, tmp_path / "out")
 
 
-def test_the_command_says_what_it_did_and_follows_its_schema(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
+def test_export_command_output_follows_its_schema(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
     call = ("--state", str(filled(tmp_path / "state", 2)), "export", "--parquet", str(tmp_path / "out"))
     ended = gpuwatch(*call, "--json")
     check(ended.data, "urn:gpuwatch:cli:1#/$defs/export")
     assert (ended.code, ended.data["windows_count"], len(ended.data["parts"])) == (0, 2, 1)
-    assert "0 windows added as 0 rows in 0 parts; 2 were there" in gpuwatch(*call).err
+    assert "0 windows added as 0 rows in 0 parts; 2 were there already" in gpuwatch(*call).err
 
 
 def without_pyarrow(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -220,7 +220,7 @@ def without_pyarrow(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_rows_go_out_as_json_lines_without_the_optional_package(tmp_path: Path) -> None:
+def test_export_ndjson_needs_no_pyarrow(tmp_path: Path) -> None:
     ended = without_pyarrow("--state", str(filled(tmp_path / "state", 2)), "export", "--ndjson", "--host", "node7")
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [list(line) for line in lines] == [["schema", *(column.name for column in COLUMNS)]] * 2
@@ -228,8 +228,8 @@ def test_rows_go_out_as_json_lines_without_the_optional_package(tmp_path: Path) 
     assert (first["hostname"], first["begun_utc"], first["found"]) == ("node7", "2026-09-21T14:13:20+00:00", ["power-limited"])
 
 
-def test_export_without_pyarrow_names_what_to_install(tmp_path: Path) -> None:
-    """Without the optional package one line names the package to install."""
+def test_export_without_pyarrow_names_the_package(tmp_path: Path) -> None:
+    """Without the optional package, one line names the package to install."""
     call = ("--state", str(filled(tmp_path / "state", 1)), "export", "--parquet", str(tmp_path / "out"))
     ended = without_pyarrow(*call)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -241,18 +241,18 @@ def test_export_without_pyarrow_names_what_to_install(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [(), ("--parquet", "x", "--ndjson"), ("--ndjson", "--json"), ("--parquet", "x", "--host", " ")]
 )
-def test_what_makes_no_sense_is_refused(gpuwatch: Gpuwatch, options: tuple[str, ...]) -> None:  # noqa: F811
+def test_export_rejects_contradictory_options(gpuwatch: Gpuwatch, options: tuple[str, ...]) -> None:  # noqa: F811
     assert gpuwatch("export", *options).code == 2
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
+def test_export_to_a_file_is_a_usage_error(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
     (tmp_path / "file").write_text("")
     ended = gpuwatch("--state", str(filled(tmp_path / "state", 1)), "export", "--parquet", str(tmp_path / "file"))
     assert ended.code == 2
     assert "--parquet: expected a folder, found" in ended.err
 
 
-def test_the_store_of_a_living_daemon_is_exported(copying: Settings, tmp_path: Path) -> None:
+def test_export_reads_the_store_of_a_running_daemon(copying: Settings, tmp_path: Path) -> None:
     with window("alive", sync=False, settings=copying) as watched:
         sample_for(0.2)
     assert watched.verdicts
@@ -262,15 +262,15 @@ def test_the_store_of_a_living_daemon_is_exported(copying: Settings, tmp_path: P
         rows_there = [row for part in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(part).read().to_pylist()]
         return [row for row in rows_there if row["run"] == watched.run_id]
 
-    # The verdict is available at once, its row half a second later.
+    # The verdict is available at once, the stored row half a second later.
     (row,) = wait_until(mine, what="the window's row is stored", every_s=0.05)
     assert (row["status"], row["simulated"], row["label"]) == (watched.verdict.status.value, True, "alive")
     assert row["gpu_driver_version"]
     assert row["hostname"]
 
 
-def test_rows_hold_the_physics_of_their_evidence(tmp_path: Path) -> None:
-    """Clock, power, heat, energy and times come from the packed evidence, the median and its interval from the verdict."""
+def test_export_rows_have_the_physics_of_the_evidence(tmp_path: Path) -> None:
+    """Clock, power, temperature, energy and times come from the evidence, the median and its interval from the verdict."""
     evidence = simulate("steady-gemm", seed=3)[0]
     assert evidence.device is not None
     found = judge(evidence)
@@ -301,18 +301,20 @@ def test_rows_hold_the_physics_of_their_evidence(tmp_path: Path) -> None:
     assert row["time_clock_mhz"] > 0
 
 
-def test_turns_of_a_fleet_are_spread() -> None:
-    """Of 250 nodes within half an hour few share a second, and each keeps its turn."""
+def test_export_jitter_spreads_a_fleet() -> None:
+    """Of 250 nodes within half an hour, at most three share a second, and each node's delay is constant."""
     names = [f"node{number}.cluster" for number in range(250)]
     turns = [turn_s(name, 1800.0) for name in names]
     assert turns == [turn_s(name, 1800.0) for name in names]
     assert all(0 <= each < 1800 for each in turns)
     assert max(Counter(int(each) for each in turns).values()) <= 3
-    assert max(Counter(int(each // 60) for each in turns).values()) <= 20  # of 30 minutes, 8.3 on average
+    assert (
+        max(Counter(int(each // 60) for each in turns).values()) <= 20
+    )  # 250 nodes over 30 minutes: 8.3 per minute on average
 
 
-def test_export_is_noted_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
-    """The daemon's store reads the time of a successful export; if the time cannot be noted, the export succeeds with a message."""
+def test_export_stores_its_time_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
+    """The daemon's store reads the time of a successful export; if storing the time fails, a message reports this."""
     state = filled(tmp_path / "state", 1)
     assert read_mark_wall_s(state) is None
     call = ("--state", str(state), "export", "--parquet", str(tmp_path / "out"), "--jitter", "1ms")
@@ -333,6 +335,6 @@ def test_export_is_noted_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["", "nan", "-5", "soon", "1e999"])
-def test_a_mark_that_is_no_time_is_none(text: str, tmp_path: Path) -> None:
+def test_export_mark_with_invalid_time_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "last-export").write_text(text)
     assert read_mark_wall_s(tmp_path) is None

@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch fleet`: each named question finds its trouble in a synthetic fleet, and nothing else."""
+"""Tests of `gpuwatch fleet`: each named question lists its trouble in a synthetic fleet, and no other row."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def asked(folder: Path, name: str, *, since_days: float = 7.0, simulated: bool =
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
-def test_slow_node_is_found_among_capped_and_crowded_ones(fleet: Path) -> None:
+def test_slow_nodes_lists_only_the_slow_node(fleet: Path) -> None:
     """A lower cap, another model, another size, an idle night, a neighbour or one slow GPU do not count as a slow node."""
     (row,) = asked(fleet, "slow-nodes")
     assert (row["hostname"], row["works_count"]) == ("h-slow", 2)
@@ -52,14 +52,14 @@ def test_slow_node_is_found_among_capped_and_crowded_ones(fleet: Path) -> None:
     assert row["clock_change_ratio"] == pytest.approx(1 / 1.04 - 1, abs=0.006)
 
 
-def test_slow_gpu_is_found_beside_its_sibling(fleet: Path) -> None:
+def test_slow_gpus_lists_only_the_slow_gpu(fleet: Path) -> None:
     (row,) = asked(fleet, "slow-gpus")
     assert (row["hostname"], row["gpu_uuid"]) == ("h03", "GPU-h03-1")
     assert row["slower_ratio"] == pytest.approx(0.05, abs=0.006)
 
 
-def test_degraded_gpu_is_found_through_a_new_driver(fleet: Path) -> None:
-    """A degraded GPU is found although the whole fleet got faster; a lowered cap does not count."""
+def test_degraded_gpus_ignores_a_faster_driver(fleet: Path) -> None:
+    """A degraded GPU is found although the whole fleet became faster; a lowered cap does not count."""
     (row,) = asked(fleet, "degraded-gpus", since_days=63)
     assert row["gpu_uuid"] == "GPU-h03-1"
     assert row["slower_ratio"] == pytest.approx(0.05, abs=0.01)
@@ -67,7 +67,7 @@ def test_degraded_gpu_is_found_through_a_new_driver(fleet: Path) -> None:
 
 
 def test_invalid_windows_are_counted_by_team(fleet: Path) -> None:
-    """Windows without a team tag count by their account; teams without invalid windows are counted and not listed."""
+    """Windows without a team tag count by their account; teams without invalid windows are not listed."""
     by_team = {row["team"]: row for row in asked(fleet, "invalid-by-team", since_days=1)}
     assert set(by_team) == {"vision", "language", "physics"}
     assert (by_team["physics"]["unproven_count"], by_team["physics"]["windows_count"]) == (2, 4)
@@ -78,7 +78,7 @@ def test_invalid_windows_are_counted_by_team(fleet: Path) -> None:
         assert "idle-stretch 2" in row["found"]
 
 
-def test_settings_that_differ_are_named_by_gpu(fleet: Path) -> None:
+def test_odd_settings_lists_gpus_that_differ(fleet: Path) -> None:
     assert {row["gpu_uuid"] for row in asked(fleet, "capped-gpus")} == {
         *(f"GPU-{node.name}-{gpu}" for node in NODES if node.limit_w == 500.0 for gpu in range(2)),
         "GPU-h04-0",
@@ -89,7 +89,7 @@ def test_settings_that_differ_are_named_by_gpu(fleet: Path) -> None:
     assert hot["gpu_uuid"] == "GPU-h03-1"
 
 
-def test_findings_are_given_by_node_and_beside_others(fleet: Path) -> None:
+def test_odd_nodes_and_findings_list_nodes_and_rules(fleet: Path) -> None:
     assert [(row["hostname"], row["rule"]) for row in asked(fleet, "odd-nodes")] == [
         ("h-crowded", "contention-process"),
         ("h05", "idle-stretch"),
@@ -100,7 +100,7 @@ def test_findings_are_given_by_node_and_beside_others(fleet: Path) -> None:
     }
 
 
-def test_idle_night_is_no_silent_node(fleet: Path) -> None:
+def test_silent_nodes_ignores_an_idle_night(fleet: Path) -> None:
     assert asked(fleet, "silent-nodes", since_days=3) == []
     assert [row["hostname"] for row in asked(fleet, "silent-nodes", since_days=1)] == ["h-idle"]
 
@@ -117,7 +117,7 @@ def test_simulated_windows_count_only_on_request(fleet: Path) -> None:
     assert counted[1] == counted[0] + 5
 
 
-def test_rows_poured_together_are_duplicates(fleet: Path, tmp_path: Path) -> None:
+def test_duplicates_lists_rows_of_merged_folders(fleet: Path, tmp_path: Path) -> None:
     assert asked(fleet, "duplicates", since_days=100) == []
     part = next(fleet.rglob("part-h01.parquet"))
     for name in ("a.parquet", "b.parquet"):
@@ -140,8 +140,8 @@ def test_missing_evidence_is_counted_by_proof(tmp_path: Path) -> None:
     ]
 
 
-def test_parts_of_an_older_version_are_asked_too(fleet: Path, tmp_path: Path) -> None:
-    """Columns that an export lacks are NULL, and every question still has an answer."""
+def test_questions_accept_parts_of_an_older_version(fleet: Path, tmp_path: Path) -> None:
+    """Columns that a part lacks are NULL, and every question still has an answer."""
     part = next(fleet.rglob("part-h01.parquet"))
     table = pq.ParquetFile(part).read()
     older = table.drop_columns(["tags", "time_median_s", "sm_clock_mean_mhz", "busy_ratio"])
@@ -151,8 +151,8 @@ def test_parts_of_an_older_version_are_asked_too(fleet: Path, tmp_path: Path) ->
     assert [row["team"] for row in asked(tmp_path, "energy-by-team")] == ["ann"]
 
 
-def test_every_question_stands_on_the_page(fleet: Path) -> None:
-    """The page names each question, and each file begins with its text, its method and its period."""
+def test_fleet_page_lists_every_question(fleet: Path) -> None:
+    """The page lists each question's name, period and text."""
     page = PAGE.read_text()
     for name, each in fleet_questions.questions().items():
         assert each.asks.endswith("?"), name
@@ -160,7 +160,7 @@ def test_every_question_stands_on_the_page(fleet: Path) -> None:
         assert f"| `{name}` | {each.since} | {each.asks} |" in page, name
 
 
-def test_fleet_command_lists_asks_and_follows_its_schema(gpuwatch: Gpuwatch, fleet: Path) -> None:  # noqa: F811
+def test_fleet_command_output_follows_its_schema(gpuwatch: Gpuwatch, fleet: Path) -> None:  # noqa: F811
     listed = gpuwatch("fleet", "--json")
     check(listed.data, "urn:gpuwatch:cli:1#/$defs/fleet")
     assert {each["name"] for each in listed.data["questions"]} == set(fleet_questions.questions())
@@ -182,23 +182,23 @@ def test_fleet_command_lists_asks_and_follows_its_schema(gpuwatch: Gpuwatch, fle
     [
         (("slow",), "expected one of capped-gpus"),
         (("slow-nodes",), "expected folders or files"),
-        (("slow-nodes", "/nowhere"), "found nothing there"),
+        (("slow-nodes", "/nowhere"), "found no such file or folder"),
         (("slow-nodes", __file__), "expected a Parquet file that `gpuwatch export` wrote, found another kind of file"),
         (("slow-nodes", "/", "--since", "1h", "--until", "2h"), "--since, --until: expected a time before"),
     ],
 )
-def test_fleet_command_refuses_in_one_line(gpuwatch: Gpuwatch, arguments: tuple[str, ...], says: str) -> None:  # noqa: F811
+def test_fleet_command_errors_are_one_line(gpuwatch: Gpuwatch, arguments: tuple[str, ...], says: str) -> None:  # noqa: F811
     ended = gpuwatch("fleet", *arguments)
     assert ended.code == 2
     assert says in ended.err
     assert len(ended.err.strip().splitlines()) == 1
 
 
-def test_parquet_of_others_is_refused(tmp_path: Path) -> None:
+def test_fleet_rejects_other_parquet_files(tmp_path: Path) -> None:
     pq.write_table(pa.table({"tags": [1]}), tmp_path / "other.parquet")
     with pytest.raises(UsageError, match="expected windows"):
         asked(tmp_path, "findings")
-    with pytest.raises(UsageError, match="a folder without any"):
+    with pytest.raises(UsageError, match="a folder without such a file"):
         (tmp_path / "empty").mkdir()
         fleet_questions.list_parts([str(tmp_path / "empty")])
     (tmp_path / "notes.txt").write_text("PAR")
@@ -206,7 +206,7 @@ def test_parquet_of_others_is_refused(tmp_path: Path) -> None:
         fleet_questions.list_parts([str(tmp_path / "notes.txt")])
 
 
-def test_a_files_name_cannot_end_its_string(tmp_path: Path) -> None:
+def test_fleet_view_sql_escapes_file_names(tmp_path: Path) -> None:
     sql = fleet_questions.view_sql(["x'), 1; DROP TABLE contract; --"])
     assert "'x''), 1; DROP TABLE contract; --'" in sql
     with duckdb.connect() as db:

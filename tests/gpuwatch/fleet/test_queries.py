@@ -1,4 +1,4 @@
-"""Tests of the queries on the fleet's page, on thousands of synthetic windows with known counts."""
+"""Tests of the queries in docs/FLEET.md, on thousands of synthetic windows with known counts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def answers(warehouse: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def test_fleet_queries_on_the_page_answer(answers: dict[str, list[tuple[Any, ...]]]) -> None:
-    """Every query answers, except the view itself."""
+    """Every query of the page returns rows, except the one that creates the view."""
     assert len(answers) >= 4
     assert {name for name, rows in answers.items() if not rows} == {"the windows of real GPUs"}
 
 
 def findings(folder: Path, count: int) -> list[tuple[Any, ...]]:
-    """Return the rows of `gpuwatch fleet findings` over the whole month."""
+    """Return the first ``count`` rows of `gpuwatch fleet findings` over the whole month."""
     begin_s, end_s = BEGIN_S, BEGIN_S + 40 * 86_400.0
     answer = fleet_questions.ask(
         fleet_questions.question("findings"),
@@ -47,7 +47,7 @@ def findings(folder: Path, count: int) -> list[tuple[Any, ...]]:
     return list(answer.rows)
 
 
-def test_findings_are_what_the_rows_say(warehouse: Path) -> None:
+def test_fleet_findings_equal_a_count_in_python(warehouse: Path) -> None:
     columns = ["hostname", "found", "gpu_driver_version", "status"]
     counted: Counter[tuple[str, ...]] = Counter()
     for path in warehouse.rglob("part-*.parquet"):
@@ -59,13 +59,13 @@ def test_findings_are_what_the_rows_say(warehouse: Path) -> None:
     assert all(counted[row[:-1]] == row[-1] for row in found)
 
 
-def test_a_month_as_one_file_holds_every_row(warehouse: Path, answers: dict[str, list[tuple[Any, ...]]]) -> None:
+def test_fleet_page_query_merges_a_month_into_one_file(warehouse: Path, answers: dict[str, list[tuple[Any, ...]]]) -> None:
     assert pq.ParquetFile(warehouse / "2026-10.parquet").metadata.num_rows == COUNT
 
 
 @pytest.mark.slow
 def test_fleet_query_of_a_million_windows_takes_two_seconds(tmp_path: Path) -> None:
-    """Verdicts by host, rule and driver over a million windows come within two seconds."""
+    """Counting findings by host, rule and driver over a million windows takes less than two seconds."""
     made_up(tmp_path, 1_000_000)
     begun_s = time.perf_counter()
     rows = findings(tmp_path, 50)

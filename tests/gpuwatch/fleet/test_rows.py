@@ -1,4 +1,4 @@
-"""Tests of a stored run as rows: unobserved values are null, and no declared fact can break a file."""
+"""Tests of the rows of a stored run: unobserved values are NULL, and no declared fact breaks a file."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.gpuwatch.store.streams import DEVICE, UUID
 NAMES = {column.name for column in COLUMNS}
 
 
-def test_every_fact_of_a_gpu_and_of_a_host_has_its_column() -> None:
-    assert {f"gpu_{field.name}" for field in fields(Device)} - NAMES == {"gpu_simulated"}  # of the window, not of a GPU
+def test_fleet_columns_cover_device_and_host() -> None:
+    assert {f"gpu_{field.name}" for field in fields(Device)} - NAMES == {"gpu_simulated"}  # a column of the window
     assert {f"host_{field.name}" for field in fields(Host)} - NAMES == {"host_boot_id", "host_hostname"}  # part of the key
 
 
 def test_verdict_row_has_all_columns_and_its_reasons() -> None:
-    """Every verdict gives a row with all columns and its reasons."""
+    """A row has all columns and all findings of the verdict; ``found`` is empty unless flagged or rejected."""
     statuses = set()
     for scene in ("steady-copy", "from-idle", "neighbour", "thermal"):
         run = judged(scene)
@@ -43,7 +43,7 @@ def test_verdict_row_has_all_columns_and_its_reasons() -> None:
 
 
 def test_window_gives_a_row_per_gpu_and_one_without_gpus() -> None:
-    """A window over two GPUs is two rows, and one without GPUs is one row without a GPU."""
+    """A window over two GPUs gives two rows, and a window without GPUs gives one row without a GPU."""
     two = a_run(uuids=("GPU-a", UUID), verdicts=(verdict("rejected", UUID), verdict("valid", "GPU-a", ())), status="rejected")
     found = rows(two, {UUID: DEVICE}, "n")
     assert [(row["gpu_uuid"], row["status"], row["window_status"], row["found"]) for row in found] == [
@@ -56,14 +56,14 @@ def test_window_gives_a_row_per_gpu_and_one_without_gpus() -> None:
 
 
 def test_unjudged_window_has_null_not_an_empty_list() -> None:
-    """An unjudged window has null instead of an empty list."""
+    """The lists of an unjudged window are NULL instead of empty."""
     (row,) = rows(a_run(status="unproven", why="the daemon ended", host=None), {}, "n")
     assert (row["found"], row["clear"], row["hazards"], row["unobserved"]) == (None, None, None, None)
     assert row["host_cpu_s"] is None
 
 
-def test_notes_and_accepted_hazards_are_not_counted_as_found() -> None:
-    """Notes and accepted hazards are exported and not counted as found."""
+def test_row_found_excludes_notes_and_accepted_hazards() -> None:
+    """Notes and accepted hazards are in ``hazards`` and not in ``found``."""
     note = {**verdict()["findings"][0], "rule": "idle-start", "severity": "note"}
     accepted = {**verdict()["findings"][0], "rule": "power-limited", "severity": "reject", "accepted": True}
     (row,) = rows(a_run(verdicts=({**verdict(), "findings": [accepted, note]},)), {}, "n")
@@ -71,7 +71,7 @@ def test_notes_and_accepted_hazards_are_not_counted_as_found() -> None:
     assert [each["rule"] for each in row["hazards"]] == ["idle-start", "power-limited"]
 
 
-def test_where_a_run_is_filed_follows_from_the_run_alone() -> None:
+def test_partition_depends_only_on_date_and_host() -> None:
     assert partition(1_790_000_000.0, "a") == "date=2026-09-21/host=a"
     assert partition(1_790_000_000.0, "../a b=c%") == "date=2026-09-21/host=..%2Fa%20b%3Dc%25"
     assert hostname("0123456789", None, None) == "boot-01234567"
@@ -80,8 +80,8 @@ def test_where_a_run_is_filed_follows_from_the_run_alone() -> None:
 
 
 @pytest.mark.parametrize("name", [".", ".."])
-def test_a_machine_cannot_be_called_a_folder(name: str) -> None:
-    assert partition(0.0, name) == f"date=1970-01-01/host={name}"  # one path component, so no step upwards
+def test_partition_of_a_host_named_dot_is_one_folder(name: str) -> None:
+    assert partition(0.0, name) == f"date=1970-01-01/host={name}"  # one path component, which is not the parent folder
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -89,7 +89,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 
 @settings(max_examples=share_of(60))
 @given(declared=st.dictionaries(st.text(), VALUES), label=st.none() | st.text())
-def test_whatever_a_program_tells_becomes_a_table_and_json(
+def test_row_of_any_declared_facts_is_valid_arrow_and_json(
     declared: dict[str, str | int | float | bool | None], label: str
 ) -> None:
     (row,) = rows(a_run(declared=declared, label=label, status="valid"), {}, "n\udc80")
@@ -97,13 +97,13 @@ def test_whatever_a_program_tells_becomes_a_table_and_json(
     json.dumps(plain(row), allow_nan=False).encode()
 
 
-def test_a_verdict_of_another_version_is_taken_as_far_as_it_goes() -> None:
+def test_row_of_a_verdict_of_another_version_has_known_fields() -> None:
     odd = {"status": "flagged", "device": {"uuid": UUID}, "findings": [{"rule": "new", "answered": "found", "severity": "odd"}]}
     (row,) = rows(replace(a_run(), verdicts=(odd,)), {}, "n")
     assert (row["hazards"][0]["severity"], row["found"], row["judge_version"]) == ("note", [], None)
 
 
-def test_units_are_the_last_words_of_names() -> None:
+def test_fleet_column_unit_is_the_last_word_of_its_name() -> None:
     units = {column.name: column.unit for column in COLUMNS}
     assert units["length_s"] == "seconds"
     assert units["gpu_power_limit_w"] == "watts"

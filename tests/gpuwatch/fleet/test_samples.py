@@ -1,4 +1,4 @@
-"""Tests of the samples for Kubernetes and Slurm: schemas accept them, and their names exist."""
+"""Tests of the samples for Kubernetes and Slurm: valid schemas, shell syntax and names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANIFESTS = sorted(SAMPLES.glob("kubernetes/*.yaml"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_is_one_for_any_shell(script: Path) -> None:
+def test_slurm_script_parses_in_every_shell(script: Path) -> None:
     assert os.access(script, os.X_OK)
     for shell in ("sh", "bash", "dash"):
         if shutil.which(shell):
@@ -35,16 +35,16 @@ def test_a_script_is_one_for_any_shell(script: Path) -> None:
         subprocess.run(["shellcheck", script], check=True)
 
 
-def wrongs(path: Path, manifest: object) -> list[str]:
-    """List the published schema's errors for a manifest."""
+def schema_errors(path: Path, manifest: object) -> list[str]:
+    """Return the errors of a manifest under the published schema."""
     schema = json.loads((SCHEMAS / f"{path.stem}.json").read_text())
     return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(manifest)]
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_manifest_satisfies_the_published_schema(path: Path) -> None:
-    """Each sample satisfies its kind's schema, which knows every key, and says that no cluster ran it."""
-    assert wrongs(path, yaml.safe_load(path.read_text())) == []
+    """Each sample satisfies its kind's schema, which allows no other keys, and states that no cluster ran it."""
+    assert schema_errors(path, yaml.safe_load(path.read_text())) == []
     assert path.read_text().startswith("# Not run on a cluster")
 
 
@@ -61,12 +61,14 @@ def test_manifest_satisfies_the_published_schema(path: Path) -> None:
 def test_schema_finds_a_mistyped_manifest(name: str, before: str, after: str, wrong: str) -> None:
     path = SAMPLES / "kubernetes" / f"{name}.yaml"
     assert before in path.read_text()
-    (found, *_) = [each for each in wrongs(path, yaml.safe_load(path.read_text().replace(before, after))) if wrong in each]
+    (found, *_) = [
+        each for each in schema_errors(path, yaml.safe_load(path.read_text().replace(before, after))) if wrong in each
+    ]
     assert found
 
 
-def test_daemonset_refers_to_what_it_defines() -> None:
-    """Mounted volumes exist, the selector matches the pods, and the monitor's port is one of theirs."""
+def test_daemonset_references_exist() -> None:
+    """Mounted volumes exist, the selector matches the pods, and the monitor uses one of the pods' ports."""
     daemonset, monitor = (
         yaml.safe_load((SAMPLES / "kubernetes" / name).read_text()) for name in ("daemonset.yaml", "podmonitor.yaml")
     )
@@ -82,7 +84,7 @@ def test_daemonset_refers_to_what_it_defines() -> None:
     assert {each["port"] for each in monitor["spec"]["podMetricsEndpoints"]} <= ports
 
 
-def test_manifests_name_options_settings_and_ports_that_exist() -> None:
+def test_manifests_use_known_options_settings_and_ports() -> None:
     texts = {path.stem: path.read_text() for path in MANIFESTS}
     daemonset = texts["daemonset"]
     known = {option for name in ("daemon", "export") for option in options(name)}

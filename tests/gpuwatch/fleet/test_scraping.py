@@ -1,4 +1,4 @@
-"""Tests of many machines scraped by Prometheus, forwarded to VictoriaMetrics, and scraped by another: all three agree."""
+"""Tests that three servers agree on many machines: Prometheus, VictoriaMetrics fed by it, and a scraping VictoriaMetrics."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.waiting import wait_until
 RECORDING = PAGE.parents[1] / "dashboards" / "recording.yml"
 # The servers scrape at different moments, and a GPU changes within seconds.
 OF_FLEET, OF_ONE = 0.05, 0.15
-MOST_SLOWER = 16.0  # times an idle machine's duration
-OLD_S = 0.3  # readings come every 0.2 s, and a page in hundredths
+MOST_SLOWER = 16.0  # most slowdown of the scrapes' period against an idle machine
+OLD_S = 0.3  # usual age of a sample: readings arrive every 0.2 s, and a page takes some hundredths
 OF_MACHINES = (
     "gpuwatch:gpu_held_back:ratio5m", "gpuwatch:gpu_held_back_by_hardware:ratio5m", "gpuwatch:gpu_clock_under_load:ratio5m",
     "gpuwatch:gpu_power:watts5m", "gpuwatch:windows:increase1d",
 )  # fmt: skip
 
 
-def test_the_rules_of_the_page_are_rules(tmp_path: Path) -> None:
+def test_fleet_page_rules_pass_promtool(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(blocks()["fleet-rules.yml"])
     checked = subprocess.run(
         [program("promtool"), "check", "rules", tmp_path / "rules.yml"], capture_output=True, text=True, check=False
@@ -34,7 +34,7 @@ def test_the_rules_of_the_page_are_rules(tmp_path: Path) -> None:
     assert "5 rules found" in checked.stdout, checked.stdout + checked.stderr
 
 
-def test_the_configuration_of_the_page_is_one(tmp_path: Path) -> None:
+def test_fleet_page_configuration_passes_promtool(tmp_path: Path) -> None:
     for name, text in blocks().items():
         (tmp_path / name).write_text(text)
     (tmp_path / "recording.yml").write_text(RECORDING.read_text())
@@ -45,31 +45,31 @@ def test_the_configuration_of_the_page_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1200)  # everything is slower on a crowded machine
-def test_two_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
-    told_alike(tmp_path, machines_count=2, gpus_count=4, period_s=0.5, over_s=8)
+def test_three_servers_agree_on_two_machines(tmp_path: Path) -> None:
+    compare_servers(tmp_path, machines_count=2, gpus_count=4, period_s=0.5, over_s=8)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_five_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
-    told_alike(tmp_path, machines_count=5, gpus_count=8, period_s=0.5, over_s=4)
+def test_three_servers_agree_on_five_machines(tmp_path: Path) -> None:
+    compare_servers(tmp_path, machines_count=5, gpus_count=8, period_s=0.5, over_s=4)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_fifty_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
-    told_alike(tmp_path, machines_count=50, gpus_count=8, period_s=5.0, over_s=30)
+def test_three_servers_agree_on_fifty_machines(tmp_path: Path) -> None:
+    compare_servers(tmp_path, machines_count=50, gpus_count=8, period_s=5.0, over_s=30)
 
 
-def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: float, over_s: int) -> None:
-    """Scrape at a rate that this machine can answer: half the rate if scrapes keep failing."""
+def compare_servers(folder: Path, *, machines_count: int, gpus_count: int, period_s: float, over_s: int) -> None:
+    """Compare the servers at a rate that this machine can serve; halve the rate while scrapes fail."""
     slower = crowding_ratio()
-    while not told_at(folder / f"{slower:g}", machines_count, gpus_count, period_s, over_s, slower):
+    while not compare_at_rate(folder / f"{slower:g}", machines_count, gpus_count, period_s, over_s, slower):
         slower *= 2
 
 
-def told_at(folder: Path, machines_count: int, gpus_count: int, period_s: float, over_s: int, slower: float) -> bool:
-    """Compare the servers at a moment without an earlier failed scrape; return False without such a moment at this rate."""
+def compare_at_rate(folder: Path, machines_count: int, gpus_count: int, period_s: float, over_s: int, slower: float) -> bool:
+    """Compare the servers at a time without a failed scrape before it; return False if there is no such time at this rate."""
     folder.mkdir()
     with machines(machines_count, gpus_count, period_s=over_s / 20) as targets, victoria(folder / "written") as written:
         period_s, over_s = slower * period_s, math.ceil(slower * over_s)
@@ -82,7 +82,7 @@ def told_at(folder: Path, machines_count: int, gpus_count: int, period_s: float,
         whole = blocks()["prometheus.yml"].replace("http://victoria:8428", written.url)
         whole = whole.replace('["node1:9836", "node2:9836"]', str(targets))
         whole = whole.replace("15s\n", f"{period}\n  evaluation_interval: {period}\n")
-        whole += "    queue_config: {batch_send_deadline: 300ms}\n"  # for a test that waits, not for a fleet
+        whole += "    queue_config: {batch_send_deadline: 300ms}\n"  # so that this test waits less
         scrapes = whole.partition("scrape_configs:")[2].partition("remote_write:")[0]
         alone = f"global:\n  scrape_interval: {period}\nscrape_configs:{scrapes}"
         with (
@@ -117,7 +117,7 @@ def told_at(folder: Path, machines_count: int, gpus_count: int, period_s: float,
 
 
 def crowding_ratio(cpu_s: float = 0.2) -> float:
-    """Return the slowdown of a computation on this machine now, up to the longest acceptable wait."""
+    """Return the current slowdown of a computation on this machine, at most 4."""
     begun_s, until_s = time.monotonic(), time.process_time() + cpu_s
     while time.process_time() < until_s:
         pass
@@ -127,10 +127,10 @@ def crowding_ratio(cpu_s: float = 0.2) -> float:
 def wait_for(
     first: Server, written: Server, second: Server, machines_count: int, period_s: float, over_s: int
 ) -> float:  # fmt: skip
-    """Return a moment with whole ranges of every machine on each server, and without an earlier failed scrape.
+    """Return a time at which each server has full ranges of every machine and no failed scrape.
 
-    A scrape that exceeds the period ends every series of its machine until the next one, so that a rule's recorded value and
-    its expression's present value would correctly differ.
+    A scrape that exceeds the period ends all series of its machine until the next scrape; a rule's recorded value and the
+    current value of its expression would then differ.
     """
     whole = (
         f"count(count_over_time(gpuwatch_up[{over_s}s]) >= 5 and on (instance) "
@@ -139,7 +139,7 @@ def wait_for(
 
     def moment() -> float:
         at_s = time.time() - 1.5
-        # A rule's last value is up to one period old.
+        # The last value of a rule can be one period old.
         moments = (at_s - 2 * period_s, at_s)
         is_whole = all(server.ask(whole, s) == {"{}": machines_count} for server in (first, written, second) for s in moments)
         return at_s if is_whole and first.ask("gpuwatch:fleet_windows_spoilt:ratio5m", at_s) else 0.0
@@ -149,7 +149,7 @@ def wait_for(
 
 
 def late_s(server: Server, at_s: float, over_s: int) -> float:
-    """Return the greatest age of a sample beyond its stated time and beyond an idle machine's."""
+    """Return the largest age of a sample in seconds, minus the usual age on an idle machine."""
     of_scrapes = f"max(max_over_time(scrape_duration_seconds[{over_s}s]))"
     of_readings = f'max(max_over_time(gpuwatch_reading_age_seconds{{lane="fast"}}[{over_s}s]))'
     return max(0.0, server.ask(f"{of_scrapes} + {of_readings}", at_s)["{}"] - OLD_S)
@@ -159,5 +159,5 @@ def near(found: Mapping[str, float], expected: Mapping[str, float], name: str, l
     assert found.keys() == expected.keys(), name
     apart = late_ratio + (OF_ONE if name in OF_MACHINES else OF_FLEET)
     for labels, value in expected.items():
-        # Windows are counted one by one: at another moment there are a few more.
+        # Another server can have counted a few more windows.
         assert found[labels] == pytest.approx(value, rel=apart, abs=4 if "windows:" in name else apart), (name, labels)

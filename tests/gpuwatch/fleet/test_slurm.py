@@ -1,4 +1,4 @@
-"""Tests of the samples for Slurm: a real job under Debian's Slurm is judged, and the scripts survive any site's variables."""
+"""Tests of the samples for Slurm: a real job under Debian's Slurm is judged, and the scripts accept any variables."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ print(w.run_id, w.verdict.status)
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Make a folder with a short name, open to every user: sockets lie in it, and users' jobs begin there."""
+    """Yield a folder with a short name, for sockets, that every user can enter."""
     made = Path(tempfile.mkdtemp(prefix="gw-slurm-"))
     made.chmod(0o755)
     yield made
     shutil.rmtree(made, ignore_errors=True)
 
 
-# As `nvidia-smi -L` of driver 580 writes it: a whole GPU, a board of two instances, another whole one.
+# Output of `nvidia-smi -L` of driver 580: a GPU, a board with two MIG instances, and another GPU.
 LISTED = """\
 GPU 0: NVIDIA H200 (UUID: GPU-0000)
 GPU 1: NVIDIA H200 (UUID: GPU-1111)
@@ -56,9 +56,9 @@ GPU 2: NVIDIA H200 (UUID: GPU-2222)
 
 
 def site(folder: Path, gpuwatch: str, listed: str = LISTED, **variables: str) -> Path:
-    """Write the site's settings, with a ``gpuwatch`` and an ``nvidia-smi`` that only they reference.
+    """Write the site's settings, with mock programs ``gpuwatch``, ``nvidia-smi`` and ``nice`` first in their PATH.
 
-    Its ``nice`` drops the niceness of 19: beside other work the judge would take minutes.
+    The mock ``nice`` ignores a niceness of 19; on a busy machine the judge would take minutes.
     """
     (folder / "bin").mkdir()
     nice = '[ "$1 $2" = "-n 19" ] && shift 2 && exec "$@"'
@@ -76,8 +76,8 @@ def site(folder: Path, gpuwatch: str, listed: str = LISTED, **variables: str) ->
     return settings
 
 
-def test_a_job_of_slurm_is_judged_and_exported(folder: Path) -> None:
-    """A job on two MIG instances: its file has job, user, account, windows and verdicts; old files are removed."""
+def test_slurm_job_is_judged_and_exported(folder: Path) -> None:
+    """The file of a job on two MIG instances has job, user, account, windows and verdicts; old files are removed."""
     with running(folder, "simulated:mig") as live:
         with connect(live.settings) as client:
             (board,) = [str(each.device["uuid"]) for each in client.readings().gpus]
@@ -107,7 +107,7 @@ def test_a_job_of_slurm_is_judged_and_exported(folder: Path) -> None:
             )
             wait_until(lambda: not old.exists(), what="the file of 40 days ago expired")
             parts = wait_until(lambda: list((folder / "shared").rglob("part-*.parquet")), what="windows are exported")
-            mark = wait_until((found.state / "last-export").exists, what="the export is noted for the daemon")
+            mark = wait_until((found.state / "last-export").exists, what="the time of the export is stored for the daemon")
             states = cluster.run("sinfo", "-h", "-o", "%T").stdout.strip()
     assert (states, mark) == ("idle", True)
     data: dict[str, Any] = json.loads(written.read_text())
@@ -131,7 +131,7 @@ def test_a_job_of_slurm_is_judged_and_exported(folder: Path) -> None:
 
 
 def script(name: str, settings: Path, **variables: str) -> None:
-    """Run a script like slurmd: with the job's variables, without PATH, and with the end of its process group."""
+    """Run a script like slurmd: with the job's variables, without PATH; then kill the script's process group."""
     environment = {"GPUWATCH_SLURM_SETTINGS": str(settings), "SLURM_JOB_ID": "4711", "SLURM_JOB_GPUS": "0", **variables}
     with (settings.parent / "said").open("w+") as said:
         process = subprocess.Popen([SCRIPTS / name], env=environment, stdout=said, stderr=said, start_new_session=True)
@@ -153,7 +153,7 @@ def script(name: str, settings: Path, **variables: str) -> None:
         ({"SLURM_JOB_GPUS": "$(touch x),1;2,0"}, {"GPU-0000"}),
     ],
 )
-def test_gpus_of_a_job_are_named_to_the_judge(folder: Path, variables: dict[str, str], gpus: set[str]) -> None:
+def test_epilog_passes_the_gpus_of_a_job(folder: Path, variables: dict[str, str], gpus: set[str]) -> None:
     settings = site(folder, f'echo "$@" >>{folder}/asked; echo "{{}}"')
     script("prolog.sh", settings, **variables)
     script("epilog.sh", settings, **variables)
@@ -166,7 +166,7 @@ def test_gpus_of_a_job_are_named_to_the_judge(folder: Path, variables: dict[str,
 
 
 def test_epilog_does_not_wait_for_the_judge(folder: Path) -> None:
-    """The epilog releases the node while the judge, which hangs here, has not answered."""
+    """The epilog returns while the judge hangs."""
     settings = site(folder, f"while [ ! -e {folder}/answer ]; do sleep 0.05; done; echo '{{}}'")
     script("prolog.sh", settings)
     script("epilog.sh", settings)
@@ -188,18 +188,18 @@ def test_long_job_is_judged_by_its_last_hour(folder: Path) -> None:
     assert "--since @1790000000 " in windows
 
 
-def test_a_job_ends_whatever_is_wrong_with_the_witness(folder: Path) -> None:
-    """A failing gpuwatch leaves its message beside the job's file, and names with special characters stay JSON."""
+def test_epilog_survives_a_failing_gpuwatch(folder: Path) -> None:
+    """A failing gpuwatch's message is in the job's log file, and special characters in names stay valid JSON."""
     settings = site(folder, "echo broken >&2; exit 1")
     script("prolog.sh", settings)
     script("epilog.sh", settings, SLURM_JOB_ACCOUNT='a "quoted" \\ name\nof two lines')
     data = json.loads(wait_until(lambda: _text(folder / "verdicts" / "4711.json"), what="the job's file"))
     assert (data["interval"], data["windows"], data["account"]) == (None, None, 'a "quoted" \\ nameof two lines')
-    assert wait_until(lambda: _text(folder / "verdicts" / "4711.log"), what="its words") == "broken\nbroken\n"
+    assert wait_until(lambda: _text(folder / "verdicts" / "4711.log"), what="the job's log") == "broken\nbroken\n"
 
 
 @pytest.mark.parametrize("wrong", [{"SLURM_JOB_ID": "../x"}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_GPUS": ""}])
-def test_what_is_no_job_with_gpus_is_left_alone(wrong: dict[str, str], folder: Path) -> None:
+def test_slurm_scripts_ignore_jobs_without_gpus(wrong: dict[str, str], folder: Path) -> None:
     settings = site(folder, "exit 1")
     script("prolog.sh", settings, **wrong)
     script("epilog.sh", settings, **wrong)

@@ -1,4 +1,4 @@
-"""Stores to export, and a million synthetic windows for the queries of the fleet's page."""
+"""Judged runs to export, and synthetic windows for the queries in docs/FLEET.md."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DAY_S, BEGIN_S = 86400.0, 1_790_000_000.0
 
 
 def judged(scene: str, seed: int = 0, *, blind: bool = False, **changes: Any) -> Run:
-    """Return a run in the daemon's form, judged from a simulated window; ``blind``: without a process list."""
+    """Return a run like the daemon's, judged from a simulated window; ``blind``: without process lists."""
     evidence = simulate(scene, seed=seed, timings=False)[0]
     if blind:
         evidence = replace(evidence, trace=replace(evidence.trace, process_lists=()))
@@ -43,7 +43,7 @@ def judged(scene: str, seed: int = 0, *, blind: bool = False, **changes: Any) ->
 
 
 def made_up(folder: Path, count: int, *, parts_count: int = 30, seeds_count: int = 1) -> None:
-    """Return this number of rows over a month, from judged ones with other hosts, drivers and rules, one part per day."""
+    """Write ``count`` rows in one part per day: judged rows with random hosts, drivers, rules and statuses."""
     scenes = ("steady-copy", "steady-gemm", "from-idle", "bursty", "neighbour", "thermal")
     runs = [judged(scene, seed=seed) for scene in scenes for seed in range(seeds_count)] + [judged("steady-copy", blind=True)]
     pattern = parquet.table([row for run in runs for row in rows(run, {run.uuids[0]: DEVICE}, "a")])
@@ -76,13 +76,13 @@ def made_up(folder: Path, count: int, *, parts_count: int = 30, seeds_count: int
 
 
 def queries() -> dict[str, str]:
-    """Return the queries on the fleet's page, by the text of their first line."""
+    """Return the queries in docs/FLEET.md, by the text of the first line."""
     found = re.findall(r"```sql\n-- (.*?)\n(.*?)```", PAGE.read_text(), re.S)
     return dict(found)
 
 
 def asked(folder: Path, statements: Iterable[str]) -> Iterator[list[tuple[Any, ...]]]:
-    """Return each statement's rows, with this folder in place of the page's DIR."""
+    """Yield the rows of each statement, with ``folder`` in place of the page's DIR."""
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
         for statement in statements:

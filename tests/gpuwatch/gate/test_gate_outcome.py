@@ -23,7 +23,7 @@ from tests.annotate.occurrences.comparison import times
 
 NEIGHBOUR = Process(pid=77, name="x", user="u", memory_bytes=10**9, utilization_ratio=0.5, ownership=Ownership.FOREIGN)
 HOT = {"event_reasons_mask": 0x40, "hw_thermal_ns": lambda t: max(0.0, t) * 5e8, "sm_clock_mhz": 1490}
-# Rules whose hazards the benchmark causes, or whose findings name the cause where it is known.
+# Rules whose hazards the benchmark causes, or whose findings name a known cause.
 OWN_RULES = {
     "incomplete-body", "no-work", "idle-stretch", "unaccounted-time", "bursty-duty-cycle", "work-levels", "contention-self",
     "missing-sync", "wrong-stream", "host-bound", "short-kernel", "timer-overhead", "timer-tampered", "profiler-attached",
@@ -34,33 +34,36 @@ OWN_RULES = {
 
 
 def made(took_s: float = 2e-3, *, label: str = "gemm", seed: int = 0, **changes: Any) -> Evidence:
+    """Return evidence of a window with stamped times."""
     return evidence(timings=stamped(took_s, 1490.0, seed=seed), host=Host(boot_id="b"), label=label, **changes)
 
 
 def reported(found: Evidence) -> ReportedWindow:
+    """Return evidence with its verdict."""
     return ReportedWindow(verdict=judge(found), evidence=found)
 
 
 def gated(found: Evidence, baseline: Evidence | None = None, *failing: Status) -> GatedWindow:
+    """Return the gate's outcome for evidence, with an optional baseline and failing statuses."""
     before = None if baseline is None else reported(baseline)
     return gate(reported(found), "gemm", before, GateTerms(failing or (Status.REJECTED,), None, MachineTerms()))
 
 
-def test_every_rule_has_its_side() -> None:
+def test_every_rule_is_the_machines_or_the_benchmarks() -> None:
     """Every rule is assigned either to the machine or to the benchmark: the assignment decides the outcome."""
     assert not MACHINE_RULES & OWN_RULES
     assert {rule.name for rule in RULES} == MACHINE_RULES | OWN_RULES
     assert CLOCK_RULES < MACHINE_RULES
 
 
-def test_valid_windows_pass_with_and_without_a_baseline() -> None:
+def test_gate_passes_valid_windows() -> None:
     assert gated(made()).outcome is GateOutcome.PASS
     same = gated(made(seed=1), made())
     assert (same.outcome, same.change.split()[0]) == (GateOutcome.PASS, "SAME")
 
 
 def test_runs_without_a_common_clock_pass_below_the_floor() -> None:
-    """Unstamped successive runs are inconclusive, and pass if their slowdown is bounded below the floor."""
+    """Unstamped successive runs are inconclusive, and pass if the possible slowdown is below the floor."""
 
     def unstamped(took_s: float, seed: int) -> Evidence:
         return evidence(timings=times(took_s, seed=seed), host=Host(boot_id="b"), label="gemm")
@@ -72,14 +75,14 @@ def test_runs_without_a_common_clock_pass_below_the_floor() -> None:
     assert near.outcome is not GateOutcome.PASS
 
 
-def test_a_slower_window_fails() -> None:
+def test_gate_fails_a_slower_window() -> None:
     slower = gated(made(2.1e-3, seed=1), made())
     assert (slower.outcome, slower.why) == (GateOutcome.FAIL, "slower than the baseline")
     assert slower.change.startswith("SLOWER +5.0")
 
 
-def test_a_neighbour_is_neutral_even_where_it_is_slower() -> None:
-    """A rejected window beside a neighbour is neutral, although 5 % slower."""
+def test_gate_of_a_window_beside_a_neighbour_is_neutral() -> None:
+    """A rejected window with a neighbour is neutral, although 5 % slower."""
     spoiled = gated(made(2.1e-3, processes=(OWN, NEIGHBOUR)), made())
     assert spoiled.window.verdict.status is Status.REJECTED
     assert spoiled.outcome is GateOutcome.NEUTRAL
@@ -87,20 +90,20 @@ def test_a_neighbour_is_neutral_even_where_it_is_slower() -> None:
     assert gated(made(processes=(OWN, NEIGHBOUR))).outcome is GateOutcome.NEUTRAL
 
 
-def test_a_spoiled_baseline_is_neutral() -> None:
+def test_gate_of_a_spoiled_baseline_is_neutral() -> None:
     found = gated(made(2.1e-3), made(processes=(OWN, NEIGHBOUR)))
     assert found.outcome is GateOutcome.NEUTRAL
     assert found.why.startswith("the baseline was spoiled: contention-process")
 
 
-def test_missing_evidence_is_neutral() -> None:
+def test_gate_of_missing_evidence_is_neutral() -> None:
     found = gated(made(processes=None))
     assert found.window.verdict.status is Status.UNPROVEN
     assert found.outcome is GateOutcome.NEUTRAL
     assert found.why.startswith("not proven: ")
 
 
-def test_heat_is_neutral_without_a_comparison() -> None:
+def test_gate_of_a_throttled_window_is_neutral() -> None:
     assert gated(made(signals=HOT)).why.startswith("throttle-")
     assert gated(made(signals=HOT)).outcome is GateOutcome.NEUTRAL
 
@@ -109,14 +112,14 @@ def test_heat_is_neutral_without_a_comparison() -> None:
     ("declared", "rule"),
     [({"tampered": "torch.cuda.Event"}, "timer-tampered"), ({"exception": "ValueError"}, "incomplete-body")],
 )
-def test_the_benchmarks_own_doing_fails(declared: dict[str, str], rule: str) -> None:
-    """A replaced timer, or work that ended with an exception, fails even beside a neighbour."""
+def test_gate_fails_for_the_benchmarks_own_fault(declared: dict[str, str], rule: str) -> None:
+    """A replaced timer, or work that ended with an exception, fails even with a neighbour."""
     found = gated(made(declared=declared, processes=(OWN, NEIGHBOUR)))
     assert (found.outcome, found.why.split(":")[0]) == (GateOutcome.FAIL, rule)
 
 
-def test_named_statuses_fail_only_for_the_benchmarks_doing() -> None:
-    """A flag caused by the benchmark fails if --fail-on names it, and passes otherwise."""
+def test_named_statuses_fail_only_for_the_benchmarks_fault() -> None:
+    """A flag caused by the benchmark fails if --fail-on names flagged; missing evidence stays neutral."""
     flagged = made(declared={"profiler_used": True})
     assert judge(flagged).status is Status.FLAGGED
     assert gated(flagged).outcome is GateOutcome.PASS
@@ -124,14 +127,14 @@ def test_named_statuses_fail_only_for_the_benchmarks_doing() -> None:
     assert gated(made(processes=None), None, Status.UNPROVEN).outcome is GateOutcome.NEUTRAL
 
 
-def test_overall_is_the_worst_and_neutral_is_no_failure() -> None:
+def test_overall_returns_the_worst_outcome() -> None:
     neutral, slower = gated(made(processes=None)), gated(made(2.1e-3), made())
     assert overall([gated(made()), neutral]) is GateOutcome.NEUTRAL
     assert overall([neutral, slower]) is GateOutcome.FAIL
     assert overall([]) is GateOutcome.PASS
 
 
-def test_workflow_commands_let_no_label_speak() -> None:
+def test_workflow_commands_escape_labels() -> None:
     """A label with a newline and a workflow command stays escaped text on one line."""
     slower = replace(gated(made(2.1e-3), made()), name="x::error::\n::set-env name=A::b, 100%")
     (line,) = gate_formats.workflow_commands([slower, gated(made())])
@@ -140,7 +143,7 @@ def test_workflow_commands_let_no_label_speak() -> None:
     assert "\n" not in line
 
 
-def test_the_summary_tells_outcome_change_and_reason() -> None:
+def test_summary_has_outcome_change_and_reason() -> None:
     windows = [gated(made(2.1e-3), made()), gated(made(processes=None))]
     text = gate_formats.summary(windows)
     assert text.startswith("### gpuwatch: ❌ fail (1 neutral, 1 fail)\n")
@@ -150,7 +153,7 @@ def test_the_summary_tells_outcome_change_and_reason() -> None:
     assert gate_formats.outputs(windows) == "outcome=fail\npass_count=0\nneutral_count=1\nfail_count=1\n"
 
 
-def test_a_summary_shows_labels_as_their_words() -> None:
+def test_summary_shows_labels_literally() -> None:
     """The summary shows labels literally, also in ``<summary>`` tags, whose text is HTML instead of Markdown."""
     named = replace(gated(made()), name="a|b_c `d`\n<b> @e")
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(gate_formats.summary([named]))
@@ -158,16 +161,16 @@ def test_a_summary_shows_labels_as_their_words() -> None:
     assert "<td>a|b_c `d`\\n&lt;b&gt; @\u200be</td>" in html
 
 
-def test_a_summary_stays_below_the_runners_limit() -> None:
-    """The summary stays below GitHub's limit of 1 MiB: windows beyond it appear only in the table."""
+def test_summary_stays_below_the_runners_limit() -> None:
+    """The summary stays below GitHub's limit of 1 MiB: windows beyond the limit appear only in the table."""
     one = gated(made(processes=None))
     text = gate_formats.summary([replace(one, name=f"{place} " + "n" * 200) for place in range(600)])
     assert len(text.encode()) < 1 << 20
     assert text.count("| ⚪ neutral |") == 600
 
 
-def test_exports_hold_times_that_nothing_spoiled() -> None:
-    """Both trackers get times in nanoseconds at one clock.  Exports omit spoiled windows, which would be spikes in charts."""
+def test_exports_omit_spoiled_windows() -> None:
+    """Both trackers get times in nanoseconds at one clock.  Spoiled windows would be spikes in charts."""
     windows = [gated(made()), gated(made(processes=None))]
     (entry,) = json.loads(gate_formats.benchmark_action(windows))
     assert (entry["name"], entry["unit"], entry["extra"].split(",")[0]) == ("gemm", "ns", "valid")

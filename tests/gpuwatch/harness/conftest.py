@@ -1,4 +1,4 @@
-"""Fixture of a harness session for a single test, on the shared daemon."""
+"""Fixture with a new harness session for a single test, on the shared daemon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuwatch.harness import quiet_log, session
 
 @pytest.fixture
 def fresh(copying: Settings, monkeypatch: pytest.MonkeyPatch) -> session.HarnessSession:
-    """Replace the process's session during the test; its windows reach the shared daemon."""
+    """Return a new session that replaces the process's session during the test; its windows use the shared daemon."""
     for name in ("source", "state", "socket"):
         monkeypatch.setenv(f"GPUWATCH_{name.upper()}", str(getattr(copying, name)))
     monkeypatch.delenv("GPUWATCH", raising=False)

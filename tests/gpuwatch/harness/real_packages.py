@@ -1,4 +1,4 @@
-"""The real harnesses that `make harness` installs, each in its own folder, and programs that run with them."""
+"""The real harnesses that `make harness` installs, each in its own folder, and helpers to run programs with a harness."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = ROOT / "examples" / "harness"
 
 
 def folder(name: str) -> str:
-    """Return the folder of a harness.  Without it the test fails on CI, where `make test` installs it, and is skipped elsewhere."""
+    """Return the folder of a harness.  Without the folder, fail the test on CI, and skip the test elsewhere."""
     found = ROOT / ".harness" / name
     if (found / "requirements.txt").exists():
         return str(found)
@@ -34,7 +34,7 @@ def folder(name: str) -> str:
 
 
 def environment(settings: Settings, *paths: str, **more: str) -> dict[str, str]:
-    """Return the environment in which a program finds a test's daemon, and modules on these paths."""
+    """Return the environment of a program that uses a test's daemon and modules from these paths."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH", "PYTHON", "PYTEST"))}
     ours = {f"GPUWATCH_{name.upper()}": str(getattr(settings, name)) for name in ("source", "state", "socket")}
     return {**kept, **ours, "PYTHONPATH": os.pathsep.join(paths), **more}
@@ -48,14 +48,14 @@ def run_python(*arguments: str, given: Mapping[str, str], cwd: Path = ROOT) -> s
     return run(sys.executable, *arguments, given=given, cwd=cwd)
 
 
-def said(ended: subprocess.CompletedProcess[str]) -> Any:
-    """Return the JSON in a program's last line of output."""
+def read_json(ended: subprocess.CompletedProcess[str]) -> Any:
+    """Return the JSON in the last line of a program's output; the program must have succeeded."""
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])
 
 
 def evidence_of(settings: Settings, run_id: str) -> Evidence:
-    """Return the daemon's stored evidence of a judged window."""
+    """Return the stored evidence of a window after its verdict."""
     found = judged_run(settings.state, run_id)
     with Reader(settings.state) as reader:
         return reader.evidence(found, reader.devices()[0].uuid)

@@ -1,4 +1,4 @@
-"""Tests that each harness example runs by the command in its first line, without a GPU if the harness can."""
+"""Tests that each harness example runs with the command in its docstring, without a GPU if the harness supports this."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from gpuwatch.config.settings import Settings
 from tests.gpuwatch.harness.real_packages import EXAMPLES, environment, folder, run
 
-# The example, its harness, and a part of gpuwatch's output.
+# By example: the harness, and a part of gpuwatch's output.
 NEEDED = {
     "plain_window.py": ("", "SIMULATED  matmul"),
     "test_plain.py": ("", "SIMULATED pytest: 1 window"),
@@ -22,7 +22,7 @@ NEEDED = {
     "triton_steady.py": ("triton", "SIMULATED triton.testing.do_bench: 1 window"),
     "triton_perf_report.py": ("triton", "(first: matmul side=2048 provider=library make_matmul.<lambda>)"),
 }
-RUN_ELSEWHERE = {"torch_timer.py", "cupy_benchmark.py"}  # by torch_program.py; on a GPU
+RUN_ELSEWHERE = {"torch_timer.py", "cupy_benchmark.py"}  # torch_program.py runs the first; the second needs a GPU
 HELPERS = {"matmul.py", "without_gpu.py"}
 
 
@@ -36,14 +36,14 @@ def command_of(example: Path) -> list[str]:
     return [sys.executable, *modules[words[0]], *replaced]
 
 
-def test_every_example_is_listed() -> None:
+def test_harness_examples_are_listed() -> None:
     assert {each.name for each in EXAMPLES.glob("*.py")} >= {*NEEDED, *RUN_ELSEWHERE, *HELPERS}
     for name in RUN_ELSEWHERE:
         assert command_of(EXAMPLES / name)
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_example_runs_and_is_judged(name: str, copying: Settings) -> None:
+def test_harness_example_runs_and_is_judged(name: str, copying: Settings) -> None:
     package, shown = NEEDED[name]
     paths = (folder(package),) if package else ()
     given = environment(copying, *paths, MPLBACKEND="agg", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", CI="")

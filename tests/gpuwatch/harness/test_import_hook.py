@@ -1,4 +1,4 @@
-"""Tests that importing a harness patches it, and that `gpuwatch run --auto` needs no change of the program."""
+"""Tests of the import hook, of the startup module of `gpuwatch run --auto`, and of CuPy's patch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def patch_badly(module: ModuleType) -> None:
 
 @pytest.fixture
 def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make two mock harnesses that a program may import, with hooks for them."""
+    """Return a folder on the module path with two mock harnesses, and register patches for both."""
     for name in ("pretended_harness", "pretended_later"):
         (tmp_path / f"{name}.py").write_text("def measure() -> int:\n    return 1\n")
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -38,28 +38,28 @@ def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     patches = {"pretended_harness": f"{here}:patch_pretended", "pretended_later": f"{here}:patch_badly"}
     monkeypatch.setattr(hook, "PATCHES", patches)
     monkeypatch.syspath_prepend(tmp_path)
-    # An earlier test of this process may have imported gpuwatch.auto, which leaves its finder behind.
+    # An earlier test of this process may have imported gpuwatch.auto, which installs a finder.
     others = [each for each in sys.meta_path if type(each).__name__ != hook.PatchingFinder.__name__]
     monkeypatch.setattr(sys, "meta_path", [hook.PatchingFinder(), *others])
     return tmp_path
 
 
-def test_harness_is_patched_once_imported(pretended: Path) -> None:
+def test_import_hook_patches_a_harness_once(pretended: Path) -> None:
     module = importlib.import_module("pretended_harness")
     assert module.measure() == 2
     assert original_of(module.measure)() == 1
     hook.apply_patch("pretended_harness", module)
-    assert module.measure() == 2, "once, whoever asks again"
-    assert type(module.__loader__).__name__ == "SourceFileLoader", "readers of its source find its own loader"
+    assert module.measure() == 2, "a second patch changes nothing"
+    assert type(module.__loader__).__name__ == "SourceFileLoader", "the module keeps its original loader"
 
 
-def test_failing_patch_leaves_the_harness(pretended: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_hook_failing_patch_leaves_the_harness(pretended: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert importlib.import_module("pretended_later").measure() == 1
     assert capsys.readouterr().err == "gpuwatch: pretended_later is not watched: RuntimeError: another version\n"
 
 
 def test_startup_runs_the_hidden_sitecustomize(tmp_path: Path) -> None:
-    """A program under --auto runs its environment's own sitecustomize, and imports no gpuwatch by itself."""
+    """With and without GPUWATCH_AUTO, the environment's own sitecustomize runs, and gpuwatch is not imported."""
     (tmp_path / "sitecustomize.py").write_text("import os\nos.environ['OWN'] = 'ran'\n")
     program = "import os, sys; print(os.environ.get('OWN'), 'gpuwatch' in sys.modules, sys.modules['sitecustomize'].__file__)"
     for auto in ("1", ""):
@@ -70,7 +70,7 @@ def test_startup_runs_the_hidden_sitecustomize(tmp_path: Path) -> None:
         assert place == str(tmp_path / "sitecustomize.py")
 
 
-def test_patched_functions_say_what_they_are() -> None:
+def test_patching_reads_parameters_and_names() -> None:
     assert has_parameters(lambda fn, rep=1: None, "fn", "rep")
     assert not has_parameters(lambda fn: None, "rep")
     assert not has_parameters(int, "rep")
@@ -78,8 +78,8 @@ def test_patched_functions_say_what_they_are() -> None:
     assert name_of(object()) == "object"
 
 
-def test_cupy_is_warmed_up_before_its_window(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CuPy's warm-up calls run before the window, and CuPy runs the rest; the number is CuPy's own."""
+def test_cupy_warm_up_runs_before_the_window(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The warm-up calls run before the window, CuPy runs the rest, and CuPy's times are unchanged."""
     calls: list[str] = []
 
     class Times(list[float]):

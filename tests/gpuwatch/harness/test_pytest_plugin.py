@@ -1,4 +1,4 @@
-"""Tests of the plug-in in real runs of pytest, with both supported versions of pytest-benchmark."""
+"""Tests of the pytest plug-in: in real runs with both supported versions of pytest-benchmark, and of its functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATUSES = {"valid", "unproven", "flagged", "rejected"}
 
 
 def pytest_run(settings: Settings, tmp_path: Path, *options: str, paths: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """Run a copy of the suite in another folder, whose pytest lacks this repository's settings."""
+    """Run pytest on a copy of the suite in another folder, without this repository's settings."""
     shutil.copy(SUITE, tmp_path)
     given = environment(settings, *paths, str(ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     plugins = ("-p", "pytest_gpuwatch", "-p", "no:cacheprovider")
@@ -38,32 +38,32 @@ def benchmark_run(settings: Settings, tmp_path: Path, package: str, *options: st
     return pytest_run(settings, tmp_path, "-p", "pytest_benchmark.plugin", *QUICK, *options, paths=(folder(package),))
 
 
-def test_newest_version_is_watched(copying: Settings, tmp_path: Path) -> None:
-    """With 5.3.1 the rounds of unchanged benchmarks have windows, and file, summary and store agree."""
+def test_pytest_benchmark_5_3_1_is_watched(copying: Settings, tmp_path: Path) -> None:
+    """With 5.3.1 the rounds of unchanged benchmarks have windows; file, summary and store agree."""
     timer = "--benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized"
     warmed = ("--benchmark-warmup=on", "--benchmark-warmup-iterations=3")
     ended = benchmark_run(copying, tmp_path, "pytest-benchmark", "--gpuwatch", "--benchmark-json=b.json", timer, *warmed)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = read_benchmarks(tmp_path)
-    check_json_holds_run_and_status(found)
-    check_warm_up_rounds_are_told_apart(found, copying)
+    check_json_has_run_and_status(found)
+    check_warm_up_rounds_are_separate(found, copying)
     check_marker_states_claim_and_tolerance(found, copying)
-    check_machine_info_holds_the_gpus(tmp_path)
-    check_summary_stands_at_the_end(ended)
+    check_machine_info_has_the_gpus(tmp_path)
+    check_summary_is_at_the_end(ended)
 
 
 def read_benchmarks(place: Path) -> dict[str, Any]:
     return {each["name"]: each for each in json.loads((place / "b.json").read_text())["benchmarks"]}
 
 
-def check_json_holds_run_and_status(found: dict[str, Any]) -> None:
+def check_json_has_run_and_status(found: dict[str, Any]) -> None:
     attached = [each["extra_info"]["gpuwatch"] for each in found.values()]
     assert len({each["run"] for each in attached}) == 2
     assert {each["status"] for each in attached} <= STATUSES
 
 
-def check_warm_up_rounds_are_told_apart(found: dict[str, Any], copying: Settings) -> None:
-    """The stored times are the rounds that pytest-benchmark counted; earlier ones are declared as warm-up."""
+def check_warm_up_rounds_are_separate(found: dict[str, Any], copying: Settings) -> None:
+    """Check that the stored times are the rounds that pytest-benchmark counted, and earlier rounds are warm-up."""
     for name, warmed in (("test_pedantic", 5), ("test_benchmark", None)):
         attached = found[name]["extra_info"]["gpuwatch"]
         stored = evidence_of(copying, attached["run"])
@@ -77,10 +77,10 @@ def check_warm_up_rounds_are_told_apart(found: dict[str, Any], copying: Settings
         assert stored.declared["timer"] == "host"
 
 
-def check_machine_info_holds_the_gpus(place: Path) -> None:
+def check_machine_info_has_the_gpus(place: Path) -> None:
     [gpu] = json.loads((place / "b.json").read_text())["machine_info"]["gpuwatch"]
     assert (gpu["name"], gpu["power_limit_w"], gpu["simulated"]) == ("SIMULATED NVIDIA H200", 700.0, True)
-    assert not any("clock" in name or "temperature" in name for name in gpu), "nothing that moves from run to run"
+    assert not any("clock" in name or "temperature" in name for name in gpu), "no values that vary from run to run"
 
 
 def check_marker_states_claim_and_tolerance(found: dict[str, Any], copying: Settings) -> None:
@@ -90,16 +90,16 @@ def check_marker_states_claim_and_tolerance(found: dict[str, Any], copying: Sett
     assert judged.policy["tolerance_ratio"] == 0.05
 
 
-def check_summary_stands_at_the_end(ended: subprocess.CompletedProcess[str]) -> None:
+def check_summary_is_at_the_end(ended: subprocess.CompletedProcess[str]) -> None:
     out = ended.stdout
     assert "= gpuwatch =" in out
     assert "SIMULATED pytest-benchmark: 2 windows: " in out
     assert "SIMULATED pytest: 2 windows: " in out
-    assert "gpuwatch" not in ended.stderr, "the end of the process says nothing again"
+    assert "gpuwatch" not in ended.stderr, "the end of the process does not repeat the summary"
 
 
-def test_older_version_fails_tests_and_writes_junit(copying: Settings, tmp_path: Path) -> None:
-    """With 5.2.3, under pytest 8, each short window fails its test if every status but valid is named."""
+def test_pytest_benchmark_5_2_3_fails_tests_and_writes_junit(copying: Settings, tmp_path: Path) -> None:
+    """With 5.2.3, under pytest 8, every window that is not valid fails its test, if ``--gpuwatch-fail-on`` names its status."""
     options = ("--gpuwatch-fail-on=unproven,flagged,rejected", "--benchmark-json=b.json", "--junitxml=j.xml")
     ended = benchmark_run(copying, tmp_path, "pytest-benchmark-older", *options)
     assert ended.returncode == 1, ended.stdout
@@ -113,8 +113,8 @@ def test_older_version_fails_tests_and_writes_junit(copying: Settings, tmp_path:
     assert {properties["gpuwatch_status"] for properties in found.values() if properties} <= failing
 
 
-def test_plugin_is_inert_until_asked(copying: Settings, tmp_path: Path) -> None:
-    """Without the option the plug-in imports nothing of the package, and windows in tests watch nothing."""
+def test_plugin_is_inert_without_its_option(copying: Settings, tmp_path: Path) -> None:
+    """Without the option, tests pass as usual, and results and summary contain no verdicts."""
     ended = benchmark_run(copying, tmp_path, "pytest-benchmark", "--benchmark-json=b.json", "--strict-markers")
     assert ended.returncode == 0, ended.stdout
     assert "5 passed" in ended.stdout
@@ -122,8 +122,8 @@ def test_plugin_is_inert_until_asked(copying: Settings, tmp_path: Path) -> None:
     assert all(each["extra_info"] == {} for each in read_benchmarks(tmp_path).values())
 
 
-def test_xdist_is_told_and_workers_report(copying: Settings, tmp_path: Path) -> None:
-    """Under xdist pytest-benchmark disables itself, which is reported; the workers' windows are in the summary."""
+def test_plugin_reports_windows_of_xdist_workers(copying: Settings, tmp_path: Path) -> None:
+    """Under xdist the summary reports that pytest-benchmark is disabled, and lists the workers' windows."""
     (tmp_path / "pytest.ini").write_text("[pytest]\ngpuwatch = true\n")
     options = ("-p", "xdist", "-n1", "-k", "not unwatched", "-c", "pytest.ini")
     ended = benchmark_run(copying, tmp_path, "pytest-benchmark", *options)
@@ -132,7 +132,7 @@ def test_xdist_is_told_and_workers_report(copying: Settings, tmp_path: Path) -> 
     assert "pytest-benchmark is disabled" in ended.stdout + ended.stderr
 
 
-def test_unknown_status_is_refused() -> None:
+def test_plugin_rejects_an_unknown_status() -> None:
     config: Any = SimpleNamespace(getoption=lambda *_: "slow", getini=lambda _: "")
     with pytest.raises(
         pytest.UsageError, match="--gpuwatch-fail-on: expected some of unproven, flagged, rejected, found 'slow'"
@@ -141,7 +141,7 @@ def test_unknown_status_is_refused() -> None:
 
 
 def test_unknown_pytest_benchmark_is_unproven(fresh: session.HarnessSession) -> None:
-    """A fixture without the expected parts stays untouched, and its result says so."""
+    """A fixture without the expected methods stays unchanged, and its result is unproven with the reason."""
     benchmark = SimpleNamespace(extra_info={}, _make_runner=lambda function: None)
     window = session.open_window(pytest_rounds.FACE, "unknown")
     assert isinstance(window, HarnessWindow)
@@ -151,8 +151,8 @@ def test_unknown_pytest_benchmark_is_unproven(fresh: session.HarnessSession) -> 
     assert session.summarize(fresh) == [f"pytest-benchmark: {pytest_rounds.UNKNOWN}"]
 
 
-def test_windows_beyond_the_bound_watch_nothing(fresh: session.HarnessSession) -> None:
-    """A test beyond its process's limit of windows continues as without --gpuwatch."""
+def test_plugin_windows_beyond_the_bound_are_unwatched(fresh: session.HarnessSession) -> None:
+    """After 500 windows a test gets an unwatched window."""
     fresh.windows = [HarnessWindow("a harness", "work", gpuwatch.Policy())] * 500
     item: Any = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: None)
     with watched().window_maker(item)() as w:
@@ -168,7 +168,7 @@ def test_windows_beyond_the_bound_watch_nothing(fresh: session.HarnessSession) -
         ({"tolerance": 7.0}, "tolerance"),
     ],
 )
-def test_wrong_marker_is_refused(kwargs: dict[str, Any], expected: str) -> None:
+def test_plugin_rejects_an_invalid_marker(kwargs: dict[str, Any], expected: str) -> None:
     item: Any = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: pytest.mark.gpuwatch(**kwargs).mark)
     with pytest.raises(pytest.UsageError, match=expected):
         pytest_plugin.policy_of(item)
@@ -182,8 +182,8 @@ def watched() -> pytest_plugin.GpuwatchWindows:
     return pytest_plugin.GpuwatchWindows(SimpleNamespace(getoption=lambda *_: None), frozenset())  # type: ignore[arg-type]
 
 
-def test_rerun_test_is_judged_by_its_last_try(fresh: session.HarnessSession) -> None:
-    """A rerun with pytest-rerunfailures counts by its last try: an earlier try's window blames no later one."""
+def test_plugin_judges_a_rerun_test_by_its_last_try(fresh: session.HarnessSession) -> None:
+    """With pytest-rerunfailures, only the windows of the last try belong to the test."""
     windows = watched()
     item: Any = SimpleNamespace(
         nodeid="test_x", get_closest_marker=lambda name: None, user_properties=[("gpuwatch_status", "flagged"), ("own", 1)]
@@ -196,7 +196,7 @@ def test_rerun_test_is_judged_by_its_last_try(fresh: session.HarnessSession) -> 
     assert len(fresh.windows) == 2
 
 
-def test_plugin_alone_imports_nothing_of_the_package() -> None:
+def test_plugin_module_imports_no_package() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", "import sys, pytest_gpuwatch; print([each for each in sys.modules if each.startswith(('gpuwatch', 'annotate', 'numpy'))])"],
         capture_output=True, text=True, check=True, cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Tests of a process's session: counted and watched windows, quiet failures, one line per cause."""
+"""Tests of a process's session: windows, counted trials, caught failures, and the summary."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def closed(face: str, label: str) -> HarnessWindow:
     return window
 
 
-def test_summary_says_each_cause_once(fresh: session.HarnessSession) -> None:
+def test_session_summary_has_one_line_per_cause(fresh: session.HarnessSession) -> None:
     for number in range(3):
         closed("a harness", f"number {number}")
     lines = session.summarize(fresh)
     assert lines[0].startswith("SIMULATED a harness: 3 windows: ")
     causes = [line.split(":")[0].split("  ")[-1] for line in lines[1:]]
     assert len(causes) == len(set(causes)) > 0
-    assert session.summarize(fresh) == [], "what was said is not said again"
+    assert session.summarize(fresh) == [], "a second summary does not repeat the first"
 
 
-def test_results_are_attached_when_judged(fresh: session.HarnessSession) -> None:
+def test_session_attaches_the_status_when_judged(fresh: session.HarnessSession) -> None:
     window = closed("a harness", "work")
     assert window.attached["status"] is None
     assert isinstance(window.attached["run"], str)
@@ -45,7 +45,7 @@ def test_results_are_attached_when_judged(fresh: session.HarnessSession) -> None
     assert window.attached["status"] == window.verdict.status.value
 
 
-def test_gpuwatch_off_leaves_harnesses_alone(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_opens_no_window_with_gpuwatch_off(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
     for word in ("off", "OFF", "0", "no"):
         monkeypatch.setenv("GPUWATCH", word)
         assert session.open_window("a harness", "work") is None
@@ -53,11 +53,11 @@ def test_gpuwatch_off_leaves_harnesses_alone(fresh: session.HarnessSession, monk
     assert session.open_window("a harness", "work") is not None
 
 
-def test_windows_of_a_process_are_bounded(fresh: session.HarnessSession) -> None:
+def test_session_bounds_the_windows_of_a_process(fresh: session.HarnessSession) -> None:
     for _ in range(502):
         session.open_window("a harness", "work")
     assert len(fresh.windows) == 500
-    assert "2 × a harness: no window, because this process has had 500" in session.summarize(fresh)
+    assert "2 × a harness: no window, because this process has opened 500" in session.summarize(fresh)
 
 
 def test_forked_child_has_its_own_session(fresh: session.HarnessSession) -> None:
@@ -66,7 +66,7 @@ def test_forked_child_has_its_own_session(fresh: session.HarnessSession) -> None
     assert session.current_session().windows == []
 
 
-def test_tuner_opens_one_window_and_counts(fresh: session.HarnessSession) -> None:
+def test_tuning_opens_one_window_and_counts_trials(fresh: session.HarnessSession) -> None:
     tuning = Tuning("a tuner", "kernel")
     for _ in range(40):
         with tuning.trial():
@@ -78,20 +78,20 @@ def test_tuner_opens_one_window_and_counts(fresh: session.HarnessSession) -> Non
     assert "a tuner: autotune kernel: 40 trials in one window" in session.summarize(fresh)
 
 
-def test_failures_stay_inside_and_are_counted(fresh: session.HarnessSession, caplog: pytest.LogCaptureFixture) -> None:
-    """Telemetry's exceptions and logs become one line with a count at the end; other loggers are unaffected."""
+def test_quietly_catches_and_counts_failures(fresh: session.HarnessSession, caplog: pytest.LogCaptureFixture) -> None:
+    """Exceptions and gpuwatch's warnings inside the block become lines with counts; messages outside are logged."""
     log = logging.getLogger("gpuwatch")
     for _ in range(3):
         with quiet_log.quietly("reading"):
             log.warning("gpuwatch: %s", "no answer")
             raise ValueError("nonsense")
-    log.warning("gpuwatch: of a window of the program's own")
-    assert [record.getMessage() for record in caplog.records] == ["gpuwatch: of a window of the program's own"]
+    log.warning("gpuwatch: from the program's own window")
+    assert [record.getMessage() for record in caplog.records] == ["gpuwatch: from the program's own window"]
     assert session.summarize(fresh) == ["3 × no answer", "3 × reading failed: ValueError: nonsense"]
 
 
-def test_window_without_a_daemon_harms_nothing(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window without a daemon is unproven with the reason, printed once for all windows."""
+def test_harness_window_without_a_daemon_is_unproven(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows without a daemon are unproven, and the summary has the reason once."""
     monkeypatch.setenv("GPUWATCH_SOCKET", "/proc/nowhere/s")
     monkeypatch.setenv("GPUWATCH_STATE", "/proc/nowhere")
     windows = [closed("a harness", "work") for _ in range(2)]
@@ -101,20 +101,20 @@ def test_window_without_a_daemon_harms_nothing(fresh: session.HarnessSession, mo
     assert len([line for line in lines if line.startswith("  2 of 2  unproven: ")]) == 1
 
 
-def test_label_of_any_length_is_cut(fresh: session.HarnessSession) -> None:
+def test_harness_window_label_is_cut_to_200_characters(fresh: session.HarnessSession) -> None:
     window = session.open_window("a harness", "x" * 5000)
     assert window is not None
     assert window.label == "x" * 200
 
 
-def test_begins_are_spread_evenly() -> None:
-    """The time outside the calls lies between them in equal parts."""
+def test_spread_begins_has_equal_pauses() -> None:
+    """The time outside the calls is divided into equal pauses."""
     assert spread_begins(1000, 2000, [1e-7, 3e-7]).tolist() == [1300, 1700]
-    assert spread_begins(1000, 900, [1e-7]).tolist() == [1000], "times that do not fit begin at once"
+    assert spread_begins(1000, 900, [1e-7]).tolist() == [1000], "calls longer than the interval start at once"
 
 
-def test_times_take_begins_and_clocks_of_marks() -> None:
-    """The last marks belong to the times; gaps between entries are declared; with too few marks the harness's begins count."""
+def test_harness_times_use_the_last_marks() -> None:
+    """The last marks give start times and clocks; with too few marks the harness's start times count."""
     gaps: list[tuple[str, int, int]] = []
     times = HarnessTimes([2e-6, 4e-6], [7, 8], 2)
     times.note_gaps(lambda *gap: gaps.append(gap), "flush", 5_000)

@@ -1,4 +1,4 @@
-"""Tests with the real torch: its Timer's measurements carry their window, and inductor's benchmarks share one."""
+"""Tests with the real torch: each measurement of Timer has a window, and inductor's benchmarks share one."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any
 import pytest
 
 from gpuwatch.config.settings import Settings
-from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, run_python, said
+from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, read_json, run_python
 
 
 def test_real_torch_is_watched(copying: Settings) -> None:
-    """The program of this folder passes all checks in one run, because torch takes seconds to import."""
-    found = said(run_python("tests/gpuwatch/harness/torch_program.py", given=environment(copying, folder("torch"), ".")))
-    check_measurements_carry_run_and_status(found)
+    """One run of ``torch_program.py`` passes all checks, because torch takes seconds to import."""
+    found = read_json(run_python("tests/gpuwatch/harness/torch_program.py", given=environment(copying, folder("torch"), ".")))
+    check_measurements_have_run_and_status(found)
     for name in ("blocked", "adaptive", "single"):
-        check_window_holds_the_times_torch_took(found, copying, name)
+        check_window_has_torchs_times(found, copying, name)
     check_inductor_counts_in_one_window(found)
     assert [each["label"] for each in found["windows"][:3]] == ["add ten", "add ten", "a + 1"]
-    assert found["windows"][-1]["label"] == "matmul", "of examples/harness/torch_timer.py"
-    assert found["failed"] == "division by zero", "a statement that fails is torch's to report"
-    assert found["tampered"] == [], "no clock, event or synchronisation is replaced: the rule needs no exception for gpuwatch"
+    assert found["windows"][-1]["label"] == "matmul", "the window of examples/harness/torch_timer.py"
+    assert found["failed"] == "division by zero", "torch's own error reaches the caller"
+    assert found["tampered"] == [], "gpuwatch replaces no clock, event or synchronisation that the tampering rule checks"
 
 
-def check_measurements_carry_run_and_status(found: Any) -> None:
+def check_measurements_have_run_and_status(found: Any) -> None:
     runs = [each["run"] for each in found["measured"].values()]
     assert len(set(runs)) == 3
     assert all(found["statuses"])
     assert [each["run"] for each in found["windows"][:3]] == runs
 
 
-def check_window_holds_the_times_torch_took(found: Any, copying: Settings, name: str) -> None:
-    """The evidence has each block with its calls' mean time, without the estimate and torch's warm-up."""
+def check_window_has_torchs_times(found: Any, copying: Settings, name: str) -> None:
+    """Check that the evidence has each block with the mean time of a call, without the estimate and torch's warm-up."""
     measured = found["measured"][name]
     timings = evidence_of(copying, measured["run"]).timings
     assert timings is not None
@@ -40,9 +40,9 @@ def check_window_holds_the_times_torch_took(found: Any, copying: Settings, name:
 
 
 def check_inductor_counts_in_one_window(found: Any) -> None:
-    """Three benchmarks of a compilation, each under two locks, are three trials of one window; Timers inside have none."""
+    """Check that three benchmarks of a compilation, each with two locks, are three trials of one window."""
     tuned = [each for each in found["windows"] if each["face"] == "torch.compile"]
     assert [(each["label"], each["trials_count"]) for each in tuned] == [("autotune 0/0", 3)]
-    assert len(found["windows"]) == 5, "the last is the example's"
+    assert len(found["windows"]) == 5, "three of Timer, one of inductor, one of the example"
     assert "torch.compile: autotune 0/0: 3 trials in one window" in found["report"]
-    assert "torch.compile: a benchmark outside of a compilation has no window" in found["report"]
+    assert "torch.compile: a benchmark outside a compilation has no window" in found["report"]

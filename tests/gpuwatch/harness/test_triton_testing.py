@@ -1,4 +1,4 @@
-"""Tests that the real Triton returns the same numbers, and that each of its benchmarks has a window."""
+"""Tests that the real Triton returns the same numbers, and that each benchmark has a window."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import pytest
 
 from gpuwatch.config.settings import Settings
 from gpuwatch.harness import session, triton_testing
-from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, run, said
+from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, read_json, run
 
 Windows = dict[str, list[dict[str, Any]]]  # by harness
 PROGRAM = "tests/gpuwatch/harness/triton_program.py"
 
 
 def test_real_triton_is_watched(copying: Settings) -> None:
-    """The program of this folder passes all checks in one run, because Triton takes seconds to import."""
+    """One run of ``triton_program.py`` passes all checks, because Triton takes seconds to import."""
     given = environment(copying, folder("triton"), TRITON_INTERPRET="1", MPLBACKEND="agg")
     ran = run(sys.executable, "-m", "gpuwatch", "run", "--auto", "--", sys.executable, PROGRAM, given=given)
-    found = said(ran)
+    found = read_json(ran)
     windows: Windows = {}
     for each in found["windows"]:
         windows.setdefault(each["face"], []).append(each)
     check_numbers_are_tritons(found)
     check_failures_are_tritons(found)
     check_each_do_bench_has_a_window(windows)
-    check_times_are_handed_over(windows, copying)
-    check_autotuner_has_one_window_a_key(windows, found)
-    check_summary_has_one_line_a_cause(ran.stderr)
+    check_times_are_stored(windows, copying)
+    check_autotuner_has_one_window_per_key(windows, found)
+    check_summary_has_one_line_per_cause(ran.stderr)
 
 
 def check_numbers_are_tritons(found: dict[str, Any]) -> None:
-    """Every mode and the quantiles give the same numbers from the same state, with and without a window."""
+    """Check that every mode and the quantiles give the same numbers with and without a window."""
     assert set(found["modes"]) == {"min", "max", "mean", "median", "all"}
     for original, watched in [*found["modes"].values(), found["quantiles"], found["graph"]]:
         assert original == watched
@@ -54,30 +54,30 @@ def check_each_do_bench_has_a_window(windows: Windows) -> None:
     assert {each["status"] for each in found} <= {"valid", "unproven", "flagged", "rejected"}
 
 
-def check_times_are_handed_over(windows: Windows, copying: Settings) -> None:
-    """The stored times are Triton's own: every timed call, in seconds, without warm-up."""
+def check_times_are_stored(windows: Windows, copying: Settings) -> None:
+    """Check that the stored times are those of every timed call, in seconds, without warm-up."""
     stored = evidence_of(copying, str(windows["triton.testing.do_bench"][4]["run"]))
     graph = evidence_of(copying, str(windows["triton.testing.do_bench_cudagraph"][0]["run"]))
     assert stored.timings is not None
     assert sorted({round(each * 1e3, 6) for each in stored.timings.took_s.tolist()}) == [1.0, 1.125, 1.25, 1.375, 1.5]
     assert stored.declared["cache"] == "cold"
     assert graph.timings is not None
-    assert graph.timings.calls_count == 16, "20 ms of calls that take 1.25 ms"
+    assert graph.timings.calls_count == 16, "20 ms contain 16 calls of 1.25 ms"
 
 
-def check_autotuner_has_one_window_a_key(windows: Windows, found: dict[str, Any]) -> None:
-    """Three configurations count in one window for each of two keys, without windows of their own."""
+def check_autotuner_has_one_window_per_key(windows: Windows, found: dict[str, Any]) -> None:
+    """Check that the three trials of each of two keys count in one window per key."""
     tuned = windows["triton.autotune"]
     assert [(each["label"], each["trials_count"]) for each in tuned] == [("autotune scale", 3)] * 2
     assert "BLOCK" in found["best"]
     assert len(windows["triton.testing.do_bench"]) == 6
 
 
-def check_summary_has_one_line_a_cause(stderr: str) -> None:
+def check_summary_has_one_line_per_cause(stderr: str) -> None:
     lines = [line for line in stderr.splitlines() if line.startswith("gpuwatch:")]
     assert any("2 × triton.autotune: autotune scale: 3 trials in one window" in line for line in lines)
     causes = [found[1] for line in lines if (found := re.match(r"gpuwatch:   \d of 6  ([\w-]+):", line))]
-    assert len(causes) == len(set(causes)) > 0, "each cause once, however many windows"
+    assert len(causes) == len(set(causes)) > 0, "one line per cause for all windows"
 
 
 def fake_testing(do_bench: Any) -> ModuleType:
@@ -87,7 +87,7 @@ def fake_testing(do_bench: Any) -> ModuleType:
 
 
 def test_unknown_do_bench_is_unproven(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A do_bench with another number of flushes keeps its number, and its verdict says that this version is unknown."""
+    """A do_bench with another number of flushes keeps its result, and the verdict is unproven with the reason."""
 
     def do_bench(
         fn: Any, warmup: int = 25, rep: int = 100, grad_to_none: Any = None, quantiles: Any = None, return_mode: str = "mean"
@@ -110,7 +110,7 @@ def test_unknown_do_bench_is_unproven(fresh: session.HarnessSession, monkeypatch
     assert window.attached["status"] == "unproven"
 
 
-def test_do_bench_of_other_arguments_is_left_alone() -> None:
+def test_do_bench_with_other_parameters_stays_unpatched() -> None:
     def do_bench(fn: Any, rep: int = 100) -> None: ...
 
     testing = fake_testing(do_bench)

@@ -1,4 +1,4 @@
-"""A program for the real torch: its Timer's three ways to measure, and inductor's lock around benchmarks, as JSON."""
+"""A program for the real torch: Timer's three methods and inductor's lock around benchmarks, with results as JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def measure() -> dict[str, Any]:
 
 
 def compile_something() -> None:
-    """Benchmark like inductor, inside and outside a compilation; torch calls the listeners and the lock."""
+    """Run benchmarks like inductor, inside and outside a compilation, through torch's callbacks and lock."""
     from torch._dynamo.callback import CallbackArgs, CallbackTrigger, callback_handler
     from torch._inductor.runtime import benchmarking
 

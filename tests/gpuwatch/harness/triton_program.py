@@ -1,4 +1,4 @@
-"""A program for the real Triton on virtual time: it prints do_bench's results with and without gpuwatch, and every window."""
+"""A program for the real Triton on virtual time; it prints do_bench's results with and without gpuwatch, and all windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES = ("min", "max", "mean", "median", "all")
 
 
 class Virtual:
-    """A GPU's clock in milliseconds that only its work advances."""
+    """The time of a virtual GPU in milliseconds, which only work advances."""
 
     now_ms = 0.0
     calls_count = 0
@@ -58,7 +58,7 @@ class VirtualDriver:
 
 
 def work() -> None:
-    """Take one of five times, in turn."""
+    """Advance the time by one of five durations, in turn."""
     Virtual.calls_count += 1
     Virtual.now_ms += 1.0 + 0.125 * (Virtual.calls_count % 5)
 
@@ -77,7 +77,7 @@ def both(function: Any, **asked: Any) -> list[Any]:
 
 
 def pretend_torch() -> None:
-    """Install a stand-in for torch whose graphs replay virtual work: Triton's own do_bench_cudagraph runs on it."""
+    """Install a mock torch whose graphs replay virtual work, for Triton's do_bench_cudagraph."""
 
     class Graph:
         begun_ms = calls_ms = 0.0

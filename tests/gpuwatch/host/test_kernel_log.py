@@ -29,11 +29,11 @@ OFF_THE_BUS = "4,811,98765,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', na
         ("4,1,2,-;NVRM: Xid (0000:03:00): 14, Channel 00000001", Xid((0, 3, 0), 14, "Channel 00000001")),
         ("4,1,2,-;NVRM: Xid (PCI:00000000:AF:00.0): 31, pid=7", Xid((0, 0xAF, 0), 31, "pid=7")),
         ("4,1,2,-;usb 1-1: new device NVRM: Xid", None),
-        ("NVRM: Xid (PCI:0000:3b:00): 79", None),  # no record of the kernel's
+        ("NVRM: Xid (PCI:0000:3b:00): 79", None),  # not a record of the kernel
         ("", None),
     ],
 )
-def test_a_record_is_an_xid_or_it_is_none(record: str, found: Xid | None) -> None:
+def test_only_the_drivers_xid_records_are_parsed(record: str, found: Xid | None) -> None:
     assert kernel_log.parse(record) == found
 
 
@@ -48,7 +48,7 @@ def reading(kept: Kept) -> Iterator[tuple[socket.socket, KernelLog]]:
         stop.set()
 
 
-def test_an_xid_of_a_watched_gpu_reaches_the_sinks_and_no_other() -> None:
+def test_only_xids_of_watched_gpus_reach_the_sinks() -> None:
     kept = Kept()
     with reading(kept) as (kernel, _):
         for record in ("6,1,2,-;audit: hello", "4,1,2,-;NVRM: Xid (PCI:0000:3c:00): 13, not ours", OFF_THE_BUS):
@@ -72,15 +72,15 @@ def test_xid_that_the_driver_reports_too_is_counted_once() -> None:
     assert [sweep.observed.value for sweep in kept.sweeps if isinstance(sweep.observed, Event)] == [48]
 
 
-def test_a_log_that_may_not_be_read_is_no_failure(tmp_path: Path) -> None:
+def test_unreadable_kernel_log_gives_no_descriptor(tmp_path: Path) -> None:
     assert kernel_log.opened(tmp_path / "none") is None
 
 
 @pytest.mark.skipif(os.getuid() != 0 or not kernel_log.KERNEL_LOG.exists(), reason="needs root and the kernel's log")
-def test_the_kernels_own_log_is_read_from_its_end() -> None:
+def test_real_kernel_log_is_read_from_its_end() -> None:
     descriptor = kernel_log.opened()
     if descriptor is None:
-        pytest.skip("this container may not read it")
+        pytest.skip("this container cannot read the kernel's log")
     with pytest.raises(BlockingIOError):
         os.read(descriptor, 8192)
     os.close(descriptor)

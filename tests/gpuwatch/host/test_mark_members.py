@@ -14,7 +14,7 @@ from gpuwatch.host.mark_members import KinMembers, TreeMembers, session_of, user
 
 
 def processes(root: Path, table: Mapping[int, tuple[int, int, int]], *, start: int = 100) -> Path:
-    """Make a /proc with these processes: parent, session and user of each, begun at this tick."""
+    """Write a /proc with these processes: parent, session and user of each, and the same start tick for all."""
     for pid, (parent, session, uid) in table.items():
         folder = root / str(pid)
         folder.mkdir(exist_ok=True)
@@ -27,8 +27,8 @@ def processes(root: Path, table: Mapping[int, tuple[int, int, int]], *, start: i
     return root
 
 
-# A shell (10) with two commands, one of which began its own session, and another terminal (20) of the same user.
-# Two users entered from outside (30, 31): their sessions have no number here.
+# A shell (10) with two commands, one of which started its own session, and another terminal (20) of the same user.
+# Two users entered from outside (30, 31), so their sessions are 0.
 TABLE = {1: (0, 1, 0), 10: (1, 10, 7), 11: (10, 10, 7), 12: (10, 12, 7), 13: (12, 12, 7), 20: (1, 20, 7), 21: (20, 20, 8)}
 TABLE |= {30: (0, 0, 9), 31: (0, 0, 6), 32: (30, 0, 9), 33: (1, 0, 9)}
 
@@ -44,26 +44,26 @@ TABLE |= {30: (0, 0, 9), 31: (0, 0, 6), 32: (30, 0, 9), 33: (1, 0, 9)}
     ],
 )
 def test_members_are_kin_and_their_descendants(tmp_path: Path, own: dict[str, int], pids: set[int]) -> None:
-    """Detached workers stay members; another terminal of the same user is another session."""
+    """Detached workers are members; another terminal of the same user is another session."""
     members = KinMembers(**own, proc=processes(tmp_path, TABLE))
     assert members.everyone() == pids
     assert {pid for pid in TABLE if members.includes(pid)} == pids
 
 
-def test_members_of_a_reused_pid_are_none(tmp_path: Path) -> None:
-    """A process with a reused PID is no member, and neither are its children."""
+def test_members_exclude_a_process_with_a_reused_pid(tmp_path: Path) -> None:
+    """A process with a reused PID is not a member, and neither are its children."""
     held = TreeMembers.held((10, 20, 99), proc=processes(tmp_path, TABLE))
     assert held.everyone() == {10, 11, 12, 13, 20, 21}
     processes(tmp_path, {10: (1, 10, 7), 11: (10, 10, 7)}, start=900)
     assert held.reused() == (10,)
     assert held.everyone() == {20, 21}
     assert [held.includes(pid) for pid in (10, 11, 21)] == [False, False, True]
-    (tmp_path / "10" / "stat").unlink()  # the other process ended as well
+    (tmp_path / "10" / "stat").unlink()  # the later process ended as well
     assert held.reused() == (10,)
 
 
 def test_members_survive_a_loop_and_gone_processes(tmp_path: Path) -> None:
-    """Members survive a loop of parents, which a PID reused during the read can form."""
+    """A loop of parents, which a PID reused during the read can form, ends the search."""
     proc = processes(tmp_path, {30: (31, 30, 7), 31: (30, 31, 7), 40: (99, 40, 7)})
     assert KinMembers(session=77, proc=proc).everyone() == frozenset()
     assert KinMembers(session=40, proc=proc).everyone() == {40}
@@ -71,7 +71,7 @@ def test_members_survive_a_loop_and_gone_processes(tmp_path: Path) -> None:
     assert (session_of(99, proc=proc), user_of(99, proc=proc)) == (None, None)
 
 
-def test_members_of_this_machine() -> None:
+def test_members_of_a_real_session() -> None:
     """The kernel distinguishes another session from this one."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     try:

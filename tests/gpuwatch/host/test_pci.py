@@ -8,7 +8,7 @@ from gpuwatch.host import pci
 from tests.gpuwatch.store.streams import DEVICE
 
 
-def test_a_place_is_the_same_in_both_spellings() -> None:
+def test_pci_address_is_parsed_in_both_spellings() -> None:
     assert pci.place("00000000:3B:00.0") == (0, 0x3B, 0)
     assert pci.place("0008:01:00.0") == (8, 1, 0)
     assert pci.place(None) is None
@@ -16,7 +16,7 @@ def test_a_place_is_the_same_in_both_spellings() -> None:
 
 
 def test_gpus_are_ordered_by_pci_address() -> None:
-    """GPUs are in the order of their PCI addresses, or in the given order if one has none."""
+    """GPUs are sorted by PCI address, or kept in the given order if an address is missing."""
     first, second = (
         replace(DEVICE, uuid=uuid, pci_bus_id=at) for uuid, at in (("GPU-b", "0000:3B:00.0"), ("GPU-a", "0000:AF:00.0"))
     )

@@ -30,7 +30,7 @@ def link(path: Path, target: str) -> None:
     path.symlink_to(target)
 
 
-def test_only_the_first_pid_namespace_sees_the_whole_machine(tmp_path: Path) -> None:
+def test_only_the_initial_pid_namespace_is_the_host(tmp_path: Path) -> None:
     link(tmp_path / "host/self/ns/pid", "pid:[4026531836]")
     link(tmp_path / "inside/self/ns/pid", "pid:[4026532999]")
     assert processes.visibility(proc=tmp_path / "host") == Visibility.HOST
@@ -38,7 +38,7 @@ def test_only_the_first_pid_namespace_sees_the_whole_machine(tmp_path: Path) -> 
 
 
 def test_kernel_thread_shows_an_unreadable_host_namespace(tmp_path: Path) -> None:
-    """With an unreadable namespace, a kernel thread reveals the host's; without one it is unknown."""
+    """With an unreadable namespace, a kernel thread reveals the host's; without a kernel thread, visibility is unknown."""
     assert processes.visibility(proc=tmp_path) == Visibility.UNKNOWN
     write(tmp_path / "2/comm", "kthreadd\n")
     assert processes.visibility(proc=tmp_path) == Visibility.HOST
@@ -67,7 +67,7 @@ def test_container_is_recognised_by_its_files_and_variables(
     assert processes.container(root=tmp_path, environ=environ) == kind
 
 
-def test_facts_of_the_machine_are_its_boot_and_kernel(tmp_path: Path) -> None:
+def test_machine_facts_include_boot_and_kernel(tmp_path: Path) -> None:
     write(tmp_path / "sys/kernel/random/boot_id", "abc-def\n")
     facts = processes.facts(proc=tmp_path, root=tmp_path)
     assert facts.boot_id == "abc-def"
@@ -76,7 +76,7 @@ def test_facts_of_the_machine_are_its_boot_and_kernel(tmp_path: Path) -> None:
 
 
 def test_tree_holds_the_children_of_all_threads(tmp_path: Path) -> None:
-    """A tree is a process and all its descendants, over all threads."""
+    """A tree is a process and its descendants, over the children of all threads."""
     write(tmp_path / "1/task/1/children", "2 3 ")
     write(tmp_path / "1/task/9/children", "4")
     write(tmp_path / "3/task/3/children", "5\n")
@@ -87,7 +87,7 @@ def test_tree_holds_the_children_of_all_threads(tmp_path: Path) -> None:
     assert processes.descendants(77, proc=tmp_path) == frozenset()
 
 
-def test_the_real_tree_holds_a_child_and_its_child() -> None:
+def test_real_tree_holds_a_child_and_a_grandchild() -> None:
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'], stdin=sys.stdin)"
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         try:
@@ -104,7 +104,7 @@ def test_the_real_tree_holds_a_child_and_its_child() -> None:
 
 
 def test_parent_is_read_behind_an_odd_process_name(tmp_path: Path) -> None:
-    """A parent is found behind a name with brackets and blanks."""
+    """A parent is found after a process name with parentheses and spaces."""
     write(tmp_path / "10/stat", "10 (a) b) (c) S 1 10 10")
     write(tmp_path / "11/stat", "11 (child) S 10 11 11")
     write(tmp_path / "1/stat", "1 (init) S 0 1 1")
@@ -114,7 +114,7 @@ def test_parent_is_read_behind_an_odd_process_name(tmp_path: Path) -> None:
     assert not processes.descends(999, 1, proc=tmp_path)
 
 
-def test_our_own_identity_is_known() -> None:
+def test_identity_of_this_process_is_complete() -> None:
     identity = Identities().of(os.getpid())
     assert identity.name
     assert identity.user
@@ -127,7 +127,7 @@ def test_identity_cuts_short_a_long_name(tmp_path: Path) -> None:
     program = shutil.copy("/bin/sleep", tmp_path / ("x" * 40))
     with subprocess.Popen(["x" * 100_000, "60"], executable=program) as process:
         try:
-            # The kernel has the name a moment before the arguments.
+            # The kernel shows the name a moment before the arguments.
             name = wait_until(lambda: found if len(found := Identities().of(process.pid).name or "") > 15 else "")
         finally:
             process.kill()
@@ -162,7 +162,7 @@ assert identities.of(os.getpid()) == Identity()
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_process_that_never_was_has_no_identity() -> None:
+def test_unused_pid_has_an_empty_identity() -> None:
     assert Identities().of(2**22 + 12345) == Identity()
 
 
@@ -201,7 +201,7 @@ def machine(tmp_path: Path, *, v2: bool = True) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("v2", [True, False])
-def test_pressure_is_read_from_both_kinds_of_control_groups(tmp_path: Path, v2: bool) -> None:
+def test_pressure_is_read_from_cgroup_v1_and_v2(tmp_path: Path, v2: bool) -> None:
     proc, cgroups = machine(tmp_path, v2=v2)
     found = cpu_pressure.pressure([PID], proc=proc, sys=tmp_path / "none", cgroups=cgroups)
     assert replace(found, at_ns=7, wall_offset_ns=3, watcher_cpu_s=2.0) == Pressure(
@@ -212,7 +212,7 @@ def test_pressure_is_read_from_both_kinds_of_control_groups(tmp_path: Path, v2: 
     )  # fmt: skip
 
 
-def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
+def test_pressure_difference_covers_every_counter() -> None:
     before = Pressure(
         at_ns=0, threads={1: (10, 5), 2: (100, 100)}, cgroup_throttled_ns=0,
         ticks={"user": 0, "idle": 0, "iowait": 0, "steal": 0}, psi_some_ns=0,
@@ -228,13 +228,13 @@ def test_a_difference_counts_what_happened_between_two_snapshots() -> None:
     )  # fmt: skip
 
 
-def test_facts_that_the_machine_hides_stay_unobserved(tmp_path: Path) -> None:
+def test_pressure_without_proc_files_is_unobserved(tmp_path: Path) -> None:
     read = cpu_pressure.pressure([PID], proc=tmp_path, sys=tmp_path, cgroups=tmp_path)
     empty, later = (replace(read, at_ns=at_ns) for at_ns in (0, 10**9))
     assert cpu_pressure.difference(empty, later) == Host(span_s=1.0, wall_step_s=0.0, watcher_cpu_s=0.0)
 
 
-def test_the_real_machine_shows_a_busy_process() -> None:
+def test_real_pressure_shows_a_busy_process() -> None:
     before = cpu_pressure.pressure([os.getpid()])
     begin_ns = clock.thread_cpu_ns()
     while clock.thread_cpu_ns() - begin_ns < 50_000_000:
@@ -246,13 +246,13 @@ def test_the_real_machine_shows_a_busy_process() -> None:
     assert found.cpu_allowed_count >= 1
     assert found.watcher_cpu_s is not None
     assert found.watcher_cpu_s >= 0.02
-    if found.cpu_s:  # some sandboxes answer schedstat with zeros
+    if found.cpu_s:  # schedstat holds zeros in some sandboxes
         assert found.cpu_s >= 0.02
     assert found.cpu_busy_ratio is None or 0 <= found.cpu_busy_ratio <= 1
 
 
 def test_numa_node_is_read_in_the_kernels_spelling(tmp_path: Path) -> None:
-    """The memory node of a PCI device is found under the kernel's form of its address."""
+    """The memory node of a PCI device is found under the kernel's form of the address."""
     write(tmp_path / "bus/pci/devices/0000:0a:00.0/numa_node", "1\n")
     write(tmp_path / "bus/pci/devices/0000:0b:00.0/numa_node", "-1\n")
     assert processes.numa_node("00000000:0A:00.0", sys=tmp_path) == 1
@@ -261,8 +261,8 @@ def test_numa_node_is_read_in_the_kernels_spelling(tmp_path: Path) -> None:
     assert processes.numa_node(None, sys=tmp_path) is None
 
 
-def test_numa_nodes_of_allowed_processors_are_named(tmp_path: Path) -> None:
-    """The memory nodes of a process's allowed processors are named."""
+def test_numa_nodes_of_allowed_cpus_are_listed(tmp_path: Path) -> None:
+    """The memory nodes of a process's allowed CPUs are listed; without nodes in /sys the value is None."""
     proc, sys = tmp_path / "proc", tmp_path / "sys"
     for node, processors in ((0, "0-15,32-47"), (1, "16-31,48-63"), (2, "")):
         write(sys / f"devices/system/node/node{node}/cpulist", processors + "\n")
@@ -276,14 +276,14 @@ def test_numa_nodes_of_allowed_processors_are_named(tmp_path: Path) -> None:
 
 
 def test_wall_clock_step_has_its_sign() -> None:
-    """A change of the wall clock is reported with its sign."""
+    """A change of the wall clock is reported with its sign, and is None without an offset."""
     before, after = Pressure(at_ns=0, wall_offset_ns=10**18), Pressure(at_ns=10**9, wall_offset_ns=10**18 - 40_000_000)
     assert cpu_pressure.difference(before, after).wall_step_s == -0.04
     assert cpu_pressure.difference(before, Pressure(at_ns=10**9)).wall_step_s is None
 
 
 def test_real_wall_clock_keeps_pace_with_the_monotonic_one() -> None:
-    """The real wall clock has a constant offset from the monotonic one."""
+    """Two readings in a row give a wall clock step below 5 ms."""
     step_s = cpu_pressure.difference(cpu_pressure.pressure([]), cpu_pressure.pressure([])).wall_step_s
     assert step_s is not None
     assert abs(step_s) < 0.005
@@ -299,19 +299,19 @@ class TestSharing:
             write(tmp_path / f"{PID}/root{pipe}/control", "")
         return tmp_path
 
-    def test_a_process_of_its_own_gpu_shares_with_nothing(self, tmp_path: Path) -> None:
+    def test_process_without_sharing_has_an_empty_result(self, tmp_path: Path) -> None:
         assert sharing(PID, proc=self.process(tmp_path, "HOME=/root", "EMPTY=")) == ""
 
-    def test_who_cannot_look_says_so(self, tmp_path: Path) -> None:
+    def test_sharing_of_a_hidden_process_is_unknown(self, tmp_path: Path) -> None:
         assert sharing(PID, proc=tmp_path) is None
 
     @pytest.mark.parametrize(
         ("environ", "pipe"), [((), "/tmp/nvidia-mps"), (("CUDA_MPS_PIPE_DIRECTORY=/mps/pipe",), "/mps/pipe")]
     )
-    def test_a_control_pipe_where_cuda_looks_for_it_is_mps(self, tmp_path: Path, environ: tuple[str, ...], pipe: str) -> None:
+    def test_control_pipe_in_cudas_directory_is_mps(self, tmp_path: Path, environ: tuple[str, ...], pipe: str) -> None:
         assert sharing(PID, proc=self.process(tmp_path, *environ, pipe=pipe)) == "MPS"
 
-    def test_a_directory_without_the_pipe_is_none(self, tmp_path: Path) -> None:
+    def test_pipe_directory_without_a_control_pipe_is_not_mps(self, tmp_path: Path) -> None:
         proc = self.process(tmp_path, "CUDA_MPS_PIPE_DIRECTORY=/elsewhere", pipe="/tmp/nvidia-mps")
         assert sharing(PID, proc=proc) == ""
 
@@ -320,11 +320,11 @@ class TestSharing:
         write(tmp_path / "77/comm", "nvidia-cuda-mps\n")
         assert sharing(PID, proc=tmp_path) == "MPS"
 
-    def test_schedulers_that_cut_a_gpu_in_pieces_are_named(self, tmp_path: Path) -> None:
+    def test_schedulers_that_divide_gpus_are_listed(self, tmp_path: Path) -> None:
         environ = ("CUDA_DEVICE_MEMORY_LIMIT_0=1024m", "CUDA_DEVICE_SM_LIMIT=50", "ALIYUN_COM_GPU_MEM_CONTAINER=4")
         assert sharing(PID, proc=self.process(tmp_path, *environ)) == "HAMi,gpushare"
 
-    def test_this_very_process_can_be_asked(self) -> None:
+    def test_sharing_of_this_process_is_readable(self) -> None:
         assert isinstance(sharing(os.getpid()), str)
 
 
@@ -335,7 +335,7 @@ class TestProgram:
         (proc / str(pid) / "exe").symlink_to(executable)
         (proc / str(pid) / "cmdline").write_bytes(b"".join(each.encode() + b"\0" for each in arguments))
 
-    def test_program_tells_executable_and_arguments_apart(self, tmp_path: Path) -> None:
+    def test_program_digest_covers_executable_and_arguments(self, tmp_path: Path) -> None:
         self.a_process(tmp_path, 1, "/bin/a", "a", "--size", "4096")
         self.a_process(tmp_path, 2, "/bin/a", "a", "--size", "4096")
         self.a_process(tmp_path, 3, "/bin/a", "a", "--size", "8192")

@@ -1,4 +1,4 @@
-"""Tests of profilers seen from outside a process: by its mappings, its environment, and its tracer."""
+"""Tests of the detection of profilers from outside a process: by mappings, environment and tracer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def living(code: str, **environ: str) -> Iterator[int]:
 
 
 def test_plain_process_has_no_profiler(tmp_path: Path) -> None:
-    """A plain process has no profiler, and an ended one is unknown."""
+    """A plain process has no finding, and an ended process is unknown."""
     assert attached([PID], proc=process(tmp_path, environ={"PATH": "/bin", "CUDA_HOME": "/usr/local/cuda"})) == frozenset()
     assert attached([PID + 1], proc=tmp_path) is None
     assert attached([], proc=tmp_path) is None
@@ -69,8 +69,8 @@ def test_plain_process_has_no_profiler(tmp_path: Path) -> None:
         ("/home/libToolsInjection/lib/libz.so", set()),
     ],
 )  # fmt: skip
-def test_injected_library_is_known_by_its_name(tmp_path: Path, path: str, expected: set[str]) -> None:
-    """An injected library is recognised by its name, and a linked one is idle."""
+def test_injected_library_is_recognised_by_its_name(tmp_path: Path, path: str, expected: set[str]) -> None:
+    """An injected library is recognised by its file name, and a linked profiling library is idle."""
     assert attached([PID], proc=process(tmp_path, maps=mapped("/usr/lib/libc.so.6", path))) == frozenset(expected)
 
 
@@ -89,44 +89,44 @@ def test_injected_library_is_known_by_its_name(tmp_path: Path, path: str, expect
         ({"LD_PRELOAD": "/usr/lib/libjemalloc.so.2:/t/libnvbit_tool.so"}, {"variable:LD_PRELOAD"}),
     ],
 )
-def test_a_variable_counts_where_it_switches_something_on(tmp_path: Path, environ: Environ, expected: set[str]) -> None:
+def test_variable_counts_if_it_enables_a_tool(tmp_path: Path, environ: Environ, expected: set[str]) -> None:
     assert attached([PID], proc=process(tmp_path, maps=mapped("/usr/lib/libc.so.6"), environ=environ)) == frozenset(expected)
 
 
-def test_a_tracer_is_named(tmp_path: Path) -> None:
+def test_tracer_is_reported_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "77").mkdir()
     (tmp_path / "77/comm").write_text("cuda-gdb\n")
     assert attached([PID], proc=process(tmp_path, tracer=77)) == frozenset({"tracer:cuda-gdb"})
 
 
-def test_a_name_cannot_break_the_list_it_is_stored_in(tmp_path: Path) -> None:
+def test_commas_in_a_tracer_name_are_replaced(tmp_path: Path) -> None:
     (tmp_path / "77").mkdir()
     (tmp_path / "77/comm").write_text("a,tracer:b\n")
     assert text(attached([PID], proc=process(tmp_path, tracer=77))) == "tracer:a_tracer_b"
 
 
-def test_profiler_of_one_edge_stays() -> None:
-    """A profiler at one edge stays, although it is gone at the other."""
+def test_profiler_at_one_edge_is_kept() -> None:
+    """A finding at one edge stays, even if the other edge has none."""
     assert text(None, "tracer:gdb") == "tracer:gdb"
     assert text(frozenset(), None) == ""
     assert text(frozenset({"library:libx.so"}), "tracer:gdb") == "library:libx.so,tracer:gdb"
     assert text(None) is None
 
 
-def test_a_real_process_shows_its_library_and_its_environment(tmp_path: Path) -> None:
+def test_real_process_shows_library_and_environment(tmp_path: Path) -> None:
     library = tmp_path / "libToolsInjection64.so"
     shutil.copy(_ctypes.__file__, library)
     with living(f"import ctypes; ctypes.CDLL({str(library)!r})", NVTX_INJECTION64_PATH=str(library)) as pid:
         assert attached([pid]) == frozenset({"library:libToolsInjection64.so", "variable:NVTX_INJECTION64_PATH"})
 
 
-def test_only_the_first_of_many_processes_are_looked_at(tmp_path: Path) -> None:
+def test_only_the_first_processes_are_inspected(tmp_path: Path) -> None:
     process(tmp_path, tracer=77)
     assert attached([*range(1, profilers.LOOKED_AT_COUNT + 1), PID], proc=tmp_path) is None
 
 
 def test_daemon_finds_an_undeclared_profiler(tmp_path: Path) -> None:
-    """The daemon finds a window's profiler although the process declares none."""
+    """The daemon finds a window's profiler although the process declares no profiler."""
     program = """
 import sys, threading, gpuwatch
 from gpuwatch.config.settings import load

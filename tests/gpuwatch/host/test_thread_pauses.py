@@ -26,7 +26,7 @@ BEFORE = ThreadLook(at_ns=0, waited_ns=7 * MS, minor_faults_count=100, major_fau
         (ThreadLook(0, 7 * MS, 100, 3), None),
     ],
 )
-def test_a_cause_that_fills_half_of_an_interval_is_a_pause(after: ThreadLook, cause: str | None) -> None:
+def test_cause_that_fills_half_of_an_interval_is_a_pause(after: ThreadLook, cause: str | None) -> None:
     assert pause_between(BEFORE, after) == (None if cause is None else Pause(0, after.at_ns, cause))
 
 
@@ -45,7 +45,7 @@ def test_look_reads_the_counters_of_a_thread(tmp_path: Path) -> None:
     assert look_at(7, 8, proc=tmp_path) is None
 
 
-def test_own_thread_can_be_looked_at() -> None:
+def test_counters_of_this_thread_are_readable() -> None:
     found = look_at(os.getpid(), threading.get_native_id())
     assert found is not None
     assert found.minor_faults_count > 0

@@ -1,5 +1,5 @@
-/* Windows by the C API.  Without an argument one of 60 iterations; with a number as many windows, whose opening and ending it times,
- * with a pause of as many milliseconds before each as the second number says. */
+/* Windows of the C API.  Without an argument: one window with 60 iterations.  With COUNT [PAUSE_MS]: COUNT windows with this pause
+ * after each (default: 40 ms); prints the microseconds of opening and ending each window. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void rest(long milliseconds) {
 }
 
 int main(int count, char **arguments) {
-    dlopen("libcuda.so.1", RTLD_NOW); /* as the runtime of CUDA does, where there is one */
+    dlopen("libcuda.so.1", RTLD_NOW); /* as the CUDA runtime does */
     if (count > 1) {
         for (int i = atoi(arguments[1]); i >= 0; i--) {
             double before = now_s();

@@ -1,5 +1,5 @@
-/* A driver of a GPU of 4 SMs whose kernels are stamps: each runs when it is launched, at 1500 MHz.  FAKE_CUDA_MHZ names another clock,
- * FAKE_CUDA_CAPTURING=1 a graph that is being captured, FAKE_CUDA_LATE_NS how much later than their launch kernels run. */
+/* A mock CUDA driver for a GPU with 4 SMs, which runs stamp kernels at their launch, at 1500 MHz.  FAKE_CUDA_MHZ sets another clock,
+ * FAKE_CUDA_CAPTURING=1 simulates a graph capture, FAKE_CUDA_LATE_NS delays kernels, FAKE_CUDA_NONE hides context and devices. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

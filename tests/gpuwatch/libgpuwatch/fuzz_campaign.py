@@ -1,7 +1,7 @@
 """The long campaign of the C library's fuzzer: ``python -m tests.gpuwatch.libgpuwatch.fuzz_campaign SEQUENCES``.
 
-Four threads under ASan and UBSan, four with forks under UBSan, then 64 threads under TSan with a tenth; each with and without a
-driver that stamps.  A child forked from several threads may hang in the locks of the other two sanitizers' allocators.
+It runs four threads under ASan and UBSan, four threads with forks under UBSan, and 64 threads under TSan with a tenth of the
+sequences, each with and without a mock CUDA driver.  Under ASan or TSan a forked child can hang in the allocator's locks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PATTERNS = "timed\nstep\nNCCL:*\n*e*d"
 
 
 def run(fuzz: Path, sequences_count: int, threads_count: int, driver: Path | None) -> subprocess.CompletedProcess[str]:
-    """Run the fuzzer; its output is how many windows its daemon saw, its errors are the sanitizer's."""
+    """Run the fuzzer: its output is the daemon's number of windows, its errors are the sanitizer's."""
     folder = fuzz.parent
     (folder / "report").write_text("")
     environment = {
@@ -30,7 +30,7 @@ def run(fuzz: Path, sequences_count: int, threads_count: int, driver: Path | Non
 
 
 def main(sequences_count: int) -> int:
-    """Return 1 if any run failed."""
+    """Run the campaign and print each result; return 1 if a run failed, otherwise 0."""
     failed = False
     with tempfile.TemporaryDirectory(prefix="gw") as name:
         driver = built.shared(Path(name) / "driver", "libcuda.so.1", "fake_cuda.c").parent

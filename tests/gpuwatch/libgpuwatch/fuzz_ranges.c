@@ -1,6 +1,6 @@
-/* Random sequences of ranges and calls of the API, from several threads and forked children, before a daemon that misbehaves.
+/* Random sequences of ranges and API calls, from several threads and forked children, with an erratic daemon.
  *
- * fuzz_ranges SEQUENCES THREADS SEED: prints how many windows the daemon saw.  It ends with 0 unless something crashed or hung.
+ * fuzz_ranges SEQUENCES THREADS SEED prints the daemon's number of windows.  It exits with 0 unless there is a crash or a hang.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -38,7 +38,7 @@ static _Atomic long windows_count;
 static long sequences_count;
 static char *long_text;
 
-/* The tables as NVTX gives them: pointers to the places of functions. */
+/* The tables of NVTX: pointers to the slots of functions. */
 static int module_table(int module, function ***table, unsigned *count) {
     *table = module == 1 ? core_slots : module == 5 ? core2_slots : NULL;
     *count = 16;
@@ -55,7 +55,7 @@ static uint32_t next(uint64_t *state) {
     return (uint32_t)(*state >> 33);
 }
 
-/* A daemon that answers, and now and then says nonsense, half a line, nothing, or hangs up. */
+/* A daemon that answers, and sometimes sends an invalid line, sends nothing, or closes the connection. */
 static void *serve(void *listener) {
     uint64_t random = 42;
     char line[1 << 16], answer[256];
@@ -66,7 +66,7 @@ static void *serve(void *listener) {
         for (ssize_t got; (got = recv(fd, line + length, sizeof line - 1 - length, 0)) > 0;) {
             length += (size_t)got;
             if (line[length - 1] != '\n' && length < sizeof line - 1) continue;
-            int is_long = line[length - 1] != '\n'; /* times: their end comes with the next piece */
+            int is_long = line[length - 1] != '\n'; /* a long line of times, whose end is in the next piece */
             line[length] = 0;
             length = 0;
             if (is_long) continue;
@@ -78,7 +78,7 @@ static void *serve(void *listener) {
             else if (dice == 2) snprintf(answer, sizeof answer, "{\"type\":\"%s\",\"run\":\"%.*s\"}\n", type, 200, long_text);
             else if (dice == 3) snprintf(answer, sizeof answer, "{{]}\"\\\n");
             else if (dice == 4) strcpy(answer, "\x01\n");
-            else if (dice == 5 && next(&random) % 8 == 0) continue; /* silence, for as long as its patience is */
+            else if (dice == 5 && next(&random) % 8 == 0) continue; /* no answer, so that the library reaches its deadline */
             else snprintf(answer, sizeof answer, "{\"a\":[1,{\"b\":\"]\"}],\"type\":\"%s\",\"run\":\"r%ld\",\"opened_ns\":12}\n", type, (long)windows_count);
             if (send(fd, answer, strlen(answer), MSG_NOSIGNAL) < 0) break;
         }

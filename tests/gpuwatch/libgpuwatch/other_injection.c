@@ -1,4 +1,4 @@
-/* Another tool's injection: it counts the pushes of the default domain, and says so at the end. */
+/* A mock of another tool's injection: it counts the pushes of the default domain, and prints the count at exit. */
 #include <stdint.h>
 #include <stdio.h>
 
@@ -21,4 +21,4 @@ int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t)) {
     return 1;
 }
 
-__attribute__((destructor)) static void say(void) { printf("the other saw %d\n", pushes_count); }
+__attribute__((destructor)) static void print_count(void) { printf("other injection: %d pushes\n", pushes_count); }

@@ -1,4 +1,4 @@
-/* A program with NVTX ranges; its argument names what it does. */
+/* A program with NVTX ranges; the argument selects the mode. */
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static void *push_and_end(void *id) {
 
 int main(int count, char **arguments) {
     const char *mode = count > 1 ? arguments[1] : "";
-    if (!strcmp(mode, "all")) { /* a long range with short ones inside, then a series, then a range that another thread ends */
+    if (!strcmp(mode, "all")) { /* a long range with short ranges inside, then a series, then a range that another thread ends */
         nvtxDomainHandle_t domain = nvtxDomainCreateA("NCCL");
         nvtxStringHandle_t name = nvtxDomainRegisterStringA(domain, "all\"reduce");
         nvtxEventAttributes_t of = {0};
@@ -58,13 +58,13 @@ int main(int count, char **arguments) {
         rest(250);
         pthread_create(&thread, NULL, push_and_end, (void *)(uintptr_t)id);
         pthread_join(thread, NULL);
-    } else if (!strcmp(mode, "nested")) { /* short ranges of one name, each with two of another name inside */
+    } else if (!strcmp(mode, "nested")) { /* short ranges of one label, each with two of another label inside */
         for (int i = 0; i < 20; i++) {
             nvtxRangePushA("outer");
             series("inner", 2, 4);
             nvtxRangePop();
         }
-    } else if (!strcmp(mode, "wait")) { /* in a range until its input ends, and one range after it */
+    } else if (!strcmp(mode, "wait")) { /* a range until the end of the input, then a series of three ranges */
         nvtxRangePushA("timed");
         puts("inside");
         fflush(stdout);
@@ -85,7 +85,7 @@ int main(int count, char **arguments) {
             nvtxDomainRangePushEx(domain, &of);
             nvtxDomainRangePop(domain);
         }
-    } else if (!strcmp(mode, "fork")) { /* a child ends its parent's range and has one of its own */
+    } else if (!strcmp(mode, "fork")) { /* a forked child tries to end its parent's range, and has a range of its own */
         nvtxRangePushA("timed");
         if (fork() == 0) {
             nvtxRangePop();
@@ -99,7 +99,7 @@ int main(int count, char **arguments) {
         rest(250);
         nvtxRangePop();
         return status;
-    } else { /* what a range costs that no pattern fits: nanoseconds of processor time a pair, each round */
+    } else { /* the cost of unmatched ranges: print the nanoseconds of CPU time per push and pop, for each round */
         enum { ROUNDS = 21, PAIRS = 200000 };
         double took_ns[ROUNDS];
         for (int round = 0; round < ROUNDS; round++) {

@@ -1,4 +1,4 @@
-"""The C library: windows of ranges and of its API on a simulated GPU, in programs that are compiled here."""
+"""Tests of the C library: windows of NVTX ranges and of the C API on a simulated GPU, in programs compiled by the tests."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def injected(settings: Settings, pattern: str, **more: str) -> dict[str, str]:
 
 
 def runs_of(settings: Settings, count: int) -> dict[str, Run]:
-    """The latest runs of a store by label, once they are judged."""
+    """Return the latest ``count`` runs of a store by label, after their verdicts."""
     with Reader(settings.state) as reader:
         found = reader.runs(limit=count)
     return {each.label or "": judged_run(settings.state, each.id) for each in found}
@@ -88,7 +88,7 @@ def times_of(settings: Settings, found: Run) -> int:
 
 
 def test_ranges_become_windows_and_iterations(copying: Settings, ranges: Path) -> None:
-    """Long ranges are windows, short ones iterations of the window around them or of a series; a thread may end another's."""
+    """Long ranges become windows, short ranges become iterations of an enclosing window or of a series, across threads."""
     wanted = [f"--nvtx={each}" for each in ("timed", "step", "NCCL:all*", "grü*")]
     ended = run(*wanted, "--label=program", "--", str(ranges), "all", settings=copying)
     assert ended.returncode == 0, ended.stderr
@@ -98,7 +98,7 @@ def test_ranges_become_windows_and_iterations(copying: Settings, ranges: Path) -
     assert found["timed"].declared["timer"] == "host"
     assert found["timed"].parent == found["program"].id
     assert times_of(copying, found["program"]) == 0
-    # The series ends with its last range, not with the pause by which its end is known.
+    # The series ends with its last range, not after the pause that follows the range.
     series = found['NCCL:all"reduce']
     assert series.end_ns is not None
     assert 0.05 < (series.end_ns - series.begin_ns) / 1e9 < 10
@@ -107,14 +107,14 @@ def test_ranges_become_windows_and_iterations(copying: Settings, ranges: Path) -
         assert label in ended.stderr
 
 
-def test_ranges_inside_of_others_are_named(copying: Settings, ranges: Path) -> None:
-    """A series of one name has no place for the ranges of another inside it: they are counted and named, with what to do."""
+def test_ranges_inside_a_series_are_counted_and_named(copying: Settings, ranges: Path) -> None:
+    """Ranges of another label inside a series become no iterations; the summary has their count and a remedy."""
     ended = run("--nvtx=outer", "--nvtx=inner", "--label=program", "--", str(ranges), "nested", settings=copying)
     assert ended.returncode == 0, ended.stderr
     found = runs_of(copying, 2)
     assert set(found) == {"program", "outer"}
     assert times_of(copying, found["outer"]) == 20
-    assert "40 ranges inner inside of outer became no iterations: judge them alone with --nvtx inner" in ended.stderr
+    assert "40 ranges inner inside outer are not iterations; judge only these with --nvtx inner" in ended.stderr
     assert f"`gpuwatch show {found['outer'].id} --source=" in ended.stderr
     assert "show RUN" not in ended.stderr
 
@@ -122,7 +122,7 @@ def test_ranges_inside_of_others_are_named(copying: Settings, ranges: Path) -> N
 def test_report_names_only_windows_of_its_run(
     copying: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The program writes the report: a window of the same user that another run opened is not its; that of a run inside is."""
+    """The report may name windows of an inner run, but not windows that another run opened."""
     monkeypatch.setenv("GPUWATCH_PARENT", "0ca7f00d")
     with window("run inside", settings=copying) as run_inside:
         monkeypatch.setenv("GPUWATCH_PARENT", run_inside.run_id or "")
@@ -132,14 +132,14 @@ def test_report_names_only_windows_of_its_run(
     (tmp_path / "report").write_text(f'{{"run":"{watched.run_id}"}}\n')
     ranges = NvtxRanges(("timed",), folder=tmp_path)
     with click.Context(cli):
-        assert ranges.tell(copying, "0ca7f00d") == {watched.verdict.status}
+        assert ranges.print_verdicts(copying, "0ca7f00d") == {watched.verdict.status}
         assert "inside" in capfd.readouterr().err
-        assert ranges.tell(copying, "another") == {Status.UNPROVEN}
+        assert ranges.print_verdicts(copying, "another") == {Status.UNPROVEN}
     said = capfd.readouterr().err
-    assert said == "gpuwatch: --nvtx: the report names 1 window that this run did not open; left out\n"
+    assert said == "gpuwatch: --nvtx: the report lists 1 window that this run did not open; ignored\n"
 
 
-def test_ranges_are_listed(copying: Settings, ranges: Path) -> None:
+def test_nvtx_list_shows_ranges_with_counts(copying: Settings, ranges: Path) -> None:
     """The list has each range of every domain with its count and lengths."""
     ended = run("--nvtx-list", "--", str(ranges), "all", settings=copying)
     rows = {line.split("  ")[0]: line.split() for line in ended.stderr.splitlines() if line.count(" s") or " ms" in line}
@@ -149,8 +149,8 @@ def test_ranges_are_listed(copying: Settings, ranges: Path) -> None:
     assert rows["warmup"][1] == "1"
 
 
-def test_domains_beyond_the_most_are_said(copying: Settings, ranges: Path) -> None:
-    """Ranges of 255 domains are seen; later domains are named once, and their ranges are nobody else's."""
+def test_nvtx_domains_beyond_255_are_reported(copying: Settings, ranges: Path) -> None:
+    """Ranges of 255 domains are listed; one message reports the first of the other domains."""
     ended = run("--nvtx-list", "--", str(ranges), "domains", settings=copying)
     listed = {line.split()[0] for line in ended.stderr.splitlines() if ":one " in line}
     assert listed == {f"d{number}:one" for number in range(255)}
@@ -158,7 +158,7 @@ def test_domains_beyond_the_most_are_said(copying: Settings, ranges: Path) -> No
 
 
 def test_python_ranges_become_windows(copying: Settings) -> None:
-    """Ranges of Python's nvtx package are seen, in the default domain and in one of their own."""
+    """Ranges of Python's nvtx package become windows and iterations, in the default domain and in others."""
     pytest.importorskip("nvtx")
     code = (
         "import nvtx, threading\n"
@@ -173,23 +173,23 @@ def test_python_ranges_become_windows(copying: Settings) -> None:
     assert times_of(copying, runs_of(copying, 2)["mine:timed"]) == 30
 
 
-def test_unmatched_ranges_are_said(copying: Settings, ranges: Path) -> None:
-    """A pattern that no range fits is named, with the way to see the ranges there are."""
+def test_unmatched_pattern_is_reported(copying: Settings, ranges: Path) -> None:
+    """A message reports a pattern without matching ranges, and the option that lists ranges."""
     ended = run("--nvtx=nothing", "--", str(ranges), "fork", settings=copying)
     assert ended.returncode == 0
     assert "no range matched nothing; --nvtx-list shows" in ended.stderr
 
 
 @pytest.mark.parametrize("given", [("--nvtx", ""), ("--nvtx-sync",)])
-def test_wrong_patterns_are_refused(copying: Settings, given: tuple[str, ...]) -> None:
-    """An empty pattern, and synchronisation without one, are usage errors before the program runs."""
+def test_nvtx_options_without_a_pattern_are_usage_errors(copying: Settings, given: tuple[str, ...]) -> None:
+    """An empty pattern, and synchronisation without a pattern, are usage errors before the program runs."""
     ended = run(*given, "--", "echo", "ran", settings=copying)
     assert (ended.returncode, ended.stdout) == (125, "")
     assert "--nvtx" in ended.stderr
 
 
-def test_nonsense_in_a_report_is_no_verdict(copying: Settings, tmp_path: Path) -> None:
-    """What a program writes into its report itself is neither a timer nor a reason to fail."""
+def test_nvtx_report_with_invalid_lines_is_ignored(copying: Settings, tmp_path: Path) -> None:
+    """Invalid lines in a report give neither a timer nor an exception."""
     (tmp_path / "report").write_text(
         '{"is_outer":true,"timer":"events"}\n[1]\n{\n{"run":"none of these"}\n{"run":7}\n\xff\n' + "[" * 200_000
     )
@@ -198,13 +198,13 @@ def test_nonsense_in_a_report_is_no_verdict(copying: Settings, tmp_path: Path) -
     )
     ranges = NvtxRanges(("timed",), is_listed=True, folder=tmp_path)
     assert ranges.outer_timer() is None
-    assert ranges.tell(copying, "0ca7f00d") == {Status.UNPROVEN}
+    assert ranges.print_verdicts(copying, "0ca7f00d") == {Status.UNPROVEN}
     (tmp_path / "report").unlink()
     assert ranges.outer_timer() is None
 
 
 def test_forked_child_has_its_own_windows(copying: Settings, ranges: Path) -> None:
-    """A child neither ends its parent's range nor speaks on its connection."""
+    """A forked child neither ends its parent's range nor uses the parent's connection."""
     ended = run("--nvtx=*timed", "--", str(ranges), "fork", settings=copying)
     assert ended.returncode == 0, ended.stderr
     found = runs_of(copying, 3)
@@ -214,22 +214,22 @@ def test_forked_child_has_its_own_windows(copying: Settings, ranges: Path) -> No
     assert found["timed"].end_ns > found["of the child timed"].end_ns
 
 
-def test_another_injection_is_called_and_found(copying: Settings, ranges: Path, folder: Path) -> None:
-    """An injection that was set before still gets every call, and is found as a profiler; gpuwatch's alone is not."""
+def test_another_nvtx_injection_gets_every_call(copying: Settings, ranges: Path, folder: Path) -> None:
+    """A previously set injection still gets every call, and the output reports it."""
     other = built.shared(folder, "libother.so", "other_injection.c")
     ended = run("--nvtx=step", "--", str(ranges), "all", settings=copying, environment={"NVTX_INJECTION64_PATH": str(other)})
-    assert "the other saw 62" in ended.stdout
+    assert "other injection: 62 pushes" in ended.stdout
     assert "GPUWATCH_NVTX_NEXT" in " ".join(ended.stderr.split())
 
 
-def test_library_is_known_by_place_and_content(folder: Path) -> None:
-    """A copy elsewhere, a file that another process sees at this path, and a relative path are not the library."""
+def test_library_is_identified_by_path_and_content(folder: Path) -> None:
+    """A copy elsewhere, another file at the path, and a relative path are not the library."""
     copy = folder / "libgpuwatch.so"
     copy.write_bytes(LIBRARY.read_bytes())
     other = folder / "changed.so"
     other.write_bytes(LIBRARY.read_bytes() + b"\0")
     assert is_ours(str(LIBRARY), LIBRARY)
-    assert is_ours(str(LIBRARY), copy)  # the package of a container, at the same place
+    assert is_ours(str(LIBRARY), copy)  # as in a container with the package at the same path
     assert not is_ours(str(copy), copy)
     assert not is_ours(str(LIBRARY), other)
     assert not is_ours(str(LIBRARY), folder / "none")
@@ -237,7 +237,7 @@ def test_library_is_known_by_place_and_content(folder: Path) -> None:
 
 
 def test_api_window_has_stamped_times(copying: Settings, api: Path, fake_driver: Path) -> None:
-    """Iterations of the API are timed by stamps, with their clock; facts and a strange label arrive."""
+    """Iterations of the API have stamped times and clocks; facts arrive, and a label with invalid UTF-8 is cleaned."""
     environment = {**CLEAN, "GPUWATCH_SOCKET": str(copying.socket), "LD_LIBRARY_PATH": str(fake_driver)}
     ended = subprocess.run([api], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     run_id, kept, refused, problem = ended.stdout.strip().split("|")
@@ -259,7 +259,7 @@ def test_api_window_has_stamped_times(copying: Settings, api: Path, fake_driver:
 
 
 def test_late_gpu_ends_the_window_later(copying: Settings, api: Path, fake_driver: Path) -> None:
-    """A GPU that is behind its host ends the window with its work, without having been waited for."""
+    """A window ends when the GPU has done its work, without waiting in the program."""
     late = {"LD_LIBRARY_PATH": str(fake_driver), "FAKE_CUDA_LATE_NS": "300000000", "GPUWATCH_SOCKET": str(copying.socket)}
     ended = subprocess.run([api], env={**CLEAN, **late}, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     found = judged_run(copying.state, ended.stdout.partition("|")[0])
@@ -270,7 +270,7 @@ def test_late_gpu_ends_the_window_later(copying: Settings, api: Path, fake_drive
 
 
 def test_captured_graph_is_not_stamped(copying: Settings, api: Path, fake_driver: Path) -> None:
-    """While a graph is captured nothing is launched: times are the host's."""
+    """During a graph capture no stamp is launched, and the times are the host's."""
     capturing = {"LD_LIBRARY_PATH": str(fake_driver), "FAKE_CUDA_CAPTURING": "1", "GPUWATCH_SOCKET": str(copying.socket)}
     ended = subprocess.run([api], env={**CLEAN, **capturing}, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     found = judged_run(copying.state, ended.stdout.partition("|")[0])
@@ -279,7 +279,7 @@ def test_captured_graph_is_not_stamped(copying: Settings, api: Path, fake_driver
 
 
 def test_program_runs_on_without_a_daemon(api: Path, tmp_path: Path) -> None:
-    """Without a daemon the program runs on, and the reason is said once, with what to do."""
+    """Without a daemon the program runs normally, and one message gives the reason and a remedy."""
     environment = {"GPUWATCH_SOCKET": str(tmp_path / "none"), "PATH": "/nowhere", "HOME": "/"}
     ended = subprocess.run([api], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ended.returncode == 0
@@ -288,7 +288,7 @@ def test_program_runs_on_without_a_daemon(api: Path, tmp_path: Path) -> None:
 
 
 def drip(listener: socket.socket, gap_s: float) -> None:
-    """Answer each line of one connection in two pieces, as far apart as its first comes late."""
+    """Answer each line of one connection in two pieces, each after a pause of ``gap_s``."""
     connection, _ = listener.accept()
     for line in connection.makefile("rb"):
         opened = b'{"type":"opened","run":"r1"}\n'
@@ -302,8 +302,8 @@ def drip(listener: socket.socket, gap_s: float) -> None:
 
 
 @pytest.mark.parametrize("gap_s", [1.9, None])
-def test_slow_daemon_holds_calls_for_their_deadline(tmp_path: Path, gap_s: float | None) -> None:
-    """A daemon that drips its answers, or takes no connection, holds each thread's call for two seconds in all."""
+def test_slow_daemon_blocks_a_call_for_at_most_3_s(tmp_path: Path, gap_s: float | None) -> None:
+    """A daemon with slow answers, or without a free connection, delays each thread's call by less than 3 s."""
     code = (
         "import ctypes, sys, threading, time\n"
         "begin = ctypes.CDLL(sys.argv[1]).gw_begin\n"
@@ -317,7 +317,7 @@ def test_slow_daemon_holds_calls_for_their_deadline(tmp_path: Path, gap_s: float
         listener.bind(str(tmp_path / "slow.sock"))
         listener.listen(0)
         if gap_s is None:
-            first.connect(str(tmp_path / "slow.sock"))  # the only place there is
+            first.connect(str(tmp_path / "slow.sock"))  # takes the only free connection
         else:
             threading.Thread(target=drip, args=(listener, gap_s), daemon=True).start()
         environment = {**CLEAN, "GPUWATCH_SOCKET": str(tmp_path / "slow.sock")}
@@ -329,8 +329,8 @@ def test_slow_daemon_holds_calls_for_their_deadline(tmp_path: Path, gap_s: float
     assert ended.stderr.count("gpuwatch: no window") == 1
 
 
-def test_library_needs_no_newer_libc_than_2_17(folder: Path) -> None:
-    """No symbol came after glibc 2.17; glibc 2.32 to 2.34 gave these a new version when its libraries were merged."""
+def test_library_needs_only_glibc_2_17(folder: Path) -> None:
+    """The library uses symbols up to glibc 2.17, except functions that glibc 2.32 to 2.34 gave a new version."""
     library = built.compile_c(folder / "own.so", "-shared", "-fPIC", "-Wl,-z,defs", *built.SOURCES)
     listed = subprocess.run(["objdump", "-T", library], capture_output=True, text=True, check=True).stdout
     versions = re.findall(r"GLIBC_2\.(\d+)[\d.]*\)? +(\w+)$", listed, re.MULTILINE)
@@ -342,7 +342,7 @@ def test_library_needs_no_newer_libc_than_2_17(folder: Path) -> None:
 
 @pytest.fixture
 def waiting(tmp_path: Path, ranges: Path) -> Iterator[tuple[Settings, int, subprocess.Popen[str]]]:
-    """A program inside of a range whose daemon may be killed."""
+    """Yield settings, PID of the daemon, and a program inside a range; tests may kill the daemon."""
     with running(tmp_path) as live:
         program = subprocess.Popen(
             [ranges, "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=injected(live.settings, "timed")
@@ -354,8 +354,10 @@ def waiting(tmp_path: Path, ranges: Path) -> Iterator[tuple[Settings, int, subpr
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_daemon_that_fails_harms_nobody(waiting: tuple[Settings, int, subprocess.Popen[str]], number: signal.Signals) -> None:
-    """A daemon that is killed or stops in the middle of a range costs the program at most its patience."""
+def test_failing_daemon_does_not_harm_the_program(
+    waiting: tuple[Settings, int, subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    """A daemon that is killed or stopped during a range delays the program by at most the deadline."""
     _, pid, program = waiting
     os.kill(pid, number)
     out, _ = program.communicate("", timeout=PATIENCE_S)
@@ -368,7 +370,7 @@ def test_daemon_that_fails_harms_nobody(waiting: tuple[Settings, int, subprocess
     ("sanitizers", "count", "defined"), [("address,undefined", 10_000, fuzz_campaign.NO_FORKS), ("undefined", 2_000, "-DFORKS")]
 )
 def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path, sanitizers: str, count: int, defined: str) -> None:
-    """Random ranges and calls, four threads, forks and a daemon that says nonsense: no error of memory or of behaviour."""
+    """Random ranges and calls from four threads, with an erratic daemon, cause no error under the sanitizers."""
     ended = fuzz_campaign.run(built.fuzzer(folder, sanitizers, defined), count, 4, fake_driver)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert int(ended.stdout.split()[0]) > 0
@@ -376,14 +378,14 @@ def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path, sanitiz
     assert [each for each in rows if "run" in each]
 
 
-def test_kernel_is_that_of_the_package() -> None:
-    """The C library's kernel is generated from the one that Python loads."""
+def test_c_stamp_kernel_equals_the_python_kernel() -> None:
+    """The header with the C library's kernel is generated from the kernel that Python loads."""
     assert ptx_header.PATH.read_text() == ptx_header.text()
 
 
 @pytest.mark.parametrize("tool", ["make", "cmake", "pkg-config"])
-def test_examples_build(folder: Path, tool: str) -> None:
-    """The examples build from the package's folder by make, by CMake and by pkg-config."""
+def test_c_examples_build(folder: Path, tool: str) -> None:
+    """The C examples build from the package's folder with make, CMake and pkg-config."""
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     examples, out = Path(__file__).parents[3] / "examples" / "c", folder / tool

@@ -59,7 +59,7 @@ def pauses(log: SpanLog) -> list[tuple[int, int, str]]:
     ]
 
 
-def test_triton_compilation_is_a_pause_of_its_length(triton: SimpleNamespace) -> None:
+def test_triton_compilation_is_a_pause_of_equal_length(triton: SimpleNamespace) -> None:
     log = SpanLog("pauses")
     listening = CompilationPauses(log)
     listening.start()
@@ -73,7 +73,7 @@ def test_triton_compilation_is_a_pause_of_its_length(triton: SimpleNamespace) ->
     assert triton.listener is None
 
 
-def test_earlier_triton_listener_hears_everything(triton: SimpleNamespace) -> None:
+def test_earlier_triton_listener_gets_every_call(triton: SimpleNamespace) -> None:
     heard: list[Any] = []
     triton.listener = lambda **facts: heard.append(facts["cache_hit"])
     earlier = triton.listener
@@ -86,7 +86,7 @@ def test_earlier_triton_listener_hears_everything(triton: SimpleNamespace) -> No
     assert triton.listener is earlier
 
 
-def test_listener_in_front_of_ours_stays(triton: SimpleNamespace) -> None:
+def test_later_triton_listener_is_not_removed(triton: SimpleNamespace) -> None:
     listening = CompilationPauses(SpanLog("pauses"))
     listening.start()
     ours = triton.listener
@@ -107,7 +107,7 @@ def test_listener_in_front_of_ours_stays(triton: SimpleNamespace) -> None:
         ((SimpleNamespace(callback_trigger="CallbackTrigger.TRITON_AUTOTUNING"),), "autotuning"),
     ],
 )
-def test_torch_compilation_lasts_from_begin_to_end(torch: CallbackHandler, arguments: tuple[Any, ...], cause: str) -> None:
+def test_torch_compilation_lasts_from_start_to_end(torch: CallbackHandler, arguments: tuple[Any, ...], cause: str) -> None:
     log = SpanLog("pauses")
     listening = CompilationPauses(log)
     listening.start()
@@ -122,8 +122,8 @@ def test_torch_compilation_lasts_from_begin_to_end(torch: CallbackHandler, argum
     assert torch.starts == torch.ends == []
 
 
-def test_end_without_begin_is_no_pause(torch: CallbackHandler) -> None:
-    """A compilation that began before the window is no pause, because only its end is reported."""
+def test_compilation_end_without_a_start_is_ignored(torch: CallbackHandler) -> None:
+    """A compilation that started before the window is not a pause, because only its end is reported."""
     log = SpanLog("pauses")
     listening = CompilationPauses(log)
     listening.start()
@@ -131,7 +131,7 @@ def test_end_without_begin_is_no_pause(torch: CallbackHandler) -> None:
     assert len(log) == 0
 
 
-def test_compilers_of_other_versions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compilers_without_hooks_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton.knobs", SimpleNamespace(compilation=SimpleNamespace()))
     monkeypatch.setitem(sys.modules, "torch._dynamo.callback", SimpleNamespace(callback_handler=object()))
     listening = CompilationPauses(SpanLog("pauses"))

@@ -1,4 +1,4 @@
-"""Tests of replaced timing functions: replaced ones are named, original ones are not, whatever ``functools.wraps`` copies."""
+"""Tests of the detection of replaced timing functions."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def cuda(tmp_path: Path) -> Iterator[Any]:
     del sys.modules["torch.cuda"], sys.modules["torch.cuda.streams"]
 
 
-def test_untouched_clocks_are_nobodys(cuda: Any) -> None:
+def test_original_functions_are_not_replaced(cuda: Any) -> None:
     assert replaced() == ()
 
 
-def test_replaced_clock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock replaced by a function or by another clock is named."""
+def test_replaced_clock_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock replaced by a function or by another clock is reported."""
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(time, "monotonic_ns", time.time_ns)
     assert replaced() == ("time.monotonic_ns", "time.perf_counter")
 
 
-def test_disguised_event_method_is_named(cuda: Any) -> None:
-    """A replaced method of an event is named although it claims to be the original."""
+def test_disguised_event_method_is_reported(cuda: Any) -> None:
+    """A replaced method of an event is reported, although ``functools.wraps`` copied the original's attributes."""
 
     @functools.wraps(cuda.Event.elapsed_time)
     def faster(self: object, other: object) -> float:
@@ -73,12 +73,12 @@ def test_disguised_event_method_is_named(cuda: Any) -> None:
     assert replaced() == ("torch.cuda.Event.elapsed_time",)
 
 
-def test_a_method_replaced_by_another_of_the_same_file_is_named(cuda: Any) -> None:
+def test_method_swapped_within_its_file_is_reported(cuda: Any) -> None:
     cuda.Event.synchronize = cuda.Event.query
     assert replaced() == ("torch.cuda.Event.synchronize",)
 
 
-def test_another_class_of_events_is_named(cuda: Any) -> None:
+def test_replaced_event_class_is_reported(cuda: Any) -> None:
     class Event(cuda.Event):  # type: ignore[misc]  # the fixture's class has no type
         pass
 
@@ -87,12 +87,12 @@ def test_another_class_of_events_is_named(cuda: Any) -> None:
 
 
 @pytest.mark.parametrize("stand_in", [lambda device=None: None, functools.partial(print), object()])
-def test_a_synchronisation_that_is_none_is_named(cuda: Any, stand_in: object) -> None:
+def test_replaced_synchronisation_is_reported(cuda: Any, stand_in: object) -> None:
     cuda.synchronize = stand_in
     assert replaced() == ("torch.cuda.synchronize",)
 
 
-def test_functions_in_c_pass_for_they_cannot_be_told_apart(cuda: Any) -> None:
+def test_functions_in_c_are_not_reported(cuda: Any) -> None:
     cuda.synchronize = len
     cuda.Event.record = str.upper
     assert replaced() == ()

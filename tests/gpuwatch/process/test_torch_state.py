@@ -1,4 +1,4 @@
-"""Tests of a window's facts from an imported torch, with stand-ins, because the judge's machine has none."""
+"""Tests of a window's facts from an imported torch, with a stand-in for torch."""
 
 from __future__ import annotations
 
@@ -58,25 +58,25 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     return made
 
 
-def test_software_and_gpu_are_told(cuda: FakeCuda) -> None:
-    told = snapshot().facts
-    assert told["torch_version"] == "2.13.0+cu130"
-    assert (told["cuda_version"], told["cudnn_version"], told["matmul_precision"]) == ("13.0", "91002", "high")
-    assert (told["cudnn_tf32"], told["cudnn_benchmark"], told["deterministic"]) == (True, False, False)
-    assert (told["cuda_uuids"], told["sm_count"], told["l2_bytes"]) == ("GPU-0000-1", 132, 62_914_560)
-    assert told["launch_blocking"] is False
+def test_snapshot_holds_software_and_gpu(cuda: FakeCuda) -> None:
+    found = snapshot().facts
+    assert found["torch_version"] == "2.13.0+cu130"
+    assert (found["cuda_version"], found["cudnn_version"], found["matmul_precision"]) == ("13.0", "91002", "high")
+    assert (found["cudnn_tf32"], found["cudnn_benchmark"], found["deterministic"]) == (True, False, False)
+    assert (found["cuda_uuids"], found["sm_count"], found["l2_bytes"]) == ("GPU-0000-1", 132, 62_914_560)
+    assert found["launch_blocking"] is False
 
 
-def test_what_the_allocator_did_is_the_difference_of_the_edges(cuda: FakeCuda) -> None:
+def test_allocator_facts_are_differences_of_the_edges(cuda: FakeCuda) -> None:
     before = snapshot()
     cuda.stats = {**cuda.stats, "num_device_alloc": 25, "num_alloc_retries": 2, "reserved_bytes": {"all": {"current": 0}}}
-    told = facts_since(before)
-    assert (told["alloc_count"], told["alloc_retry_count"], told["reserved_change_bytes"]) == (15, 2, -(1 << 30))
-    assert "torch_version" not in told
+    found = facts_since(before)
+    assert (found["alloc_count"], found["alloc_retry_count"], found["reserved_change_bytes"]) == (15, 2, -(1 << 30))
+    assert "torch_version" not in found
 
 
 def test_older_allocator_counts_segments(cuda: FakeCuda) -> None:
-    """An older allocator counts its segments; a changed one gives no figures."""
+    """Without the count of driver calls, the allocator's segments count; without statistics there are no figures."""
     del cuda.stats["num_device_alloc"]
     assert facts_since(snapshot())["alloc_count"] == 0
     cuda.stats = {}
@@ -84,13 +84,13 @@ def test_older_allocator_counts_segments(cuda: FakeCuda) -> None:
 
 
 def test_context_made_inside_counts_all_allocations(cuda: FakeCuda) -> None:
-    """A context created inside the window has all its allocations there."""
-    told = facts_since(Snapshot())
-    assert (told["alloc_count"], told["reserved_change_bytes"]) == (10, 1 << 30)
-    assert told["cuda_uuids"] == "GPU-0000-1"
+    """All allocations of a context created inside the window count."""
+    found = facts_since(Snapshot())
+    assert (found["alloc_count"], found["reserved_change_bytes"]) == (10, 1 << 30)
+    assert found["cuda_uuids"] == "GPU-0000-1"
 
 
-def test_during_the_capture_of_a_graph_the_gpu_is_not_asked(cuda: FakeCuda) -> None:
+def test_gpu_is_not_queried_during_a_graph_capture(cuda: FakeCuda) -> None:
     cuda.capturing = True
     assert torch_state.synchronize() is None
     assert torch_state.cuda_at_hand() is None
@@ -98,8 +98,8 @@ def test_during_the_capture_of_a_graph_the_gpu_is_not_asked(cuda: FakeCuda) -> N
     assert cuda.asked == 0
 
 
-def test_context_and_capture_are_read_in_one_place(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One function reads whether a context exists and a graph is being captured."""
+def test_context_and_capture_decide_on_safe_calls(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A context without a capture allows calls; a missing or failed torch has no context."""
     assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (cuda, cuda, False)
     cuda.capturing = True
     assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (cuda, None, True)
@@ -112,12 +112,12 @@ def test_context_and_capture_are_read_in_one_place(cuda: FakeCuda, monkeypatch: 
         )
 
 
-def test_a_torch_without_any_of_it_tells_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minimal_torch_has_its_version_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="1.0"))
     assert snapshot().facts["torch_version"] == "1.0"
 
 
-def test_a_switch_that_torch_refuses_to_tell_is_left_out(cuda: FakeCuda) -> None:
+def test_torch_switch_that_raises_is_left_out(cuda: FakeCuda) -> None:
     class Mixed:
         benchmark = True
 
@@ -126,14 +126,14 @@ def test_a_switch_that_torch_refuses_to_tell_is_left_out(cuda: FakeCuda) -> None
             raise RuntimeError("mix of the legacy and new APIs to set the TF32 status")
 
     sys.modules["torch"].backends.cudnn = Mixed()
-    told = snapshot().facts
-    assert "cudnn_tf32" not in told
-    assert "cudnn_version" not in told
-    assert told["cudnn_benchmark"] is True
+    found = snapshot().facts
+    assert "cudnn_tf32" not in found
+    assert "cudnn_version" not in found
+    assert found["cudnn_benchmark"] is True
 
 
 def test_profiler_at_one_edge_is_remembered_at_the_next(cuda: FakeCuda) -> None:
-    """A profiler at one edge is remembered at the next."""
+    """A profiler at one edge counts at every later edge."""
     if sys.gettrace() is None and sys.getprofile() is None:
         assert snapshot().facts["profiler_used"] is False
     sys.modules["torch"].autograd._profiler_enabled = lambda: True
@@ -144,7 +144,7 @@ def test_profiler_at_one_edge_is_remembered_at_the_next(cuda: FakeCuda) -> None:
     assert snapshot().facts["profiler_used"] is True
 
 
-def test_a_profile_of_python_counts_as_one(cuda: FakeCuda) -> None:
+def test_python_profile_function_counts_as_a_profiler(cuda: FakeCuda) -> None:
     before = sys.getprofile()
     sys.setprofile(lambda frame, event, argument: None)
     try:
@@ -153,7 +153,7 @@ def test_a_profile_of_python_counts_as_one(cuda: FakeCuda) -> None:
         sys.setprofile(before)
 
 
-def test_launches_that_wait_are_told(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocking_launches_are_recorded(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     before = snapshot()
     assert before.facts["launch_blocking"] is True
@@ -161,7 +161,7 @@ def test_launches_that_wait_are_told(cuda: FakeCuda, monkeypatch: pytest.MonkeyP
     assert "launch_blocking" not in facts_since(before)
 
 
-def test_a_clock_replaced_at_either_edge_is_told_at_the_end(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_replaced_at_either_edge_are_declared(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     before = Snapshot({"tampered": "torch.cuda.Event"})

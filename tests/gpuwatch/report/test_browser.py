@@ -1,4 +1,4 @@
-"""Tests of reports in a real Chromium: their display, no requests, and no effect of hostile names."""
+"""Tests of reports in a real Chromium: display, no requests, and no effect of hostile names."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def plain_run(opened: Opened, recorded: dict[str | None, Evidence]) -> Page:
 
 @pytest.fixture(scope="module")
 def two_runs(opened: Opened) -> Page:
-    """Return the report of two runs of one benchmark, shared because drawing takes Chromium 5 s of CPU."""
+    """Return the report of two runs of one benchmark, shared because drawing is slow."""
     slow = scene("from-idle")
     return opened(judged(slow, run_id="0a"), judged(scaled(slow, 0.9, "tuned"), run_id="0b"))
 
 
 def colours(page: Page) -> list[str]:
-    """Return the page's background colour, and that of its first picture."""
+    """Return the background colours of the page and of the first picture."""
     script = f"[getComputedStyle(document.body).backgroundColor, {TIMELINE}.querySelector('.main-svg').style.background]"
     return [str(each) for each in page.run(script)]
 
@@ -167,7 +167,7 @@ def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
     page.ask("Emulation.clearDeviceMetricsOverride")
 
 
-def test_axes_fit_what_was_seen_in_the_window(two_runs: Page) -> None:
+def test_axes_fit_readings_in_the_window(two_runs: Page) -> None:
     """Each lane's axis ends near the extreme readings in the window; a distant limit has its name instead of a line."""
     drawn = two_runs.run("JSON.parse(document.getElementById('gpuwatch-drawn').textContent)")["windows"][0]["timeline"]
     layout = two_runs.run(f"({{layout: {TIMELINE}.layout}})")["layout"]
@@ -212,7 +212,9 @@ def test_paper_is_light_and_cuts_no_picture(opened: Opened) -> None:
     page.ask("Emulation.setEmulatedMedia", features=dark)
     page.run("dispatchEvent(new Event('beforeprint'))")
     page.ask("Emulation.setEmulatedMedia", media="print", features=dark)
-    page.ask("Emulation.setDeviceMetricsOverride", width=718, height=1047, deviceScaleFactor=1, mobile=False)  # A4's inside
+    page.ask(
+        "Emulation.setDeviceMetricsOverride", width=718, height=1047, deviceScaleFactor=1, mobile=False
+    )  # A4 without margins
     page.until(f"{TIMELINE}.querySelector('.main-svg').getBoundingClientRect().right <= 718")
     assert (
         page.run(
@@ -270,7 +272,7 @@ def test_hostile_names_run_and_fetch_nothing(opened: Opened) -> None:
     assert all("Content Security Policy" in each or "ERR_BLOCKED_BY_CSP" in each for each in page.complaints())
 
 
-def test_the_saved_evidence_is_what_is_embedded(two_runs: Page) -> None:
+def test_saved_evidence_equals_embedded_evidence(two_runs: Page) -> None:
     page = two_runs
     page.run(
         "window.saved = []; URL.createObjectURL = (blob) => { window.saved.push(blob.arrayBuffer()); return 'data:,'; };"

@@ -48,7 +48,7 @@ def test_report_of_stored_run_is_verified(gpuwatch: Gpuwatch, daemon: Settings, 
     assert data["windows"][0]["run"] == measured.run_id
 
 
-def test_a_changed_page_is_told_and_ends_with_one(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_changed_page_is_reported_with_exit_code_1(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     target = tmp_path / "run.html"
     assert gpuwatch("report", "--trace", str(CAPSULE), "-o", str(target), "--fail-on", "rejected").code == 11
     target.write_text(target.read_text().replace("REJECTED", "VALID"))
@@ -68,7 +68,7 @@ def test_markdown_and_junit_go_to_stdout_or_file(gpuwatch: Gpuwatch, tmp_path: P
     assert gpuwatch("report", "--trace", str(CAPSULE), "--junit", "-o", "-").out.startswith("<?xml")
 
 
-def test_a_page_that_went_through_standard_output_is_the_page(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_page_written_to_stdout_verifies(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     (tmp_path / "run.html").write_text(gpuwatch("report", "--trace", str(CAPSULE), "-o", "-").out)
     assert gpuwatch("verify", str(tmp_path / "run.html")).code == 0
 
@@ -81,8 +81,8 @@ def test_report_refuses_in_one_line_and_writes_nothing(
     trace = ("--trace", str(CAPSULE))
     for code, arguments, says in (
         (2, (*trace,), "-o FILE.html"),
-        (2, (*trace, "-o", str(tmp_path)), "expected a file in a folder"),
-        (2, (*trace, "-o", str(tmp_path / "none" / "run.html")), "expected a file in a folder"),
+        (2, (*trace, "-o", str(tmp_path)), "expected a file in a writable folder"),
+        (2, (*trace, "-o", str(tmp_path / "none" / "run.html")), "expected a file in a writable folder"),
         (2, (*trace, "--markdown", "--junit"), "found both"),
         (2, (*trace, "-o", target, "--redact", "name"), "host, user, serial"),
         (2, ("0a", *trace, "-o", target), "found both"),

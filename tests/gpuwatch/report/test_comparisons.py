@@ -1,4 +1,4 @@
-"""Tests of several runs in one report: their differences, the decision on their times, and overlaid distributions."""
+"""Tests of several runs in one report: differences, the decision on the times, and overlaid distributions."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_page_orders_conditions_decision_windows() -> None:
     page = Page(rendered(judged(slow(), run_id="0a"), judged(scene("neighbour"), run_id="0b"), judged(quick(), run_id="0c")))
     parts = [
         "3 windows",
-        "What differs between these windows",
+        "Differences between these windows",
         "processes",
-        "Their times compared",
+        "Comparison of the times",
         "INCOMPARABLE",
         "FASTER",
         "Conditions GPU",
@@ -63,7 +63,7 @@ def test_comparisons_take_first_of_same_gpu_and_other_run() -> None:
 
 
 def test_page_compares_two_cards_at_one_clock() -> None:
-    """The page names the reference clock, both numbers there, and the spread between cards."""
+    """The page shows the decision, the reference clock and the spread between cards."""
     here, there = (evidence(timings=stamped(2e-3, mhz, seed=seed)) for mhz, seed in ((1490.0, 0), (1430.0, 3)))
     there = replace(there, device=replace(DEVICE, uuid="GPU-2"))
     page = Page(rendered(judged(here, run_id="0a"), judged(there, run_id="0b")))
@@ -72,14 +72,14 @@ def test_page_compares_two_cards_at_one_clock() -> None:
     assert "between cards 0.40 %" in page.words
 
 
-def test_windows_of_one_label_are_told_apart() -> None:
+def test_windows_of_equal_label_are_numbered() -> None:
     windows = [judged(slow(), run_id="0a"), judged(slow(), run_id="0b"), judged(quick(), run_id="0c")]
     assert names(windows) == ["from-idle (1)", "from-idle (2)", "tuned"]
     assert [each.decision for each in comparisons(windows)] != [Decision.FASTER] * 2
 
 
-def test_page_says_when_times_are_missing() -> None:
-    """Without times there is no decision, and the page names the missing times."""
+def test_page_reports_missing_times() -> None:
+    """Without times of both windows there is no comparison, and the page gives the reason."""
     windows = [judged(replace(slow(), timings=None), run_id="0a"), judged(quick(), run_id="0b")]
     assert comparisons(windows) == []
     assert (

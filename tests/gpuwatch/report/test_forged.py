@@ -35,16 +35,16 @@ from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene
 
 __all__ = ["gpuwatch", "home"]
 
-OLD = Path(__file__).parent / "old"  # as the version before the field ``failure`` wrote it; Plotly's library left out
+OLD = Path(__file__).parent / "old"  # a page of the version before the field ``failure``, without Plotly
 JsonPath: TypeAlias = tuple[str | int, ...]
-SHORT_S = (4.0, 6.0)  # the fault is in its second half; longer windows take longer to draw, and hundreds are drawn
+SHORT_S = (4.0, 6.0)  # short, because hundreds of windows are drawn; the fault is in the second half
 BEGUN_S = 1_795_000_000.25
-_PARTS = 10  # number of forged leaves, each a test of seconds
+_PARTS = 10  # number of tests that share the forged leaves
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_library() -> Iterator[None]:
-    """Replace Plotly by a few bytes, in writing and in verifying: hundreds of pages would take 2 MB each.
+    """Replace Plotly by a few bytes, in writing and in verifying hundreds of pages.
 
     ``test_verify.py`` verifies pages with the real library.
     """
@@ -55,7 +55,7 @@ def small_library() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """Return a genuine report, and the file of its signer's key."""
+    """Return a genuine report, and the file of the signer's key."""
     folder = tmp_path_factory.mktemp("signer")
     signer = signer_of(folder)
     assert signer is not None
@@ -77,7 +77,7 @@ def blocks(html: str) -> Mapping[str, str]:
 
 
 def leaves(data: object, path: JsonPath = ()) -> Iterator[JsonPath]:
-    """Yield every value in plain data that contains no other, including empty tables and lists."""
+    """Yield the path of every leaf of plain data; empty tables and lists are leaves."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     steps = list(inner)
     if not steps:
@@ -93,7 +93,7 @@ def at(data: Any, path: JsonPath) -> Any:  # nested JSON along the path
 
 
 def forged(data: Mapping[str, Any], path: JsonPath, value: object) -> dict[str, Any]:
-    out: dict[str, Any] = json.loads(json.dumps(data))  # a fifth of the time of a deep copy
+    out: dict[str, Any] = json.loads(json.dumps(data))  # faster than a deep copy
     at(out, path[:-1])[path[-1]] = value
     return out
 
@@ -106,7 +106,7 @@ CHOICES: Mapping[str, tuple[object, ...]] = {
 
 
 def lies(name: str | int, value: object) -> list[object]:
-    """Return plausible forged values for this place, of each kind, and of a wrong type."""
+    """Return forged values for this place, plausible ones and one of a wrong type."""
     chosen: list[object] = [str(each) if isinstance(each, str) else each for each in CHOICES.get(str(name), ())]
     match value:
         case bool():
@@ -144,10 +144,10 @@ def shape(data: object) -> object:
 
 
 def chosen_leaves(data: Mapping[str, Any]) -> list[JsonPath]:
-    """Return leaves to forge: all outside findings and bounds, and those of the first finding of each kind.
+    """Return leaves to forge: those outside findings, and those of one finding of each kind.
 
-    A verdict repeats its bounds in four numbers, so only the first and the last bound of each shape is forged, and of the rest
-    of a number the first and the last that has it; ``make bench`` forges all numbers and bounds.
+    Of the bounds of each shape, and of each other field of the numbers, only the first and the last are forged.  ``make bench``
+    forges all.
     """
     findings = data["windows"][0]["verdict"]["findings"]
     chosen = [next(index for index, each in enumerate(findings) if each["effect_ratio"] is not None)]
@@ -165,8 +165,8 @@ def chosen_leaves(data: Mapping[str, Any]) -> list[JsonPath]:
     return [path for path in paths if path not in left and path[:8] not in left]
 
 
-def test_verify_accepts_report_it_checks_whole(signed: tuple[str, Path], gpuwatch: Gpuwatch, home: Path) -> None:
-    """The genuine report passes, and every part of its page has a signature or evidence."""
+def test_verify_accepts_fully_covered_report(signed: tuple[str, Path], gpuwatch: Gpuwatch, home: Path) -> None:
+    """The genuine report passes, and signature or evidence covers every part of the page."""
     html, key = signed
     (home / "genuine.html").write_text(html)
     ended = gpuwatch("verify", str(home / "genuine.html"), "--trust", str(key))
@@ -186,7 +186,7 @@ def named_as_unsigned(name: str, out: str) -> bool:
 def test_verify_refuses_every_forged_leaf(
     signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str], part: int
 ) -> None:
-    """``verify`` refuses each forged leaf of the record, on a page rendered again from the forged record.
+    """``verify`` refuses each forged leaf of the record, or lists the leaf as unsigned, on a page rendered again.
 
     The suite tries one forgery per leaf, of varying kind; ``make bench`` tries all.
     """
@@ -208,10 +208,10 @@ def test_verify_refuses_every_forged_leaf(
     assert passed == []
 
 
-def test_verify_refuses_other_time_of_beginning(
+def test_verify_refuses_another_start_time(
     signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Another time than the second in the signed run's id is refused, in any zone; one without a zone is named."""
+    """A start that differs from the signed run's id is refused in any zone; a start without a zone is listed as unsigned."""
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     path = ("windows", 0, "begun")
@@ -219,13 +219,13 @@ def test_verify_refuses_other_time_of_beginning(
     assert verified(tmp_path, rewritten(html, forged(data, path, there.isoformat(sep=" "))), key) == 0
     for other in (there + dt.timedelta(hours=1), there - dt.timedelta(seconds=9)):
         assert verified(tmp_path, rewritten(html, forged(data, path, other.isoformat(sep=" "))), key) == 1
-        assert "begun: the report says" in capfd.readouterr().out
+        assert "begun: the report shows" in capfd.readouterr().out
     assert verified(tmp_path, rewritten(html, forged(data, path, "2026-01-01 12:00:00")), key) == 0
     assert "not signed: begun" in capfd.readouterr().out
 
 
 def test_verify_allows_last_bits_of_figures(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
-    """The last bits of a figure may differ, as between processors, and no others."""
+    """Only the last bits of a figure may differ, as between CPUs."""
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     path = next(each for each in leaves(data) if "facts" in each and isinstance(at(data, each), float) and at(data, each))
@@ -234,7 +234,7 @@ def test_verify_allows_last_bits_of_figures(signed: tuple[str, Path], tmp_path: 
 
 
 def test_verify_refuses_every_changed_word_of_page(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
-    """A changed figure, a changed word or an addition in the visible page alone is refused."""
+    """A changed figure or an addition in the visible page alone is refused."""
     html, key = signed
     body = html.index("<main>")
     end = html.index('<script type="application/json"')
@@ -256,18 +256,15 @@ def test_verify_refuses_every_changed_word_of_page(signed: tuple[str, Path], tmp
 def test_verify_names_page_of_another_maker(
     signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A page of another version cannot be compared, so that all of it is named as unsigned."""
+    """A page of another version cannot be compared and is listed as unsigned."""
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     assert verified(tmp_path, rewritten(html, forged(data, ("maker",), "gpuwatch 9")).replace("REJECTED", "VALID"), key) == 0
-    assert (
-        "page: not signed: written by another version, or by someone who pretends so (maker gpuwatch 9)"
-        in capfd.readouterr().out
-    )
+    assert "page: not signed: written by another version, or a forgery (maker gpuwatch 9)" in capfd.readouterr().out
 
 
 def test_verify_accepts_older_signed_report(gpuwatch: Gpuwatch, home: Path) -> None:
-    """A report written and signed by an older version verifies; the parts outside its signature are listed."""
+    """A report written and signed by an older version verifies; the parts outside the signature are listed."""
     arguments = ("verify", str(OLD / "signed.html"), "--trust", str(OLD / "signer.pub"))
     ended = gpuwatch(*arguments)
     assert ended.code == 0, ended.out
@@ -276,12 +273,12 @@ def test_verify_accepts_older_signed_report(gpuwatch: Gpuwatch, home: Path) -> N
     told = gpuwatch(*arguments, "--json").data
     assert (told["not_signed"], told["windows"][0]["not_signed"]) == (
         ["page", "maker"],
-        ["begun", "words of findings", "severities", "rules that are no more"],
+        ["begun", "words of findings", "severities", "retired rules"],
     )
 
 
 def test_verify_refuses_another_judge_on_signed_page(signed: tuple[str, Path], tmp_path: Path) -> None:
-    """Another version's judge may use other words; the signature covers the version."""
+    """A changed judge version is refused: the signature covers the version."""
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     changed = forged(data, ("windows", 0, "verdict", "judge_version"), "0.1.0")
@@ -289,7 +286,7 @@ def test_verify_refuses_another_judge_on_signed_page(signed: tuple[str, Path], t
 
 
 def test_verify_lists_unproven_window_as_unsigned(gpuwatch: Gpuwatch, home: Path) -> None:
-    """Without stored evidence the shown reason is unconfirmed, and without a signature the run's facts are."""
+    """Without evidence the reason is listed as unsigned; without a signature the run's facts are listed too."""
     verdict = replace(judged(scene("from-idle")).verdict, status=Status.UNPROVEN)
     alone = ReportedWindow(verdict=verdict, evidence=None, run_id="0a", begun="now", user="ann", process="python")
     (home / "alone.html").write_text(html_page.render(Record(windows=(alone,), maker=record.maker()), NONCE))

@@ -1,4 +1,4 @@
-"""Tests of the HTML report: its content, its order, and the escaping of its data."""
+"""Tests of the HTML report: content, order, and the escaping of data."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_recordings_fit_in_six_megabytes(recorded: tuple[Evidence, ...]) -> None
     read = Page(html)
     assert read.tags.count("h1") == len(recorded)
     assert "SIMULATED" not in read.words
-    assert "What differs between these windows" in read.words
+    assert "Differences between these windows" in read.words
 
 
 def test_page_begins_with_verdict_and_sentence(from_idle: Page) -> None:
     """Verdict and sentence come first, then conditions, time line, findings, times, environment and the method."""
-    parts = ["FLAGGED", "Quote this number", "Conditions", "Time line", "Findings", "Times", "Environment", "How it was judged"]
+    parts = ["FLAGGED", "Quote this number", "Conditions", "Time line", "Findings", "Times", "Environment", "Judging"]
     places = [from_idle.words.find(part) for part in parts]
     assert -1 not in places
     assert places == sorted(places)
@@ -54,7 +54,7 @@ def test_page_begins_with_verdict_and_sentence(from_idle: Page) -> None:
     assert "Why it matters." in from_idle.words
 
 
-def test_the_time_line_has_every_lane_that_was_observed(from_idle: Page) -> None:
+def test_time_line_has_every_observed_lane(from_idle: Page) -> None:
     drawn = from_idle.data("gpuwatch-drawn")["windows"][0]["timeline"]
     assert [lane["title"] for lane in drawn["lanes"]] == [
         "SM clock", "Power", "Temperature", "Clock event reasons", "Processes on this GPU", "Iterations",
@@ -64,7 +64,7 @@ def test_the_time_line_has_every_lane_that_was_observed(from_idle: Page) -> None
     assert "The board reached its power limit" in from_idle.words
 
 
-def test_the_time_line_marks_findings_with_a_span() -> None:
+def test_time_line_marks_findings_with_a_span() -> None:
     """Findings with a time span have a lane, and the page highlights iterations inside a span."""
     drawn = Page(rendered(judged(scene("mem-clock")))).data("gpuwatch-drawn")["windows"][0]["timeline"]
     lanes = {lane["title"]: lane for lane in drawn["lanes"]}
@@ -85,20 +85,20 @@ def test_sampled_power_fills_gap_of_dense_record(recorded: tuple[Evidence, ...])
     assert any(0 <= at_s <= short.window.length_s for at_s in drawn_s)
 
 
-def test_figures_do_not_repeat_the_sentence_above_them(from_idle: Page) -> None:
+def test_finding_table_omits_facts_of_the_sentence(from_idle: Page) -> None:
     named = re.findall(r'<th scope="row">(\w+)</th>', from_idle.html.partition("<h2>Findings</h2>")[2])
     assert {"bound_ratio", "steady_by"} <= set(named)  # the finding's sentence shows its labels; the table has only figures
     assert not {"what", "because", "clock"} & set(named)
 
 
-def test_times_stand_raw_beside_those_at_one_clock(from_idle: Page) -> None:
+def test_times_are_drawn_raw_and_at_one_clock(from_idle: Page) -> None:
     times = from_idle.data("gpuwatch-drawn")["windows"][0]["times"]
     assert [each["name"] for each in times["drift"]] == ["measured", "at 1431 MHz"]
     assert times["sensitivity"]["beta"] == pytest.approx(0.93, abs=0.05)
     assert "as measured" in from_idle.words
 
 
-def test_page_says_why_times_are_not_corrected() -> None:
+def test_page_gives_reason_for_uncorrected_times() -> None:
     """Without clocks the page shows uncorrected times and gives the reason."""
     evidence = scene("from-idle")
     assert evidence.timings is not None
@@ -120,8 +120,8 @@ def test_page_fetches_nothing_and_runs_own_script_only(from_idle: Page) -> None:
     assert [script.get("nonce") for script in from_idle.scripts if "type" not in script] == [NONCE]
 
 
-def test_simulated_page_says_so_and_has_watermark(from_idle: Page) -> None:
-    """The page of a simulated window says so in text and with a watermark."""
+def test_simulated_page_has_banner_and_watermark(from_idle: Page) -> None:
+    """The page of a simulated window has a banner and a watermark."""
     assert "SIMULATED: these GPUs do not exist" in from_idle.words
     assert ("div", "class", "watermark") in from_idle.attributes
 
@@ -147,7 +147,7 @@ def test_hostile_names_never_become_markup() -> None:
     assert found.data("gpuwatch-record")["windows"][0]["verdict"]["label"] == HOSTILE
 
 
-def test_a_window_without_evidence_is_shown_without_pictures() -> None:
+def test_window_without_evidence_has_no_time_line() -> None:
     verdict = replace(judged(scene("from-idle")).verdict, status=Status.UNPROVEN, findings=(), why="no GPU was there")
     found = Page(rendered(ReportedWindow(verdict=verdict, evidence=None)))
     assert "Nobody can say whether this number may be trusted: no GPU was there." in found.words
@@ -162,7 +162,7 @@ def test_long_series_are_thinned_and_keep_their_extremes() -> None:
     assert {71_234, 9, 0, 99_999} <= set(kept.tolist())
 
 
-def test_more_than_fits_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_report_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html_page, "MOST_BYTES", 1_000_000)
     with pytest.raises(ExportError, match=r"at most 1 MB, found .* report fewer runs"):
         rendered(judged(scene("from-idle")))
@@ -187,7 +187,7 @@ def test_ten_minutes_and_a_hundred_thousand_times_fit() -> None:
 
 
 def test_tags_are_shown_read_back_and_redacted(tmp_path: Path) -> None:
-    """A report shows a window's tags, ``read_page`` returns them, and redaction replaces the names in them."""
+    """A report shows a window's tags, ``read_page`` returns them, and redaction replaces names in the tags."""
     tags = {"team": "vision", "user": "annabel", "node": "rack7-node3", "image": "annabel/gemm:<b>2</b>"}
     window = judged(scene("from-idle"), tags=tags, user="annabel")
     path = tmp_path / "report.html"

@@ -1,4 +1,4 @@
-"""Tests of a report's signature: it holds for the daemon's verdict, and for no changed copy."""
+"""Tests of a report's signature, which holds for the daemon's verdict and for no changed copy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read_back(folder: Path, html: str) -> ReportedWindow:
     return read_page.load(folder / "report.html").record.windows[0]
 
 
-def test_a_page_keeps_signature_and_evidence_byte_for_byte(tmp_path: Path, genuine: ReportedWindow, signer: Signer) -> None:
+def test_page_keeps_signature_and_evidence_byte_for_byte(tmp_path: Path, genuine: ReportedWindow, signer: Signer) -> None:
     html = rendered(genuine)
     again = read_back(tmp_path, html)
     assert (again.packed, again.signature) == (genuine.packed, genuine.signature)
@@ -66,7 +66,7 @@ CHANGES: dict[str, Callable[[ReportedWindow], ReportedWindow]] = {
     "claim": lambda each: replace(each, verdict=replace(each.verdict, claim="burst")),
     "policy": lambda each: replace(each, verdict=replace(each.verdict, policy={"accept": ["regime-change"]})),
     "GPU": lambda each: replace(each, verdict=replace(each.verdict, device_uuid="GPU-2")),
-    "beginning": lambda each: replace(each, verdict=replace(each.verdict, begin_ns=1)),
+    "start": lambda each: replace(each, verdict=replace(each.verdict, begin_ns=1)),
     "judge": lambda each: replace(each, verdict=replace(each.verdict, judge_version="9")),
     "simulated": lambda each: replace(each, verdict=replace(each.verdict, simulated=False)),
     "run": lambda each: replace(each, run_id="0b"),
@@ -78,14 +78,12 @@ CHANGES: dict[str, Callable[[ReportedWindow], ReportedWindow]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_whatever_was_changed_breaks_the_signature(
-    genuine: ReportedWindow, change: Callable[[ReportedWindow], ReportedWindow]
-) -> None:
+def test_any_change_breaks_the_signature(genuine: ReportedWindow, change: Callable[[ReportedWindow], ReportedWindow]) -> None:
     assert check_signature(genuine, {}).worth is Worth.UNKNOWN
     assert check_signature(change(genuine), {}).worth is Worth.BROKEN
 
 
-def test_redaction_removes_signature_and_says_why(tmp_path: Path, gpuwatch: Gpuwatch, genuine: ReportedWindow) -> None:
+def test_redaction_removes_signature_with_a_reason(tmp_path: Path, gpuwatch: Gpuwatch, genuine: ReportedWindow) -> None:
     """Redacting removes the signature, and page and verify give the reason."""
     without = redacted([genuine], ("user",))
     assert (without[0].signature, without[0].packed) == (None, None)
@@ -98,7 +96,7 @@ def test_redaction_removes_signature_and_says_why(tmp_path: Path, gpuwatch: Gpuw
     assert "signature: unsigned" in ended.out
 
 
-def test_a_report_of_the_first_schema_is_read_as_unsigned(tmp_path: Path) -> None:
+def test_report_of_first_schema_is_read_as_unsigned(tmp_path: Path) -> None:
     windows = (judged(scene("from-idle"), run_id="0a"), judged(scene("neighbour"), run_id="0b"))
     kept = [each.evidence for each in windows if each.evidence is not None]
     data, _ = record.to_data(record.Record(windows=windows, maker="older"))
@@ -110,7 +108,7 @@ def test_a_report_of_the_first_schema_is_read_as_unsigned(tmp_path: Path) -> Non
     assert [check_signature(each, {}).worth for each in held.windows] == [Worth.UNSIGNED] * 2
 
 
-def test_a_damaged_signature_is_not_taken_for_none(tmp_path: Path, gpuwatch: Gpuwatch, genuine: ReportedWindow) -> None:
+def test_damaged_signature_is_not_unsigned(tmp_path: Path, gpuwatch: Gpuwatch, genuine: ReportedWindow) -> None:
     html = rendered(genuine)
     assert genuine.signature is not None
     there = base64.b64encode(genuine.signature.packed).decode()
@@ -139,7 +137,7 @@ def report(daemon: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_daemon_key_is_unknown_until_trusted(gpuwatch: Gpuwatch, daemon: Settings, report: Path, home: Path) -> None:
-    """A daemon's report has an unknown signer until its key is trusted."""
+    """A daemon's report has an unknown signer until the user trusts the daemon's key."""
     ended = gpuwatch("verify", str(report))
     assert ended.code == 0
     assert "signature: signed by SHA256:" in ended.out
@@ -164,7 +162,7 @@ def test_daemon_key_is_unknown_until_trusted(gpuwatch: Gpuwatch, daemon: Setting
     assert "not trusted: " in known.err
 
 
-def test_whom_one_trusts_must_have_signed(gpuwatch: Gpuwatch, report: Path, home: Path, signer: Signer) -> None:
+def test_report_must_be_signed_by_the_trusted_key(gpuwatch: Gpuwatch, report: Path, home: Path, signer: Signer) -> None:
     (home / "other.pub").write_bytes(pem(signer.public_key))
     ended = gpuwatch("verify", str(report), "--trust", str(home / "other.pub"))
     assert ended.code == 1
@@ -175,22 +173,22 @@ def test_whom_one_trusts_must_have_signed(gpuwatch: Gpuwatch, report: Path, home
 
 
 def test_verify_names_version_of_another_judge(gpuwatch: Gpuwatch, home: Path) -> None:
-    """Another judge's verdict may differ, and its version is named."""
+    """``verify`` names the version of an earlier judge, and compares the unsigned status."""
     window = judged(scene("from-idle"))
     older = replace(window, verdict=replace(window.verdict, status=Status.VALID, findings=(), judge_version="0.0.9"))
     (home / "older.html").write_text(rendered(older))
     ended = gpuwatch("verify", str(home / "older.html"))
     assert ended.code == 1
-    assert "judged by an earlier version (0.0): its words, severities" in ended.out
-    assert "status: the report says 'valid', the evidence" in ended.out
+    assert "judged by an earlier version (0.0): not compared: wording, severities" in ended.out
+    assert "status: the report shows 'valid', the evidence" in ended.out
 
 
-def test_what_cannot_be_asked_is_one_line(gpuwatch: Gpuwatch, report: Path, home: Path) -> None:
+def test_impossible_verify_request_is_refused_in_one_line(gpuwatch: Gpuwatch, report: Path, home: Path) -> None:
     state = ("--state", str(home / "empty"))
     for arguments, says in (
         ((), "expected a report FILE.html, or --key"),
-        ((str(report), "--key"), "--key: expected nothing else"),
-        ((*state, "--key"), "a key is made when a daemon first starts"),
+        ((str(report), "--key"), "--key: expected no FILE or --trust with it"),
+        ((*state, "--key"), "the first daemon with this folder creates a key"),
         ((str(report), "--trust", str(home / "none.pub")), "expected a public key"),
         ((str(report), "--trust", str(report)), "expected a public key"),
     ):

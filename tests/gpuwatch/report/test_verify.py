@@ -1,4 +1,4 @@
-"""Tests of reading a page back and judging its evidence again, after any manipulation."""
+"""Tests of reading a page and judging the evidence again, after manipulations."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ def test_verdict_and_evidence_of_an_untouched_page_agree(tmp_path: Path, html: s
     assert [agreement(window).differs for window in held.record.windows] == [()]
 
 
-def test_a_verdict_that_was_changed_disagrees_with_its_evidence(tmp_path: Path) -> None:
+def test_changed_verdict_disagrees_with_evidence(tmp_path: Path) -> None:
     window = judged(scene("from-idle"))
     forged = replace(window, verdict=replace(window.verdict, status=Status.VALID, findings=()))
     held = loaded(tmp_path, rendered(forged))
     found = agreement(held.record.windows[0])
     assert held.as_written is True
-    assert found.differs[0] == "status: the report says 'valid', the evidence 'flagged'"
-    assert any(line.startswith("regime-change: the report says nothing") for line in found.differs)
+    assert found.differs[0] == "status: the report shows 'valid', the evidence 'flagged'"
+    assert any(line.startswith("regime-change: the report shows nothing") for line in found.differs)
 
 
-def test_a_page_with_half_a_surrogate_pair_is_cleaned(tmp_path: Path, html: str) -> None:
+def test_page_with_half_a_surrogate_pair_is_cleaned(tmp_path: Path, html: str) -> None:
     """Half of a surrogate pair in JSON is replaced, because no terminal and no file can hold it."""
     held = loaded(tmp_path, html.replace('"run_id":"0a"', '"run_id":"\\ud800"'))
     assert held.record.windows[0].run_id == "�"
     assert held.as_written is False
 
 
-def test_a_verdict_other_than_unproven_needs_evidence() -> None:
+def test_verdict_other_than_unproven_needs_evidence() -> None:
     valid = replace(judged(scene("from-idle")).verdict, status=Status.VALID)
     assert not agreement(ReportedWindow(verdict=valid, evidence=None)).agrees
     assert agreement(ReportedWindow(verdict=replace(valid, status=Status.UNPROVEN), evidence=None)).agrees
 
 
-def test_the_policy_of_record_is_judged_by() -> None:
+def test_rejudging_applies_the_recorded_policy() -> None:
     from annotate.judge import judge
 
     evidence = scene("from-idle")
@@ -93,7 +93,7 @@ def broken(html: str) -> list[str]:
     ]
 
 
-def test_what_is_no_report_is_one_clear_line(tmp_path: Path, html: str) -> None:
+def test_file_that_is_not_a_report_is_refused_in_one_line(tmp_path: Path, html: str) -> None:
     for text in broken(html):
         with pytest.raises(UsageError, match=r"^.*report\.html: expected"):
             loaded(tmp_path, text)
@@ -128,7 +128,7 @@ def test_redaction_reaches_everything_and_still_agrees(tmp_path: Path) -> None:
     assert "Redacted: host, user, serial." in read.words
 
 
-def test_only_what_was_named_is_taken_out_and_nothing_unknown() -> None:
+def test_redaction_changes_only_requested_kinds() -> None:
     window = judged(scene("from-idle"), user="root")
     assert redacted([window], ()) == (window,)
     assert redacted([window], ("user",))[0].verdict == window.verdict

@@ -1,4 +1,4 @@
-"""Edge readings of windows: which GPUs the opening of a window waits for."""
+"""Tests of edge readings: the GPUs that the opening of a window reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuwatch.sampling.edges import Edges
 
 
 class Sampled:
-    """A GPU that is sampled at the idle or the full rate, and counts the readings of its edges."""
+    """A mock sampler at the idle or the full rate, which counts its edge readings."""
 
     def __init__(self, *, is_active: bool, lost: str | None = None) -> None:
         self.is_active = is_active
@@ -22,7 +22,7 @@ class Sampled:
 
 
 def marks_of(**samplers: Sampled) -> dict[str, int]:
-    """Count each GPU's readings once the opening of one window has waited for all of them."""
+    """Return each GPU's edge readings after the opening of one window."""
 
     async def open_window(edges: Edges) -> None:
         await edges.mark(tuple(samplers))
@@ -34,11 +34,11 @@ def marks_of(**samplers: Sampled) -> dict[str, int]:
 
 
 def test_opening_reads_only_idle_gpus() -> None:
-    """A GPU at the full rate was read milliseconds ago, and a lost one answers nothing."""
+    """Opening a window reads neither a GPU sampled at the full rate nor a lost GPU."""
     idle, busy, lost = Sampled(is_active=False), Sampled(is_active=True), Sampled(is_active=False, lost="fell off the bus")
     assert marks_of(idle=idle, busy=busy, lost=lost) == {"idle": 1, "busy": 0, "lost": 0}
 
 
 def test_opening_waits_for_no_busy_gpu() -> None:
-    """An opening waits for no reading if every GPU is sampled at the full rate."""
+    """Opening a window reads no GPU if every GPU is sampled at the full rate."""
     assert marks_of(busy=Sampled(is_active=True)) == {"busy": 0}

@@ -48,7 +48,7 @@ def test_cheap_signals_stay_in_their_lanes_at_full_rate() -> None:
 
 
 def test_plan_reads_a_costly_fast_signal_in_the_slow_lane() -> None:
-    """A fast signal above 1 ms is read in the slow lane, and the plan gives the reason."""
+    """A fast signal that costs 2 ms is read in the slow lane, and the plan gives the reason."""
     plan = plan_of(costs_ns={"sw_thermal_ns": 2 * MS})
     assert "sw_thermal_ns" not in plan.names[Lane.FAST]
     assert "sw_thermal_ns" in plan.names[Lane.SLOW]
@@ -58,32 +58,32 @@ def test_plan_reads_a_costly_fast_signal_in_the_slow_lane() -> None:
 
 
 def test_plan_moves_a_signal_that_exceeds_the_budget() -> None:
-    """A signal that would exceed the lane's budget moves, even below a millisecond."""
+    """A signal that would exceed the lane's budget moves to the slow lane, even below a millisecond."""
     plan = plan_of(costs_ns={"sync_boost_ns": 600_000})
     assert "sync_boost_ns" in plan.names[Lane.SLOW]
     assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
     assert plan.active_period_ns[Lane.FAST] == ROW_NS
 
 
-def test_plan_lengthens_the_period_where_every_call_is_dear() -> None:
+def test_plan_lengthens_periods_if_every_call_is_slow() -> None:
     """If every call is expensive, all signals stay, and the lane's period grows until it fits the budget."""
     plan = plan_of(usual_cost_ns=100_000)  # a driver without a shared page
     assert set(plan.names[Lane.FAST]) == set(FAST)
     row_ns = 100_000 * len(FAST)
     assert plan.active_period_ns[Lane.FAST] == row_ns * 100 == plan.least_period_ns[Lane.FAST]
     assert plan.idle_period_ns[Lane.FAST] == row_ns * 100
-    assert "is asked every 120 ms at most" in plan.reasons[Lane.FAST]
+    assert "the lane reads one every 120 ms at most" in plan.reasons[Lane.FAST]
 
 
-def test_plan_keeps_the_pulse_where_every_call_is_dear() -> None:
+def test_plan_keeps_the_pulse_if_every_call_is_slow() -> None:
     """If every call is expensive, pulses continue while whole rows become rare."""
     plan = plan_of(usual_cost_ns=100_000)
     assert plan.active_period_ns[Lane.PULSE] == 2 * 100_000 * 100
-    assert "is asked every 20 ms at most" in plan.reasons[Lane.PULSE]
+    assert "the lane reads one every 20 ms at most" in plan.reasons[Lane.PULSE]
 
 
 def test_pulse_holds_the_answered_fast_signals() -> None:
-    """The pulse holds those of its signals that this GPU answers in the fast lane."""
+    """The pulse holds the pulse signals that this GPU answers in the fast lane."""
     assert plan_of(values={"event_reasons_mask": silent}).names[Lane.PULSE] == ("sm_clock_mhz",)
     assert plan_of(costs_ns={"sm_clock_mhz": 2 * MS}).names[Lane.PULSE] == ("event_reasons_mask",)
     without = plan_of(values=dict.fromkeys(PULSE, silent))
@@ -112,11 +112,11 @@ def test_plan_lengthens_the_period_of_the_slow_lane_too() -> None:
 
 
 def test_plan_drops_signals_that_never_answer() -> None:
-    """Signals that never answer are dropped; a clock lock, which may come later, is not."""
+    """Signals without a value are dropped, except a clock lock, which may come later."""
     plan = plan_of(values={"sync_boost_ns": silent, "energy_j": silent, "sm_clock_lock_mhz": silent})
     named = {name for names in plan.names.values() for name in names}
     assert named == set(SIGNALS) - {"sync_boost_ns", "energy_j", "thermal_violation_ns"}
-    assert plan.reasons["energy_j"] == "this GPU or driver does not answer it"
+    assert plan.reasons["energy_j"] == "this GPU or driver does not report it"
 
 
 def test_thermal_time_is_read_only_without_a_counter() -> None:
@@ -126,7 +126,7 @@ def test_thermal_time_is_read_only_without_a_counter() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.5, 0.0])  # a busy machine needs the whole time for the first queries
-def test_what_answers_only_after_a_while_is_not_dropped(seconds: float) -> None:
+def test_signal_that_answers_late_is_not_dropped(seconds: float) -> None:
     clock = VirtualClock()
     begin_ns = clock.now_ns()
 
@@ -154,8 +154,8 @@ def test_cost_leaves_out_the_first_read() -> None:
     assert set(plan.cost_ns.values()) == {1000}
 
 
-def test_a_row_that_a_busy_machine_held_up_stretches_no_lane() -> None:
-    """One row of 140 ms on a busy machine must not cause a permanent fast period of 14 s."""
+def test_single_delayed_row_does_not_lengthen_periods() -> None:
+    """A single row of 10 ms on a busy machine does not lengthen the periods."""
     clock = VirtualClock()
     source = Scripted(clock)
     held_up = dict.fromkeys((Lane.FAST, Lane.PULSE), True)
@@ -171,7 +171,7 @@ def test_a_row_that_a_busy_machine_held_up_stretches_no_lane() -> None:
     assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
 
 
-def test_a_mean_that_was_held_up_once_stretches_no_lane() -> None:
+def test_single_delayed_mean_does_not_lengthen_periods() -> None:
     """One delayed call for means, during the measurement of other GPUs, does not lengthen a lane's period."""
     clock = VirtualClock()
     begin_ns = clock.now_ns()
@@ -198,21 +198,21 @@ def test_a_mean_that_was_held_up_once_stretches_no_lane() -> None:
     assert plan.active_period_ns[Lane.SLOW] == SLOW_ACTIVE_NS
 
 
-def test_refresh_periods_are_seen_while_measuring() -> None:
+def test_measurement_finds_refresh_periods() -> None:
     plan = plan_of(seconds=1.0, values={"power_w": every(100 * MS), "power_cap_ns": every(200 * MS)})
     assert plan.refresh_ns["power_w"] == pytest.approx(100 * MS, rel=0.06)
     assert plan.refresh_ns["power_cap_ns"] == pytest.approx(200 * MS, rel=0.06)
-    assert "temperature_c" not in plan.refresh_ns  # it never changed, so its period is unknown
+    assert "temperature_c" not in plan.refresh_ns  # the temperature never changed
 
 
-def test_measuring_takes_its_time_and_no_more() -> None:
+def test_measurement_takes_its_configured_time() -> None:
     clock = VirtualClock()
     begin_ns = clock.now_ns()
     measure(Scripted(clock, takes_time=True), DEVICE, clock, PlanTargets(measured_s=0.5))
     assert 0.45e9 < clock.now_ns() - begin_ns < 0.6e9
 
 
-def test_the_simulated_gpu_is_measured_like_any_other() -> None:
+def test_simulated_gpu_is_measured_like_a_real_one() -> None:
     clock = VirtualClock()
     source = Simulated(None, clock)
     device = source.devices()[0]
@@ -223,7 +223,7 @@ def test_the_simulated_gpu_is_measured_like_any_other() -> None:
 
 
 def test_unmeasured_gpu_reads_each_signal_in_its_own_lane() -> None:
-    """A GPU that could not be measured is queried for every signal in the signal's own lane."""
+    """The plan of an unmeasured GPU reads every signal in the signal's preferred lane."""
     plan = unmeasured(DEVICE, 40 * MS, 20 * MS)
     assert plan.names[Lane.FAST] == FAST
     assert plan.idle_period_ns[Lane.FAST] == 40 * MS
@@ -242,7 +242,7 @@ def rows(times_ms: list[float], values: list[float]) -> Refresh:
 
 @settings(max_examples=share_of(40))
 @given(period_ms=st.sampled_from([100, 200, 500]), step_ms=st.sampled_from([5, 10, 50]), phase_ms=st.integers(0, 40))
-def test_the_period_is_found_at_any_sampling_rate_and_phase(period_ms: int, step_ms: int, phase_ms: int) -> None:
+def test_refresh_period_is_found_at_any_rate_and_phase(period_ms: int, step_ms: int, phase_ms: int) -> None:
     times = [float(phase_ms + step_ms * i) for i in range(6000 // step_ms)]
     found = rows(times, [t // period_ms for t in times]).refresh_ns()
     assert found["power_w"] == pytest.approx(period_ms * MS, abs=step_ms * MS)
@@ -255,10 +255,10 @@ def test_refresh_ignores_flicker_while_the_driver_writes() -> None:
     assert rows(times, values).refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.05)
 
 
-def test_refresh_is_found_in_a_value_that_mostly_stands() -> None:
+def test_refresh_is_found_in_a_mostly_constant_value() -> None:
     """A mostly constant value still reveals the refresh period."""
     times = [10.0 * i for i in range(2000)]
-    # Blips of one refresh, as of an unlimited clock, between pauses of two to seven refreshes.
+    # Changes for one refresh, like those of an unlimited clock, with pauses of two to seven refreshes.
     edges = {0}
     while max(edges) < 200:
         edges |= {max(edges) + 2 + len(edges) % 6, max(edges) + 3 + len(edges) % 6}
@@ -266,18 +266,18 @@ def test_refresh_is_found_in_a_value_that_mostly_stands() -> None:
     assert rows(times, values).refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.05)
 
 
-def test_an_idle_value_shows_no_period() -> None:
+def test_rarely_changing_value_shows_no_period() -> None:
     times = [10.0 * i for i in range(2000)]
     assert rows(times, [t // 5000 for t in times]).refresh_ns() == {}
 
 
-def test_changes_across_a_hole_in_the_readings_are_not_counted() -> None:
+def test_changes_across_gaps_in_readings_are_ignored() -> None:
     times = [300.0 * i for i in range(50)]
     assert rows(times, times).refresh_ns() == {}
 
 
 def test_refresh_of_rarely_read_signals_ignores_pulses() -> None:
-    """Pulses in between do not close the gaps of rarely read signals."""
+    """Pulses in between do not bridge the gaps of rarely read signals."""
     refresh = Refresh(UUID)
     for i in range(2000):
         lane, power_w = (Lane.PULSE, None) if i % 30 else (Lane.FAST, float(i))
@@ -286,7 +286,7 @@ def test_refresh_of_rarely_read_signals_ignores_pulses() -> None:
     assert refresh.refresh_ns() == {"sm_clock_mhz": 100 * MS}
 
 
-def test_readings_of_another_gpu_are_passed_over() -> None:
+def test_refresh_ignores_readings_of_another_gpu() -> None:
     refresh = Refresh(UUID)
     for i in range(100):
         refresh.observe(Reading(uuid="GPU-other", lane=Lane.FAST, at_ns=10**12 + i * 100 * MS, took_ns=0, power_w=float(i)))

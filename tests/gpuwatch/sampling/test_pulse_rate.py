@@ -1,7 +1,7 @@
 """Tests that whole rows every 50 ms with pulses every 10 ms change no verdict on a recorded H200.
 
-The driver's page changes every 100 ms, its dense power record comes apart from the rows, and a window's edges are read as
-before.  ``h200-held-out.npz`` holds times of iterations and no telemetry, so it has nothing to thin.
+The driver's page changes every 100 ms, and the dense power record and the edges do not depend on the rows.
+``h200-held-out.npz`` holds no telemetry, so it is left out.
 """
 
 from __future__ import annotations
@@ -25,44 +25,43 @@ TRACES = Path(__file__).parents[2] / "traces"
 MS = 1_000_000
 PHASES_NS = tuple(range(0, ROW_NS, 10 * MS))[:: 1 if SHARE == 1.0 else 2]  # phase of the rows in their period
 
-# Without a power record before the interval, the end of its last pause is known from utilisation only, to one row: 2.69 or
-# 2.66 s before a window of 3.2 s, or 9.8 and 10.7 % of it with a limit of 10 %.  Before a window a daemon never reads more
-# than 20 rows a second, and it has the power record.
+# Without a power record before the interval, only utilisation locates the end of the last pause, to one row.  Here that is 2.69
+# or 2.66 s before a window of 3.2 s: 9.8 or 10.7 % of the window, around a limit of 10 %.
 BORDERLINE = {("clean_gemm4k", 3.2, 100_298_973_297)}
 
 
 def windows() -> Iterator[tuple[Evidence, bool]]:
-    """Return every recorded window, and whether it lacks repeated rows."""
+    """Yield every recorded window, and whether the recording lacks repeated rows."""
     for each in unpack((TRACES / "h200-windows.capsule").read_bytes()):
         yield each, True
     for each in recordings.load(TRACES / "scenarios.npz"):
         yield each, False
 
 
-def said(evidence: Evidence) -> tuple[str, frozenset[tuple[str, str | None]]]:
+def outcome(evidence: Evidence) -> tuple[str, frozenset[tuple[str, str | None]]]:
     verdict = judge(evidence)
     return verdict.status.value, frozenset((finding.rule, finding.severity) for finding in verdict.hazards)
 
 
 @pytest.mark.parametrize(("window", "changes_only"), [pytest.param(*each, id=str(each[0].window.label)) for each in windows()])
-def test_a_recorded_window_keeps_its_status_and_its_hazards(window: Evidence, changes_only: bool) -> None:
-    before = said(window)
+def test_recorded_window_keeps_its_status_and_hazards(window: Evidence, changes_only: bool) -> None:
+    before = outcome(window)
     for phase_ns in PHASES_NS:
-        assert said(slower(window, phase_ns=phase_ns, changes_only=changes_only)) == before, phase_ns
+        assert outcome(slower(window, phase_ns=phase_ns, changes_only=changes_only)) == before, phase_ns
 
 
 def test_intervals_of_clean_windows_keep_their_verdicts() -> None:
-    """Intervals of the clean windows keep their status and hazards, except for one at a limit."""
+    """Intervals of the clean windows keep their status and hazards, except for one near a limit."""
     moved = set()
     for label, interval in clean.recorded(step_s=0.5):
-        window, before = interval.window, said(interval)
+        window, before = interval.window, outcome(interval)
         for phase_ns in PHASES_NS[::2]:
-            if said(slower(interval, phase_ns=phase_ns, changes_only="_" not in label)) != before:
+            if outcome(slower(interval, phase_ns=phase_ns, changes_only="_" not in label)) != before:
                 moved.add((label, round(window.length_s, 1), window.begin_ns))
     assert moved <= BORDERLINE
 
 
-def test_thinning_takes_rows_away_and_makes_none_up() -> None:
+def test_thinning_removes_rows_and_adds_no_values() -> None:
     for window, changes_only in windows():
         thinned = slower(window, changes_only=changes_only)
         inside = (window.window.begin_ns + ROW_NS, window.window.end_ns - ROW_NS)

@@ -1,4 +1,4 @@
-"""Tests of an idle GPU: it is read rarely, and at the full rate as soon as it works or a window opens."""
+"""Tests of an idle GPU, which is read rarely until it works or a window opens."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def apart_ns(found: list[Sweep]) -> list[int]:
 
 
 def test_idle_gpu_is_read_rarely_after_a_while() -> None:
-    """At rest rows come before the previous ones go stale, and unchanged pulses are no readings."""
+    """At rest, rows come before the previous row goes stale, and unchanged pulses are not given to the sinks."""
     gpu = Gpu()
     assert len(gpu.watched(9.0, Lane.FAST)) == pytest.approx(180, abs=2)
     gpu.resting()
@@ -78,7 +78,7 @@ def test_busy_gpu_never_rests() -> None:
     assert len(gpu.watched(60.0, Lane.FAST)) == pytest.approx(1200, abs=5)
 
 
-def test_work_is_noticed_within_half_a_second() -> None:
+def test_work_ends_a_rest_within_half_a_second() -> None:
     gpu = Gpu().resting()
     began_ns = gpu.clock.now_ns()
     gpu.works = True
@@ -87,14 +87,14 @@ def test_work_is_noticed_within_half_a_second() -> None:
     assert noticed.observed.at_ns - began_ns <= NOTICED_NS
     rows = [each for each in found if each.lane is Lane.FAST and each.observed.at_ns > noticed.observed.at_ns]
     assert max(apart_ns(rows)) <= S // 20
-    # The driver's record covers 2.4 s, including the begin of the work.
+    # The driver's record covers 2.4 s, including the start of the work.
     for lane in (Lane.POWER, Lane.PROCESSES, Lane.SLOW):
         first = next(each for each in found if each.lane is lane and each.observed.at_ns >= noticed.observed.at_ns)
         assert first.observed.at_ns - noticed.observed.at_ns <= S // 50
     assert gpu.changes == 2
 
 
-def test_window_has_its_full_rate_at_once() -> None:
+def test_window_ends_a_rest_at_once() -> None:
     gpu = Gpu().resting()
     opened_ns = gpu.clock.now_ns()
     gpu.sampler.set_active(True)
@@ -104,11 +104,13 @@ def test_window_has_its_full_rate_at_once() -> None:
     assert len(found) == pytest.approx(100, abs=2)
     assert not any(each.missed_count for each in found)
     gpu.sampler.set_active(False)
-    assert len(gpu.watched(9.0, Lane.FAST)) == pytest.approx(180, abs=4), "a pause between two windows is watched as before"
+    assert len(gpu.watched(9.0, Lane.FAST)) == pytest.approx(180, abs=4), (
+        "a pause between two windows is read at the usual rate"
+    )
 
 
 @pytest.mark.parametrize("attended", [True, False])
-def test_dear_questions_are_rare_while_nobody_is_connected(attended: bool) -> None:
+def test_expensive_calls_are_rare_without_clients(attended: bool) -> None:
     gpu = Gpu().resting(attended=attended)
     found = gpu.watched(60.0, Lane.SLOW, Lane.PROCESSES, Lane.POWER)
     assert len(found) == pytest.approx(132 if attended else 6, abs=3)
@@ -120,8 +122,8 @@ def test_dear_questions_are_rare_while_nobody_is_connected(attended: bool) -> No
         assert first[Lane.SLOW] - begun_ns <= S
 
 
-def test_rest_is_no_gap_and_invents_no_readings() -> None:
-    """Rows last no longer than their reading period, and the slower rate is no gap in the lane."""
+def test_rest_makes_no_gap_and_extends_no_rows() -> None:
+    """Stored rows end at the last reading, and the slower rate is not a gap in the lane."""
     gpu, compactor = Gpu(), Compactor()
     read: list[int] = []
     for sweep in gpu.watched(30.0):

@@ -1,4 +1,4 @@
-"""Tests that a window after a GPU's rest is judged as after sampling at the full rate."""
+"""Tests that a window after a GPU's rest gets the verdict of a window after sampling at the full rate."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def trace_of(sweeps: list[Sweep], since_ns: int) -> Trace:
     )
 
 
-def said(evidence: Evidence) -> tuple[str, frozenset[tuple[str, str | None]]]:
-    """Return status and hazards; the darkness of the last milliseconds depends on the phase of the window's end."""
+def outcome(evidence: Evidence) -> tuple[str, frozenset[tuple[str, str | None]]]:
+    """Return status and hazards without ``dark-time`` notes, which depend on the phase of the window's end."""
     verdict = judge(evidence)
     found = {(finding.rule, finding.severity) for finding in verdict.hazards}
     return verdict.status.value, frozenset(found - {("dark-time", "note")})
@@ -90,8 +90,8 @@ def test_rest_before_a_window_changes_no_verdict(kernel: Kernel, warmup_s: float
     rested, has_rested = watched(kernel, warmup_s, REST_AFTER_NS)
     full, never_rested = watched(kernel, warmup_s, NEVER_NS)
     assert (has_rested, never_rested) == (True, False)
-    assert said(rested) == said(full)
+    assert outcome(rested) == outcome(full)
     rows = [trace.trace.column("power_w").at_ns for trace in (rested, full)]
     before = [int((at_ns < evidence.window.begin_ns).sum()) for at_ns, evidence in zip(rows, (rested, full), strict=True)]
-    assert before[0] < before[1], "and it was watched more rarely"
+    assert before[0] < before[1], "the resting GPU has fewer rows"
     assert Lane.FAST not in {gap.lane for gap in rested.trace.gaps}

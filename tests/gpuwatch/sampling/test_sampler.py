@@ -29,7 +29,7 @@ S = 1_000_000_000
 
 
 class Loop:
-    """One lane on a virtual clock, whose reading takes the test's duration."""
+    """One lane on a virtual clock, with a duration per reading that the test sets."""
 
     def __init__(self, takes_ns: Callable[[int], int] = lambda pass_number: 0, period_ns: int = 10 * MS) -> None:
         self.clock = VirtualClock()
@@ -50,12 +50,12 @@ class Loop:
         return (Reading(uuid=UUID, lane=Lane.FAST, at_ns=self.clock.now_ns(), took_ns=0),)
 
     def take(self, number: int) -> list[tuple[float, float, int]]:
-        """Return due time and delay in milliseconds since the beginning, and missed passes."""
+        """Return due time in milliseconds since the start, delay in milliseconds, and missed passes."""
         found = [next(self.sweeps) for _ in range(number)]
         return [((s.due_ns - self.begin_ns) / MS, s.late_ns / MS, s.missed_count) for s in found]
 
 
-def test_deadlines_are_absolute_so_lateness_never_adds_up() -> None:
+def test_lateness_does_not_add_up() -> None:
     assert Loop(takes_ns=lambda n: 3 * MS).take(4) == [(0, 0, 0), (10, 0, 0), (20, 0, 0), (30, 0, 0)]
 
 
@@ -65,14 +65,14 @@ def test_overrun_makes_the_next_pass_late() -> None:
     assert loop.take(3) == [(0, 0, 0), (10, 4, 0), (20, 0, 0)]
 
 
-def test_deadlines_that_passed_are_counted_and_never_queued() -> None:
+def test_missed_deadlines_are_counted_and_not_queued() -> None:
     loop = Loop(takes_ns=lambda n: 45 * MS if n == 1 else 0)
     assert loop.take(3) == [(0, 0, 0), (40, 5, 3), (50, 0, 0)]
     assert loop.polls_count == 3
 
 
 def test_new_period_holds_from_the_next_pass() -> None:
-    """A new period counts from the next pass, and a hurried pass comes at once."""
+    """A new period applies from the next pass, and a hurried pass comes at the requested time."""
     loop = Loop(period_ns=50 * MS)
     loop.take(1)
     loop.period_ns = 10 * MS
@@ -91,7 +91,7 @@ def test_hurried_passes_keep_their_spacing() -> None:
 
 
 def test_lost_gpu_is_reported_once_and_retried() -> None:
-    """A lost GPU is reported once, retried at growing intervals, and reported when it is back."""
+    """A lost GPU is reported once, retried at growing intervals, and reported again when it is back."""
     loop = Loop(period_ns=10 * MS)
     loop.take(1)
     loop.fails = DeviceLostError(UUID, "fell off the bus")
@@ -126,7 +126,7 @@ def test_lost_gpu_is_reported_once_and_retried() -> None:
     assert loop.turn.lost is None
 
 
-def test_the_loop_ends_when_stopped() -> None:
+def test_sampling_loop_ends_when_stopped() -> None:
     stop = threading.Event()
     clock = VirtualClock()
     turn = LaneTurn("fast", UUID, Lane.FAST, lambda: (), lambda: MS)
@@ -167,7 +167,7 @@ def test_each_lane_has_its_rate_idle_and_active(active: bool, expected: dict[str
 
 
 def test_process_utilisation_is_read_once_a_second() -> None:
-    """In a window the utilisation of processes is read once a second."""
+    """In a window, process utilisation is read once a second, and process lists five times a second."""
     sampler, source, clock = virtual(active=True)
     list(taken(sampler, clock, 5.0))
     assert source.process_lists.count(True) == pytest.approx(6, abs=1)
@@ -195,7 +195,7 @@ def test_activation_switches_the_lanes_at_once() -> None:
 
 
 def test_pulse_reads_clock_and_reasons_in_a_window() -> None:
-    """Only in a window, a pulse reads clock and reasons between two whole rows."""
+    """In a window, a pulse reads clock and reasons between two whole rows; without a window there are no pulses."""
     sampler, source, clock = virtual(active=True)
     readings = [sweep.observed for sweep in taken(sampler, clock, 1.0) if isinstance(sweep.observed, Reading)]
     fast = [reading.at_ns for reading in readings if reading.lane is Lane.FAST]
@@ -213,8 +213,8 @@ def test_pulse_reads_clock_and_reasons_in_a_window() -> None:
     assert Lane.PULSE not in sampler.period_ns
 
 
-def test_late_passes_move_no_row() -> None:
-    """Late passes shift no row, and each missed pass counts once."""
+def test_late_passes_do_not_shift_rows() -> None:
+    """Late passes do not shift the deadlines of rows, and each missed pass counts once."""
     clock = VirtualClock()
     source = Scripted(clock, takes_time=True, usual_cost_ns=300_000)  # a row takes 3.6 ms
     sampler = Sampler(source, unmeasured(DEVICE), (), clock, threading.Event())
@@ -227,8 +227,8 @@ def test_late_passes_move_no_row() -> None:
     assert len(due) + pulses + missed == pytest.approx(300, abs=2)
 
 
-def test_gpu_lost_in_a_pulse_comes_back_with_a_whole_row() -> None:
-    """A GPU lost in a pulse is lost once, and comes back with a whole row."""
+def test_gpu_lost_in_a_pulse_returns_with_a_whole_row() -> None:
+    """A GPU lost in a pulse is reported once, and its first reading afterwards is a whole row."""
     clock, lost = VirtualClock(), threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -249,7 +249,8 @@ def test_gpu_lost_in_a_pulse_comes_back_with_a_whole_row() -> None:
     assert sampler.lost is None
 
 
-def test_whoever_asks_for_whole_rows_at_the_full_rate_gets_them() -> None:
+def test_configured_periods_decide_on_rows_and_pulses() -> None:
+    """Short idle periods give whole rows without pulses; long idle periods do not apply to rows in a window."""
     sampler, _, clock = virtual(active=True)
     sampler.set_periods(10 * MS, 10 * MS)
     assert {sweep.lane for sweep in taken(sampler, clock, 1.0)} & {Lane.FAST, Lane.PULSE} == {Lane.FAST}
@@ -271,7 +272,7 @@ def test_configured_periods_stay_within_the_budget() -> None:
     assert sum(s.lane == Lane.FAST for s in taken(sampler, clock, 6.0)) == pytest.approx(100, abs=3)  # 60 ms, not 1
 
 
-def test_the_simulated_gpu_runs_faster_than_real_time() -> None:
+def test_simulated_gpu_runs_faster_than_real_time() -> None:
     clock = VirtualClock()
     source = Simulated(None, clock)
     device = source.devices()[0]
@@ -299,13 +300,13 @@ def test_statistics_hold_lateness_losses_and_rate() -> None:
     assert found.cost_ratio == pytest.approx(0.001)
 
 
-def test_thread_that_read_nothing_has_empty_statistics() -> None:
+def test_statistics_without_passes_are_zero() -> None:
     found = Pace().statistics("slow", S, "lost")
     assert (found.asked_count, found.rate_hz, found.late_max_ns, found.lost) == (0, 0.0, 0, "lost")
     assert ThreadCost().ratio() is None
 
 
-def test_the_cost_of_a_thread_is_its_share_of_a_processor() -> None:
+def test_thread_cost_is_its_share_of_a_core() -> None:
     spent = iter([0, 5 * MS, 20 * MS])
     cost = ThreadCost(lambda: next(spent))
     for now_ns in (0, S // 2, S, 2 * S):
@@ -363,7 +364,7 @@ def test_pulses_reach_the_sinks_in_order(threads: Any) -> None:
 
 
 def test_edge_is_read_in_the_callers_thread(threads: Any) -> None:
-    """An edge is read in the caller's thread, and the slow lane follows it."""
+    """An edge is read in the caller's thread, and the slow lane is read soon afterwards."""
     sampler, _, kept = threads()
     assert kept.wait_for(readings(Lane.SLOW, 0))
     kept.sweeps.clear()
@@ -393,7 +394,7 @@ def test_lost_gpu_is_not_read_at_an_edge(threads: Any) -> None:
 
 
 def test_hung_call_stops_only_its_own_thread(threads: Any) -> None:
-    """A hung call is reported, stops only its own thread, and is reported when it returns."""
+    """A hung call is reported once, stops only its own thread, and is reported as back when it returns."""
     hang, release = threading.Event(), threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -440,7 +441,7 @@ def test_gone_source_is_reopened_once_for_both_threads(threads: Any) -> None:
     wait_until(lambda: sampler.lost is None)
 
 
-def test_events_are_given_to_the_sinks_as_they_come() -> None:
+def test_driver_events_reach_the_sinks() -> None:
     clock, kept, stop = MonotonicClock(), Kept(), threading.Event()
     event = Event(uuid=UUID, at_ns=5, kind="xid", value=79)
     watch = EventWatch(Scripted(clock, pending=[event]), (kept,), clock, stop, timeout_s=0.05)

@@ -1,4 +1,4 @@
-"""Tests of Wake, a threading.Event for one waiter: both give equal answers to any steps, and no wake-up is lost."""
+"""Tests of Wakeup, a threading.Event for one waiter: both return equal results for any steps, and no wake-up is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE_S
 
 
 class LikeAnEvent(RuleBasedStateMachine):
-    """The same steps with an Event for comparison."""
+    """The same steps on a Wakeup and on a threading.Event."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,22 +53,22 @@ def test_wait_lasts_its_timeout() -> None:
     assert time.monotonic() - begin_s >= 0.05
 
 
-def test_whoever_waits_is_woken_by_another_thread() -> None:
+def test_waiting_thread_is_woken_by_another_thread() -> None:
     wake = Wakeup()
     threading.Timer(0.05, wake.set).start()
     assert wake.wait(PATIENCE_S)
     assert wake.wait(PATIENCE_S)  # and stays set
 
 
-def test_a_wait_without_an_end_is_woken_too() -> None:
+def test_wait_without_a_timeout_is_woken() -> None:
     wake = Wakeup()
     threading.Timer(0.02, wake.set).start()
     assert wake.wait()
 
 
 @pytest.mark.parametrize("setters_count", [1, 4])
-def test_every_order_given_before_a_wake_up_is_seen_after_it(setters_count: int) -> None:
-    """Every order written before a wake-up is seen after it: threads write and set, the waiter clears and reads."""
+def test_values_written_before_a_wake_up_are_visible(setters_count: int) -> None:
+    """Values written before a wake-up are visible after it, when the waiter clears the flag and reads."""
     wake, each_count = Wakeup(), 5000
     wanted = [0] * setters_count
 
@@ -113,7 +113,7 @@ def test_no_wake_up_is_lost_between_two_threads() -> None:
 
 @given(ahead_ns=st.integers(-10_000_000, 2_000_000))
 @settings(max_examples=share_of(30))
-def test_the_clock_waits_for_a_wake_as_for_an_event(ahead_ns: int) -> None:
+def test_clock_waits_for_a_wakeup_like_an_event(ahead_ns: int) -> None:
     clock, wake = MonotonicClock(), Wakeup()
     due_ns = clock.now_ns() + ahead_ns
     assert not clock.wait_until(due_ns, wake)

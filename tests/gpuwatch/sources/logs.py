@@ -1,4 +1,4 @@
-"""nvidia-smi logs for tests, in nvidia-smi's form."""
+"""Generated nvidia-smi logs for tests."""
 
 from __future__ import annotations
 

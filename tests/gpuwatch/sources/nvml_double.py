@@ -1,9 +1,9 @@
-"""A driver library of Python functions, under a private copy of NVIDIA's own binding.
+"""A mock driver library of Python functions, below a private copy of NVIDIA's binding.
 
-The binding's own code runs: structures, two-call lists, error classes.  Only the C library below it is replaced.
+The binding's code runs: structures, two-call lists, error classes.  Only the C library is replaced.
 """
 
-# ruff: noqa: N802 - the functions bear the names of the C library they stand for
+# ruff: noqa: N802 - the functions have the names of the C functions that they replace
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOARD, INSTANCE = 0x1000, 0x2000
 
 
 def binding(library: object | None = None) -> Any:
-    """Return a private copy of pynvml that has loaded ``library`` (or none yet)."""
+    """Return a private copy of pynvml with ``library`` as its loaded library."""
     found = importlib.util.find_spec("pynvml")
     assert found is not None
     assert found.origin is not None
@@ -33,14 +33,14 @@ def binding(library: object | None = None) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # the binding creates its error classes by looking itself up here
+    sys.modules[name] = module  # the binding finds its own module here when it creates its error classes
     spec.loader.exec_module(module)
     module.nvmlLib = library  # type: ignore[attr-defined]
     return module
 
 
 def rebound(module: Any, library: object) -> Any:
-    """Return a copy of the binding that has now loaded another library: with hundreds of libraries, one copy each takes seconds."""
+    """Replace the library of a copy of the binding, and return the copy: hundreds of copies would take seconds."""
     module.nvmlLib = library
     module._nvmlGetFunctionPointer_cache.clear()
     return module
@@ -59,7 +59,7 @@ _SAMPLE: Any = _STRUCTURES.c_nvmlSample_t
 
 
 class _Function:
-    """A ctypes function as the binding uses one: callable, with a settable result type."""
+    """A stand-in for a ctypes function: callable, with a settable result type."""
 
     restype: Any = None
 
@@ -77,7 +77,10 @@ def _into(reference: Any, value: Any) -> int:
 
 @dataclass
 class Library:
-    """One GPU's driver.  ``errors`` gives a code for a function by name, ``fields`` (code, type, raw, timestamp) by id."""
+    """The driver of one GPU.
+
+    ``errors`` holds return codes by function, ``fields`` holds (code, type, raw, timestamp) by field id.
+    """
 
     driver_version: bytes = b"580.159.04"
     name: bytes | None = None
@@ -112,7 +115,7 @@ class Library:
 
         return _Function(call)
 
-    # Everything below has the C function's name after one underscore, and its arguments.
+    # The methods below have the name of the C function after one underscore, and the same arguments.
 
     def _nvmlInitWithFlags(self, flags: int) -> int:
         return 0
@@ -276,7 +279,7 @@ class Library:
         room = _room(_SHARE, number, found)
         for entry, (pid, stamp_us, share) in zip(room, self.utilization, strict=False):
             entry.pid, entry.timeStamp, entry.smUtil = pid, stamp_us, share
-        return _told(number, len(self.utilization), room)
+        return _set_length(number, len(self.utilization), room)
 
     def _nvmlDeviceGetSamples(self, handle: Any, kind: Any, since: Any, value_type: Any, number: Any, found: Any) -> int:
         newer = [sample for sample in self.samples if sample[0] > since.value]
@@ -334,14 +337,14 @@ def _listed(processes: list[tuple[int, int]], number: Any, found: Any) -> int:
     room = _room(_PROCESS, number, found)
     for entry, (pid, memory_bytes) in zip(room, processes, strict=False):
         entry.pid, entry.usedGpuMemory = pid, memory_bytes
-    return _told(number, len(processes), room)
+    return _set_length(number, len(processes), room)
 
 
 def _room(structure: Any, number: Any, found: Any) -> Any:
-    """Return the caller's buffer as entries of the binding's own structure; none if it only queries the count."""
+    """Return the caller's buffer as entries of the binding's structure; no entries if the caller only queries the count."""
     return () if found is None else (structure * number._obj.value).from_buffer(found)
 
 
-def _told(number: Any, length: int, room: Any) -> int:
+def _set_length(number: Any, length: int, room: Any) -> int:
     number._obj.value = length
     return INSUFFICIENT_SIZE if length > len(room) else 0

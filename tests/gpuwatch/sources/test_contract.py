@@ -1,4 +1,4 @@
-"""Tests of the contract of every source."""
+"""Tests of the contract that every source fulfils."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def passing(clock: Clock, seconds: float) -> None:
     clock.wait_until(clock.now_ns() + round(seconds * 1e9), NEVER)
 
 
-def test_source_devices_have_identities_and_say_if_simulated(made: tuple[Source, Clock]) -> None:
-    """Each device has a unique identity and says if it is simulated."""
+def test_source_devices_have_identities(made: tuple[Source, Clock]) -> None:
+    """Each device has a unique UUID, and its name contains SIMULATED if and only if the source is simulated."""
     source, _ = made
     devices = source.devices()
     assert devices
@@ -79,13 +79,15 @@ def test_source_devices_have_identities_and_say_if_simulated(made: tuple[Source,
     assert {device.parent_uuid for device in devices if device.parent_uuid} <= boards
 
 
-def test_the_name_is_what_the_option_takes(made: tuple[Source, Clock]) -> None:
+def test_source_name_is_a_specification(made: tuple[Source, Clock]) -> None:
+    """A source's name starts with the kind that opens this source."""
     source, _ = made
     assert source.name.partition(":")[0] in ("nvml", "simulated", "replay")
 
 
 @pytest.mark.parametrize("lane", [Lane.FAST, Lane.SLOW, Lane.EDGE])
-def test_a_reading_holds_what_was_asked_and_nothing_else(made: tuple[Source, Clock], lane: Lane) -> None:
+def test_reading_holds_only_requested_signals(made: tuple[Source, Clock], lane: Lane) -> None:
+    """A reading has the requested UUID and lane, and None for every signal that was not requested."""
     source, clock = made
     passing(clock, 0.5)
     names = signals(lane)[::2]
@@ -98,7 +100,8 @@ def test_a_reading_holds_what_was_asked_and_nothing_else(made: tuple[Source, Clo
         assert all(getattr(reading, name) is None for name in SIGNALS if name not in names)
 
 
-def test_a_signal_may_be_asked_in_a_slower_lane_than_its_own(made: tuple[Source, Clock]) -> None:
+def test_fast_signal_is_readable_in_the_slow_lane(made: tuple[Source, Clock]) -> None:
+    """A source returns a signal of the fast lane in a reading of the slow lane."""
     source, clock = made
     passing(clock, 0.5)
     reading = source.read(source.devices()[0].uuid, Lane.SLOW, ["temperature_c"])
@@ -106,7 +109,8 @@ def test_a_signal_may_be_asked_in_a_slower_lane_than_its_own(made: tuple[Source,
     assert reading.temperature_c is not None
 
 
-def test_something_is_told_of_every_board(made: tuple[Source, Clock]) -> None:
+def test_every_board_has_clock_and_temperature(made: tuple[Source, Clock]) -> None:
+    """The fast lane reads a clock above 0 and a temperature for every board."""
     source, clock = made
     passing(clock, 0.5)
     for device in source.devices():
@@ -117,7 +121,8 @@ def test_something_is_told_of_every_board(made: tuple[Source, Clock]) -> None:
             assert reading.temperature_c is not None
 
 
-def test_values_have_their_fields_types_and_ranges(made: tuple[Source, Clock]) -> None:
+def test_reading_values_match_field_types_and_ranges(made: tuple[Source, Clock]) -> None:
+    """Every value has the type of its field; ratios are 0 to 1, and all values but the temperature margin are at least 0."""
     source, clock = made
     types = {field.name: str(field.type) for field in fields(Reading)}
     for _ in range(3):
@@ -136,7 +141,7 @@ def test_values_have_their_fields_types_and_ranges(made: tuple[Source, Clock]) -
                         assert value >= 0, name
 
 
-def test_counters_never_fall(made: tuple[Source, Clock]) -> None:
+def test_source_counters_never_decrease(made: tuple[Source, Clock]) -> None:
     source, clock = made
     uuid = source.devices()[0].uuid
     last: dict[str, float] = {}
@@ -151,7 +156,7 @@ def test_counters_never_fall(made: tuple[Source, Clock]) -> None:
                     last[name] = value
 
 
-def test_time_does_not_run_backwards(made: tuple[Source, Clock]) -> None:
+def test_source_reading_times_are_ordered(made: tuple[Source, Clock]) -> None:
     source, clock = made
     uuid = source.devices()[0].uuid
     times = []
@@ -161,7 +166,8 @@ def test_time_does_not_run_backwards(made: tuple[Source, Clock]) -> None:
     assert times == sorted(times)
 
 
-def test_a_process_list_names_each_process_once(made: tuple[Source, Clock]) -> None:
+def test_process_list_names_each_process_once(made: tuple[Source, Clock]) -> None:
+    """A process list has unique PIDs, shares of 0 to 1, and no memory for unlisted processes."""
     source, clock = made
     for utilization in (False, True, True):
         passing(clock, 1.0)
@@ -175,7 +181,8 @@ def test_a_process_list_names_each_process_once(made: tuple[Source, Clock]) -> N
             assert process.listed or process.memory_bytes is None
 
 
-def test_the_power_record_gives_every_sample_once_and_in_order(made: tuple[Source, Clock]) -> None:
+def test_power_record_returns_each_sample_once(made: tuple[Source, Clock]) -> None:
+    """Repeated reads return each sample of the power record once, in order, and none from the future."""
     source, clock = made
     uuid = source.devices()[0].uuid
     seen: list[int] = []
@@ -190,7 +197,8 @@ def test_the_power_record_gives_every_sample_once_and_in_order(made: tuple[Sourc
     assert seen == sorted(set(seen))
 
 
-def test_waiting_for_events_ends_in_time(made: tuple[Source, Clock]) -> None:
+def test_source_events_returns_after_its_timeout(made: tuple[Source, Clock]) -> None:
+    """``events(0.2)`` returns a tuple; on a virtual clock it returns within 2 s."""
     source, clock = made
     before_ns = clock.now_ns()
     events = source.events(0.2)
@@ -198,7 +206,7 @@ def test_waiting_for_events_ends_in_time(made: tuple[Source, Clock]) -> None:
     assert not isinstance(clock, VirtualClock) or clock.now_ns() - before_ns < 2e9
 
 
-def test_an_unknown_gpu_is_a_lost_one(made: tuple[Source, Clock]) -> None:
+def test_source_unknown_uuid_is_a_lost_device(made: tuple[Source, Clock]) -> None:
     source, _ = made
     with pytest.raises(DeviceLostError):
         source.read("GPU-deadbeef-0000-0000-0000-000000000000", Lane.FAST, ("power_w",))
@@ -206,7 +214,8 @@ def test_an_unknown_gpu_is_a_lost_one(made: tuple[Source, Clock]) -> None:
         source.read_process_list("GPU-deadbeef-0000-0000-0000-000000000000")
 
 
-def test_several_threads_may_ask_at_once(made: tuple[Source, Clock]) -> None:
+def test_source_serves_four_threads(made: tuple[Source, Clock]) -> None:
+    """Four threads read rows, process lists and power records in parallel without an exception."""
     source, clock = made
     uuid = source.devices()[0].uuid
     passing(clock, 1.0)
@@ -218,7 +227,7 @@ def test_several_threads_may_ask_at_once(made: tuple[Source, Clock]) -> None:
                 source.read(uuid, Lane.FAST, signals(Lane.FAST))
                 source.read_process_list(uuid, utilization=True)
                 source.power_record(uuid)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
+        except Exception as error:  # noqa: BLE001 - the assertion shows any exception
             failures.append(error)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
@@ -229,7 +238,7 @@ def test_several_threads_may_ask_at_once(made: tuple[Source, Clock]) -> None:
     assert not failures
 
 
-def test_closing_twice_does_no_harm(made: tuple[Source, Clock]) -> None:
+def test_source_closes_twice(made: tuple[Source, Clock]) -> None:
     source, _ = made
     source.close()
     source.close()

@@ -1,8 +1,7 @@
-"""Tests of the simulation's distance from recordings of a real H200 (driver 580.159.04, 700 W, 2026-11).
+"""Tests of the simulation's distance from recordings of a real H200 (``tests/traces/README.md``).
 
-The figures of the kernels and of the power controller were fitted on the ``natural_*``, ``per_iteration_*`` and
-``power_step`` recordings; ``scenarios.npz`` is another run and was not fitted on.  Distance is the largest relative
-difference of the 5, 25, 50, 75 and 95 % quantiles.
+The ``natural_*``, ``per_iteration_*`` and ``power_step`` recordings determined the figures of the kernels and of the power
+controller; ``scenarios.npz`` did not.  Distance is the largest relative difference of the 5, 25, 50, 75 and 95 % quantiles.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ def times(piece: Evidence) -> Timings:
         ("idle_then_gemm4k", "from-idle", 0.09, 0.08, 0.06),
     ],
 )
-def test_fit_predicts_a_capped_run_it_was_not_fitted_on(
+def test_fit_predicts_capped_runs_outside_the_fit(
     label: str, scene: str, clock_bound: float, power_bound: float, time_bound: float
 ) -> None:
-    """Clock, power and times under the cap are close to those of a run outside the fit."""
+    """Clock, power and times under the cap are close to those of recordings outside the fit."""
     real = recorded(label)
     for name, bound in (("sm_clock_mhz", clock_bound), ("power_w", power_bound)):
         pooled = np.concatenate([simulated(scene, seed).within(name).values for seed in SEEDS])
@@ -63,7 +62,8 @@ def test_fit_predicts_a_capped_run_it_was_not_fitted_on(
     assert distance(pooled, times(real).took_s) <= time_bound
 
 
-def test_copies_are_near_a_run_not_fitted_on() -> None:
+def test_fit_predicts_an_unfitted_copy_run() -> None:
+    """Power, times and clock of simulated copies are close to a recording outside the fit."""
     real, sim = recorded("clean_copy1g"), simulated("steady-copy", 0)
     settled = real.part(real.window.begin_ns + 1_000_000_000, real.window.end_ns)
     assert distance(sim.within("power_w").values, settled.within("power_w").values) <= 0.01
@@ -71,7 +71,8 @@ def test_copies_are_near_a_run_not_fitted_on() -> None:
     assert set(sim.within("sm_clock_mhz").values) == set(settled.within("sm_clock_mhz").values) == {1980.0}
 
 
-def test_long_products_with_pauses_run_at_the_uncapped_time() -> None:
+def test_fit_products_with_pauses_have_uncapped_times() -> None:
+    """Products with 100 ms pauses take the recorded times within 1 %."""
     assert distance(times(simulated("bursty", 0)).took_s, times(recorded("sleep100_gemm16k")).took_s) <= 0.01
 
 
@@ -84,7 +85,8 @@ def test_long_products_with_pauses_run_at_the_uncapped_time() -> None:
         ("attention", "attention", 0.02),
     ],
 )
-def test_the_true_clock_wanders_as_it_was_fitted_to(name: str, scene: str, spread_bound: float) -> None:
+def test_fit_true_clock_spread_is_the_recorded_one(name: str, scene: str, spread_bound: float) -> None:
+    """The spread and the median of the true clock match the recordings of the fit."""
     with np.load(TRACES / f"natural_{name}.npz") as archive:
         real = archive["mhz"].astype(float)[archive["t_s"] - archive["t_s"][0] > 1.0]
     pooled = np.concatenate([true_clock_mhz(scene, seed) for seed in SEEDS])
@@ -101,13 +103,14 @@ def true_clock_mhz(scene: str, seed: int) -> Values:
 
 
 def onset_ms(timings: Timings) -> float:
-    """Return the first time when kernel times stay 5 % above their first 40 ms, from the first iteration."""
+    """Return the time from the first iteration until ten kernel times have a median 5 % above that of the first 40 ms."""
     since_ms = (timings.at_ns - timings.at_ns[0]) / 1e6
     base_s = np.median(timings.took_s[since_ms < 40.0])
     return next(float(since_ms[i]) for i in range(len(since_ms) - 10) if np.median(timings.took_s[i : i + 10]) > 1.05 * base_s)
 
 
-def test_the_cap_engages_when_it_did() -> None:
+def test_fit_cap_onset_is_the_recorded_one() -> None:
+    """The simulated cap engages within 20 ms of the recorded onset."""
     real_ms = onset_ms(times(recorded("idle_then_gemm4k")))
     assert 56 <= real_ms <= 85
     for seed in range(8):
@@ -124,15 +127,16 @@ def period_s(timings: Timings, bin_s: float = 0.05) -> float:
     return float(1.0 / frequency[sought][np.argmax(power[sought])])
 
 
-def test_the_limit_cycle_has_a_period_of_about_a_second() -> None:
+def test_fit_limit_cycle_has_a_period_of_one_second() -> None:
+    """Recorded kernel times have a period of 1.00 ± 0.05 s, and simulated ones a median period of 1.0 ± 0.2 s."""
     for label in ("clean_gemm4k", "power_cap_gemm16k"):
         assert period_s(times(recorded(label))) == pytest.approx(1.0, abs=0.05)
     periods = [period_s(times(simulated(scene, seed))) for scene in ("steady-gemm", "large-gemm") for seed in SEEDS]
     assert np.median(periods) == pytest.approx(1.0, abs=0.2)
 
 
-def test_fit_driver_clock_reads_above_the_true_one_under_a_cap() -> None:
-    """Under the cap the driver's clock reads above the true one."""
+def test_fit_driver_clock_is_above_the_true_clock_when_capped() -> None:
+    """Under the cap the driver's clock is 7 to 13 % above the true clock."""
     for scene in ("steady-gemm", "large-gemm", "attention"):
         shown = np.mean([simulated(scene, seed).within("sm_clock_mhz").values.mean() for seed in SEEDS])
         true = np.mean([true_clock_mhz(scene, seed).mean() for seed in SEEDS])

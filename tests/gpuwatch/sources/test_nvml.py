@@ -1,4 +1,4 @@
-"""Tests of NVML with a mock driver below the official binding; tests marked ``gpu`` use a real one."""
+"""Tests of the source ``nvml`` with a mock driver below NVIDIA's binding; tests marked ``gpu`` use a real driver."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def sources() -> list[Path]:
     return sorted(Path(package.__file__ or "").parent.glob("*.py"))
 
 
-def test_no_setter_of_nvml_is_ever_named() -> None:
+def test_nvml_package_names_no_setter() -> None:
+    """No attribute or constant of the package is an NVML function that sets, resets, clears or registers, except events."""
     allowed = {"nvmlEventSetCreate", "nvmlEventSetWait_v2", "nvmlEventSetFree"}
     assert len(sources()) > 5
     for path in sources():
@@ -64,20 +65,21 @@ def test_no_setter_of_nvml_is_ever_named() -> None:
                     assert forbidden not in name, f"{path.name} names {name}"
 
 
-def test_every_signal_of_a_reading_has_a_line_in_the_table() -> None:
+def test_signal_table_covers_all_lanes() -> None:
+    """The table has exactly the signals of the fast, slow and edge lanes."""
     wanted = {name for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE) for name in signals(lane)}
     assert set(SIGNALS) == wanted
 
 
 def test_signal_table_names_exist_in_the_binding() -> None:
-    """Every function and constant of the table exists in the binding."""
+    """Every function and constant that the table names exists in the binding."""
     for alternatives in SIGNALS.values():
         for question in alternatives:
             for name in (getattr(question, "function", None), *getattr(question, "args", ()), *getattr(question, "names", ())):
                 assert name in (None, "application_clock") or hasattr(pynvml, name), name
 
 
-def test_our_field_entry_is_laid_out_as_the_bindings() -> None:
+def test_field_entry_layout_is_the_binding_structure() -> None:
     assert _ENTRY.size == ctypes.sizeof(pynvml.c_nvmlFieldValue_t)
     packed = _ENTRY.pack(186, 2, 77, -5, 1, 3, 0xDEADBEEF_00000001)
     entry = pynvml.c_nvmlFieldValue_t.from_buffer_copy(packed)
@@ -86,23 +88,23 @@ def test_our_field_entry_is_laid_out_as_the_bindings() -> None:
 
 
 @given(st.integers(0, 6), st.integers(0, 2**64 - 1))
-def test_a_field_is_decoded_as_the_union_member_of_its_type(kind: int, raw: int) -> None:
+def test_field_value_is_decoded_by_its_type(kind: int, raw: int) -> None:
     value = pynvml.c_nvmlValue_t(ullVal=raw)
     member = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")[kind]
     expected, found = getattr(value, member), decoded(kind, raw)
     assert found == expected or (isinstance(expected, float) and math.isnan(expected) and math.isnan(found or 0.0))
 
 
-def test_a_field_of_an_unknown_type_is_not_observed() -> None:
+def test_field_of_an_unknown_type_is_none() -> None:
     assert decoded(7, 1) is None
 
 
-def test_the_official_binding_is_accepted() -> None:
+def test_binding_accepts_nvidia_ml_py() -> None:
     assert official() is pynvml
 
 
-def test_binding_refuses_a_namesake_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A foreign module with the binding's name is refused, with the remedy."""
+def test_binding_rejects_a_namesake_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A foreign module named pynvml is an error that contains the pip command."""
     monkeypatch.setitem(sys.modules, "pynvml", unofficial())
     with pytest.raises(SourceGoneError, match="pip uninstall pynvml"):
         official()
@@ -118,17 +120,17 @@ def test_binding_refuses_a_namesake_with_the_fix(monkeypatch: pytest.MonkeyPatch
         (999, "NVML does not start"),
     ],
 )
-def test_each_way_of_having_no_driver_is_told_apart(code: int, reason: str) -> None:
+def test_binding_names_the_reason_for_no_driver(code: int, reason: str) -> None:
     with pytest.raises(SourceGoneError, match=reason):
         start(binding(Library(errors={"nvmlInitWithFlags": code})))
 
 
-def test_a_driver_without_gpus_is_said_so() -> None:
+def test_nvml_driver_without_gpus_is_an_error() -> None:
     with pytest.raises(SourceGoneError, match="lists no GPU"):
         nvml(gpus=0)[0].devices()
 
 
-def test_a_device_carries_every_fact_in_our_units() -> None:
+def test_nvml_device_has_all_facts_in_field_units() -> None:
     (device,) = nvml()[0].devices()
     assert device.uuid == UUID
     assert device.name == "NVIDIA H200"
@@ -145,8 +147,8 @@ def test_a_device_carries_every_fact_in_our_units() -> None:
     assert not device.simulated
 
 
-def test_texts_of_the_driver_that_are_not_utf8_are_cleaned() -> None:
-    """A wrong byte in a version text does not cost any GPU."""
+def test_nvml_driver_text_with_invalid_utf8_is_cleaned() -> None:
+    """An invalid byte in a text becomes a replacement character, and the GPU still answers."""
     bad = b"\xff96.00\xc3"
     source, _ = nvml(driver_version=b"580\xff.1", name=bad, bus_id=b"0\xff:06.0", vbios=bad)
     (device,) = source.devices()
@@ -155,24 +157,25 @@ def test_texts_of_the_driver_that_are_not_utf8_are_cleaned() -> None:
     assert source.unanswered == ()
 
 
-def test_a_uuid_that_is_not_utf8_names_its_gpu_all_the_same() -> None:
+def test_nvml_uuid_with_invalid_utf8_is_cleaned() -> None:
     (device,) = nvml(uuid=b"GPU-\xff")[0].devices()
     assert device.uuid == "GPU-�"
 
 
-def test_an_error_text_that_is_not_utf8_is_told() -> None:
+def test_nvml_error_text_with_invalid_utf8_is_cleaned() -> None:
     source, _ = nvml(errors={"nvmlDeviceGetUUID": 777}, error_text=b"mal\xe9fique")
     with pytest.raises(SourceGoneError, match="mal�fique"):
         source.devices()
 
 
-def test_without_the_second_memory_call_the_reserve_is_unknown() -> None:
+def test_nvml_memory_reserve_is_none_without_version_2() -> None:
     (device,) = nvml(missing={"nvmlDeviceGetMemoryInfo_v2"})[0].devices()
     assert device.memory_reserved_bytes is None
     assert device.memory_total_bytes == 150_754_820_096
 
 
-def test_mig_instances_follow_their_board() -> None:
+def test_nvml_mig_instances_follow_their_board() -> None:
+    """The device list has the board first, then its MIG instance with its own name and memory."""
     board, instance = nvml(mig=True)[0].devices()
     assert (board.uuid, board.parent_uuid) == (UUID, None)
     assert (instance.uuid, instance.parent_uuid) == (MIG_UUID, UUID)
@@ -180,14 +183,15 @@ def test_mig_instances_follow_their_board() -> None:
     assert instance.memory_total_bytes == 17_000_000_000
 
 
-def test_mig_instance_has_the_boards_clocks_and_its_own_memory() -> None:
+def test_mig_instance_has_board_clocks_and_own_memory() -> None:
     """A MIG instance has its board's clocks and its own memory."""
     reading = read(nvml(mig=True)[0], "sm_clock_mhz", "memory_used_bytes", uuid=MIG_UUID)
     assert reading.sm_clock_mhz == 1755
     assert reading.memory_used_bytes == 40_000_000
 
 
-def test_only_what_was_asked_is_read_and_in_our_units() -> None:
+def test_nvml_read_makes_only_the_requested_calls() -> None:
+    """A reading has the requested signals in the fields' units, and a second read makes one call per function."""
     source, library = nvml(fields={186: (0, UINT, 124_448, 5), 74: (0, ULL, 14_398_922_208, 5)})
     reading = read(source, "sm_clock_mhz", "power_w", "power_cap_ns", "event_reasons_mask", "utilization_ratio")
     assert reading.sm_clock_mhz == 1755
@@ -208,7 +212,7 @@ def test_only_what_was_asked_is_read_and_in_our_units() -> None:
     ]
 
 
-def test_two_signals_of_one_call_ask_it_once() -> None:
+def test_nvml_signals_of_one_call_share_the_call() -> None:
     source, library = nvml()
     read(source, "utilization_ratio", "mem_utilization_ratio")
     library.calls.clear()
@@ -218,18 +222,18 @@ def test_two_signals_of_one_call_ask_it_once() -> None:
     assert library.calls == ["nvmlDeviceGetUtilizationRates"]
 
 
-def test_deprecated_call_is_used_where_its_successor_is_missing() -> None:
-    """A call's successor is tried first, the deprecated call if it is missing."""
+def test_deprecated_call_is_used_without_its_successor() -> None:
+    """The successor of a deprecated call is used if the library has it, otherwise the deprecated call."""
     assert read(nvml()[0], "temperature_c").temperature_c == 33
     assert read(nvml(missing={"nvmlDeviceGetTemperatureV"})[0], "temperature_c").temperature_c == 34
 
 
 def test_average_power_falls_back_from_field_to_call() -> None:
-    """Average power falls back to the call if the field is unknown."""
+    """Average power is read by ``nvmlDeviceGetPowerUsage`` if the field is not supported."""
     assert read(nvml()[0], "power_average_w").power_average_w == pytest.approx(124.812)
 
 
-def test_what_is_unsupported_is_asked_once_and_never_again() -> None:
+def test_nvml_unsupported_signal_is_probed_once() -> None:
     source, library = nvml(errors={"nvmlDeviceGetTotalEnergyConsumption": NOT_SUPPORTED})
     assert read(source, "energy_j").energy_j is None
     library.calls.clear()
@@ -238,20 +242,21 @@ def test_what_is_unsupported_is_asked_once_and_never_again() -> None:
     assert "energy_j" not in source.supported(UUID)
 
 
-def test_a_passing_error_is_none_now_and_a_value_later() -> None:
+def test_nvml_temporary_error_is_none_once() -> None:
+    """A call that fails temporarily gives None, and a value at the next read."""
     source, library = nvml(errors={"nvmlDeviceGetTotalEnergyConsumption": 999})
     assert read(source, "energy_j", "sm_clock_mhz").energy_j is None
     library.errors.clear()
     assert read(source, "energy_j", "sm_clock_mhz").energy_j == pytest.approx(2003.054)
 
 
-def test_success_without_a_timestamp_fills_nothing() -> None:
+def test_field_success_without_a_timestamp_is_none() -> None:
     source, _ = nvml(fields={82: (0, UINT, 0, 0)})
     assert read(source, "memory_temperature_c").memory_temperature_c is None
 
 
-def test_field_that_fails_later_is_none_and_alone() -> None:
-    """A field that fails later becomes None, without effect on the others."""
+def test_field_that_fails_later_is_none() -> None:
+    """A field that fails later becomes None; the other fields keep their values."""
     source, library = nvml(fields={186: (0, UINT, 1000, 1), 74: (0, ULL, 5, 1)})
     assert read(source, "power_w", "power_cap_ns").power_w == 1.0
     library.fields[186] = (999, UINT, 0, 0)
@@ -259,15 +264,15 @@ def test_field_that_fails_later_is_none_and_alone() -> None:
     assert (reading.power_w, reading.power_cap_ns) == (None, 5)
 
 
-def test_fields_of_one_signal_add_up_or_are_unknown() -> None:
-    """Several fields of one signal are added up, and unknown if one of them is."""
+def test_fields_of_one_signal_are_summed_or_none() -> None:
+    """A signal of several fields is their sum, and None if one of the fields has no value."""
     source, library = nvml(fields={142: (0, ULL, 2, 1), 143: (0, ULL, 3, 1)})
     assert read(source, "remapped_rows_count").remapped_rows_count == 5
     library.fields[143] = (999, ULL, 0, 1)
     assert read(source, "remapped_rows_count").remapped_rows_count is None
 
 
-def test_an_application_clock_shows_only_where_it_was_set() -> None:
+def test_nvml_application_clock_is_none_at_its_default() -> None:
     assert read(nvml()[0], "sm_clock_lock_mhz").sm_clock_lock_mhz is None
     assert read(nvml(application_mhz=1500)[0], "sm_clock_lock_mhz").sm_clock_lock_mhz == 1500
 
@@ -284,10 +289,10 @@ def test_an_application_clock_shows_only_where_it_was_set() -> None:
         ({}, "535.54.03", "nvmlDeviceGetViolationStatus", 7_000_000_001),
     ],
 )
-def test_slowdown_time_names_the_ids_it_comes_from(
+def test_slowdown_time_comes_from_the_ids_in_the_notes(
     fields: dict[int, tuple[int, int, int, int]], driver: str, stated: str, expected_ns: int
 ) -> None:
-    """Slow-down time comes from the ids with that meaning on this driver, and the notes name them."""
+    """Slow-down time comes from the ids with that meaning on this driver, and the notes name these ids."""
     source, _ = nvml(fields=fields, driver_version=driver.encode())
     assert read(source, "sw_thermal_ns").sw_thermal_ns == expected_ns
     assert source.notes(UUID)["slow-down time"].startswith(stated)
@@ -298,7 +303,8 @@ def test_slowdown_time_names_the_ids_it_comes_from(
         assert (hardware.hw_thermal_ns, hardware.power_brake_ns) == (None, None)
 
 
-def test_a_lost_gpu_is_an_error_and_comes_back_by_its_uuid() -> None:
+def test_nvml_lost_gpu_is_found_again_by_uuid() -> None:
+    """A lost GPU raises DeviceLostError; the next read gets a new handle by UUID."""
     source, library = nvml()
     read(source, "sm_clock_mhz")
     library.errors["nvmlDeviceGetClockInfo"] = LOST
@@ -311,7 +317,7 @@ def test_a_lost_gpu_is_an_error_and_comes_back_by_its_uuid() -> None:
     assert "nvmlDeviceGetHandleByUUID" in library.calls
 
 
-def test_a_field_can_tell_of_the_loss_too() -> None:
+def test_field_code_can_report_a_lost_gpu() -> None:
     source, library = nvml(fields={186: (0, UINT, 1000, 1)})
     read(source, "power_w")
     library.fields[186] = (LOST, UINT, 0, 0)
@@ -320,7 +326,8 @@ def test_a_field_can_tell_of_the_loss_too() -> None:
 
 
 @pytest.mark.parametrize("code", [1, 9, 18])
-def test_when_the_driver_goes_the_whole_source_is_gone(code: int) -> None:
+def test_nvml_driver_failure_is_a_gone_source(code: int) -> None:
+    """A code that means "no driver" raises SourceGoneError instead of DeviceLostError."""
     source, library = nvml()
     read(source, "sm_clock_mhz")
     library.errors["nvmlDeviceGetClockInfo"] = code
@@ -328,13 +335,13 @@ def test_when_the_driver_goes_the_whole_source_is_gone(code: int) -> None:
         read(source, "sm_clock_mhz")
 
 
-def test_a_uuid_the_driver_does_not_know_is_a_lost_device() -> None:
-    with pytest.raises(DeviceLostError, match="does not find it"):
+def test_nvml_unknown_uuid_is_a_lost_device() -> None:
+    with pytest.raises(DeviceLostError, match="does not find this GPU"):
         read(nvml()[0], "sm_clock_mhz", uuid="GPU-unknown")
 
 
 def test_nvml_close_is_repeatable_and_final() -> None:
-    """A second close is harmless, and later reads fail."""
+    """A second close has no effect, and later reads raise SourceGoneError."""
     source, library = nvml()
     read(source, "sm_activity_ratio")
     source.events(0.0)
@@ -353,7 +360,7 @@ def lists(library: Library, visibility: Visibility = Visibility.HOST) -> Process
     return ProcessLists(api, UUID, handle, named, visibility)
 
 
-def test_a_listed_process_has_its_name_and_memory() -> None:
+def test_listed_process_has_its_name_and_memory() -> None:
     (process,), whole = lists(Library(processes=[(408, 2_355_000_000)])).processes(utilization=False)
     assert (process.pid, process.name, process.memory_bytes, process.listed) == (408, "name-408", 2_355_000_000, True)
     assert process.utilization_ratio is None
@@ -361,7 +368,7 @@ def test_a_listed_process_has_its_name_and_memory() -> None:
 
 
 def test_utilization_starts_at_a_cursor_and_drops_bad_entries() -> None:
-    """The first read of the utilisation only sets the cursor; stale or absurd entries are dropped."""
+    """The first read of the utilisation record only sets the cursor; later reads drop old entries and shares above 100 %."""
     library = Library(processes=[(408, 1)], utilization=[(408, 100, 98)])
     asked = lists(library)
     assert asked.processes(utilization=True)[0][0].utilization_ratio is None
@@ -375,7 +382,7 @@ def test_utilization_starts_at_a_cursor_and_drops_bad_entries() -> None:
 
 @pytest.mark.parametrize(("visibility", "name"), [(Visibility.HOST, "name-77"), (Visibility.NAMESPACE, None)])
 def test_process_seen_only_by_utilization_is_unlisted(visibility: Visibility, name: str | None) -> None:
-    """A process seen only in the utilisation is unlisted, and has no name outside the host's namespace."""
+    """A process that only the utilisation record names is unlisted, and has no name outside the host's PID namespace."""
     library = Library(utilization=[(77, 100, 1)])
     asked = lists(library, visibility)
     asked.processes(utilization=True)
@@ -385,14 +392,15 @@ def test_process_seen_only_by_utilization_is_unlisted(visibility: Visibility, na
 
 
 @pytest.mark.parametrize("code", [0, 6])
-def test_no_samples_has_two_spellings_and_neither_is_an_error(code: int) -> None:
+def test_utilization_is_none_without_samples(code: int) -> None:
+    """An empty utilisation record and the code NotFound both give no share."""
     library = Library(processes=[(1, 1)], errors={"nvmlDeviceGetProcessUtilization": code} if code else {})
     library.utilization = [] if code else library.utilization
     (process,), _ = lists(library).processes(utilization=True)
     assert process.utilization_ratio is None
 
 
-def test_a_list_that_does_not_answer_is_not_an_empty_gpu() -> None:
+def test_unanswered_process_list_has_unknown_visibility() -> None:
     source, _ = nvml(errors={"nvmlDeviceGetComputeRunningProcesses_v3": NOT_SUPPORTED})
     process_list = source.read_process_list(UUID)
     assert process_list.processes == ()
@@ -400,7 +408,7 @@ def test_a_list_that_does_not_answer_is_not_an_empty_gpu() -> None:
 
 
 class Clocks:
-    """Three clocks that a test sets: monotonic, wall (ahead by an offset) and boot."""
+    """A monotonic time, and the offsets of the wall clock and the boot clock from it; tests set all three."""
 
     def __init__(self) -> None:
         self.now_ns, self.wall_ns, self.boot_ns = 50_000_000_000, 1_700_000_000_000_000_000, 3_600_000_000_000
@@ -423,7 +431,7 @@ class Clocks:
 
 @pytest.mark.parametrize("by", ["wall", "boot"])
 def test_power_stamps_of_either_clock_become_monotonic(by: str) -> None:
-    """The driver's stamps become monotonic times, whichever of its clocks they use."""
+    """Stamps of the wall clock and of the boot clock become monotonic times."""
     clocks = Clocks()
     offset_ns = clocks.wall_ns if by == "wall" else clocks.boot_ns
     library = Library(samples=[(clocks.stamp_us(0.04, offset_ns), 100_000), (clocks.stamp_us(0.02, offset_ns), 700_000)])
@@ -438,21 +446,21 @@ def test_power_stamps_of_either_clock_become_monotonic(by: str) -> None:
     assert power.gained()[1] == (710.0,)
 
 
-def test_an_empty_record_is_no_error() -> None:
+def test_empty_power_record_is_not_an_error() -> None:
     assert nvml()[0].power_record(UUID).sample_at_ns == ()
 
 
 @pytest.mark.parametrize("step_s", [-3600.0, -0.5, 0.5, 3600.0])
 def test_wall_clock_step_drops_one_interval_of_power(step_s: float) -> None:
-    """A step of the wall clock drops one interval and breaks nothing."""
+    """A step of the wall clock drops one interval; the next intervals are complete."""
     clocks = Clocks()
     library = Library(samples=[(clocks.stamp_us(0.02, clocks.wall_ns), 1000)])
     power = clocks.power(library)
     assert power.gained()[1] == (1.0,)
     clocks.now_ns += 1_000_000_000
-    library.samples.append((clocks.stamp_us(0.5, clocks.wall_ns), 2000))  # before the step
+    library.samples.append((clocks.stamp_us(0.5, clocks.wall_ns), 2000))  # stamped before the step
     clocks.wall_ns += round(step_s * 1e9)
-    library.samples.append((clocks.stamp_us(0.1, clocks.wall_ns), 3000))  # after it
+    library.samples.append((clocks.stamp_us(0.1, clocks.wall_ns), 3000))  # stamped after the step
     assert power.gained() == ((), ())
     for second in range(5):
         clocks.now_ns += 1_000_000_000
@@ -462,13 +470,13 @@ def test_wall_clock_step_drops_one_interval_of_power(step_s: float) -> None:
         assert abs(clocks.now_ns - times[0] - 100_000_000) <= 1000
 
 
-def test_stamps_of_no_known_clock_are_not_believed() -> None:
+def test_power_stamps_of_an_unknown_clock_are_dropped() -> None:
     library = Library(samples=[(12345, 1000)])
     assert Clocks().power(library).gained() == ((), ())
 
 
-def test_activity_needs_two_samples_far_enough_apart() -> None:
-    """Activity is a ratio that needs two samples at a sufficient distance."""
+def test_gpm_activity_needs_two_samples_100_ms_apart() -> None:
+    """GPM gives no ratio before two samples are 100 ms apart, and drops NaN."""
     library, now = Library(), [0]
     api = binding(library)
     gpm = Gpm(api, UUID, None, now_ns=lambda: now[0])
@@ -489,7 +497,8 @@ def test_activity_needs_two_samples_far_enough_apart() -> None:
     assert library.calls.count("nvmlGpmSampleAlloc") == library.calls.count("nvmlGpmSampleFree") == 2
 
 
-def test_events_say_which_gpu_and_what() -> None:
+def test_nvml_events_have_uuid_kind_and_value() -> None:
+    """Xids and memory errors become events of their GPU; other event types are dropped."""
     source, _library = nvml(events=[(0x8, 79), (0x10, 0), (0x2, 0), (0x80, 0), (0x8, 999)])
     before_ns = clock.now_ns()
     events = source.events(0.01)
@@ -499,8 +508,8 @@ def test_events_say_which_gpu_and_what() -> None:
     assert source.notes(UUID)["events"] == "ecc, xid"
 
 
-def test_waiting_for_unsupported_events_takes_the_time() -> None:
-    """If events are unsupported, waiting for them still takes the time."""
+def test_nvml_unsupported_events_wait_for_the_timeout() -> None:
+    """Without an event set, ``events`` still waits for the timeout."""
     source, _ = nvml(errors={"nvmlEventSetCreate": NOT_SUPPORTED})
     begin_ns = clock.now_ns()
     assert source.events(0.05) == ()
@@ -515,7 +524,7 @@ def _real() -> Any:
 
 
 @pytest.mark.gpu
-def test_gpu_the_device_is_fully_described(real: Nvml) -> None:
+def test_gpu_device_has_all_identity_facts(real: Nvml) -> None:
     for device in real.devices():
         print(device)
         for fact in ("uuid", "name", "pci_bus_id", "driver_version", "nvml_version", "memory_total_bytes", "sm_clock_max_mhz"):
@@ -524,7 +533,7 @@ def test_gpu_the_device_is_fully_described(real: Nvml) -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_memory_in_use_holds_the_reserve(real: Nvml) -> None:
+def test_gpu_memory_used_includes_the_reserve(real: Nvml) -> None:
     device = real.devices()[0]
     used = real.read(device.uuid, Lane.FAST, ("memory_used_bytes",)).memory_used_bytes
     print("used", used, "reserved", device.memory_reserved_bytes, "of", device.memory_total_bytes)
@@ -534,7 +543,8 @@ def test_gpu_memory_in_use_holds_the_reserve(real: Nvml) -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_every_signal_tells_its_value_and_cost(real: Nvml) -> None:
+def test_gpu_fast_row_is_complete(real: Nvml) -> None:
+    """Every signal of the fast lane has a value; power, temperature, energy and activity are plausible."""
     device = real.devices()[0]
     real.read(device.uuid, Lane.SLOW, signals(Lane.SLOW))
     clock.MonotonicClock().wait_until(clock.now_ns() + 600_000_000, threading.Event())
@@ -558,7 +568,7 @@ def test_gpu_every_signal_tells_its_value_and_cost(real: Nvml) -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_the_fast_row_is_cheap(real: Nvml) -> None:
+def test_gpu_fast_row_takes_less_than_200_us(real: Nvml) -> None:
     uuid = real.devices()[0].uuid
     names = signals(Lane.FAST)
     real.read(uuid, Lane.FAST, names)
@@ -572,7 +582,8 @@ def test_gpu_the_fast_row_is_cheap(real: Nvml) -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_a_series_reads_what_single_questions_read(real: Nvml) -> None:
+def test_gpu_compiled_loop_reads_the_same_signals(real: Nvml) -> None:
+    """The compiled loop and a single read have values for the same signals; memory and temperature agree."""
     uuid, names = real.devices()[0].uuid, signals(Lane.FAST)
     series = real.series(uuid, names, PULSE)
     assert series is not None, compiled()[1]
@@ -582,7 +593,7 @@ def test_gpu_a_series_reads_what_single_questions_read(real: Nvml) -> None:
     spent_us = (time.thread_time() - begin_s) / len(passes) * 1e6
     rows = [each.reading for each in passes if each.reading.lane is Lane.FAST]
     print(
-        f"{len(passes)} passes, {len(rows)} of them whole rows, {spent_us:.0f} us of a processor each, waking and reading included"
+        f"{len(passes)} passes, {len(rows)} of them whole rows, {spent_us:.0f} us of CPU time per pass, with waking and reading"
     )
     assert error is None
     for name in names:
@@ -592,7 +603,7 @@ def test_gpu_a_series_reads_what_single_questions_read(real: Nvml) -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_the_power_record_is_on_our_axis(real: Nvml) -> None:
+def test_gpu_power_record_times_are_monotonic(real: Nvml) -> None:
     uuid = real.devices()[0].uuid
     waits = threading.Event()
     first = real.power_record(uuid)
@@ -612,7 +623,8 @@ def test_gpu_the_power_record_is_on_our_axis(real: Nvml) -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_a_process_with_a_context_is_in_the_process_list(real: Nvml) -> None:
+def test_gpu_process_list_contains_this_process(real: Nvml) -> None:
+    """If the host's processes are visible, the list has this process with a name and memory."""
     torch = pytest.importorskip("torch")
     uuid = real.devices()[0].uuid
     work = torch.ones(4096, 4096, device="cuda:0")
@@ -641,7 +653,7 @@ def test_gpu_events_wait_and_return(real: Nvml) -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_it_can_be_closed_and_opened_again() -> None:
+def test_gpu_source_reopens_after_a_close() -> None:
     for _ in range(2):
         source = Nvml()
         assert source.read(source.devices()[0].uuid, Lane.FAST, ("sm_clock_mhz",)).sm_clock_mhz

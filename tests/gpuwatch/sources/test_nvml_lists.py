@@ -1,6 +1,6 @@
 """Tests that the driver's lists are complete, and take one call if they fit into the buffer."""
 
-# ruff: noqa: N802 - as in the mock driver, whose functions some of these replace
+# ruff: noqa: N802 - some functions here replace those of the mock driver, which have the names of C functions
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ MPS = "nvmlDeviceGetMPSComputeRunningProcesses_v3"
 
 
 def around(room: int) -> st.SearchStrategy[int]:
-    """Return lengths of a list: none, few, around the buffer's size, and beyond any growth of it."""
+    """Return lengths of a list: a few, about the buffer's size, about twice that size, and up to 3000."""
     return st.integers(0, 3) | st.integers(room - 3, room + 3) | st.integers(2 * room - 3, 2 * room + 40) | st.integers(0, 3000)
 
 
 def asked(library: Library, function: str, ask: Callable[[], Any]) -> tuple[Any, int]:
-    """Return the result, and the number of calls of that function."""
+    """Return the result of ``ask``, and the number of calls of the driver function ``function``."""
     library.calls.clear()
     found = ask()
     return found, library.calls.count(function)
@@ -48,8 +48,8 @@ def processes(count: int) -> list[tuple[int, int]]:
 
 
 @given(around(64), around(64))
-def test_process_list_takes_one_call_or_two_and_keeps_its_room(count: int, later_count: int) -> None:
-    """One or two calls list all processes, and a grown buffer is kept."""
+def test_process_list_takes_at_most_two_calls(count: int, later_count: int) -> None:
+    """One or two calls list all processes, and the source keeps an enlarged buffer."""
     library = Library(processes=processes(count))
     source = Nvml(rebound(OURS, library))
     process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID))
@@ -65,7 +65,7 @@ def test_process_list_takes_one_call_or_two_and_keeps_its_room(count: int, later
 
 
 @given(around(256))
-def test_utilisation_is_whole_in_one_call_or_two(count: int) -> None:
+def test_utilisation_takes_at_most_two_calls(count: int) -> None:
     library = Library(utilization=[(1, 100, 1)])
     source = Nvml(rebound(OURS, library))
     _, calls = asked(library, SHARES, lambda: source.read_process_list(UUID, utilization=True))
@@ -79,19 +79,19 @@ def test_utilisation_is_whole_in_one_call_or_two(count: int) -> None:
 
 
 def record(count: int) -> list[tuple[int, int]]:
-    """Return this number of samples of the last second, a milliwatt apart."""
+    """Return ``count`` power samples up to now, 0.1 ms and a milliwatt apart."""
     newest_us = (clock.now_ns() + clock.wall_offset_ns()) // 1000
     return [(newest_us - (count - number) * 100, 100_000 + number) for number in range(count)]
 
 
 @given(around(128))
-def test_power_record_that_fills_its_room_is_read_with_more(count: int) -> None:
-    """A power record that fills its buffer is read again with a larger one."""
+def test_power_record_that_fills_the_buffer_is_read_again(count: int) -> None:
+    """A power record that fills the buffer is read again with a larger one."""
     library = Library(samples=record(count))
     source = Nvml(rebound(OURS, library))
     gained, calls = asked(library, SAMPLES, lambda: source.power_record(UUID))
     assert gained.sample_w == tuple(draw_mw / 1000 for _, draw_mw in library.samples)
-    # A truncated record looks like one that just fits and has no length, so the buffer doubles until it is not filled.
+    # A truncated record looks like a record that just fits, so the buffer doubles until the driver does not fill it.
     assert calls == 1 + sum(count >= 128 << step for step in range(10))
     library.samples += record(1)
     assert asked(library, SAMPLES, lambda: source.power_record(UUID))[0].sample_w == (100.0,)
@@ -99,8 +99,8 @@ def test_power_record_that_fills_its_room_is_read_with_more(count: int) -> None:
 
 
 @given(st.integers(0, 6), st.integers(0, 2**64 - 1))
-def test_samples_keep_their_type_and_all_their_bytes(kind: int, raw: int) -> None:
-    """A sample keeps its type and all of its bytes."""
+def test_list_samples_keep_type_and_raw_value(kind: int, raw: int) -> None:
+    """``samples`` returns the value type and all 64 bits of the raw value."""
 
     class Odd(Library):
         def _nvmlDeviceGetSamples(
@@ -126,8 +126,8 @@ class Growing(Library):
 
 
 @given(st.integers(0, 300), st.sampled_from([0, 1, 30, 33, 100, 700]))
-def test_growing_list_is_as_whole_as_at_its_last_call(count: int, more: int) -> None:
-    """A growing list is complete as of its last call."""
+def test_growing_list_is_complete_as_of_the_last_call(count: int, more: int) -> None:
+    """A list that grows between two calls is complete as of the last call."""
     library = Growing(processes=processes(count))
     library.more = more
     source = Nvml(rebound(OURS, library))
@@ -137,18 +137,20 @@ def test_growing_list_is_as_whole_as_at_its_last_call(count: int, more: int) -> 
     assert calls <= (2 if more <= 32 else 7)
 
 
-def test_list_that_never_fits_is_not_an_empty_gpu() -> None:
-    """A list that never fits is given up, and does not count as an empty GPU."""
+def test_list_that_never_fits_has_unknown_visibility() -> None:
+    """A list that is always too long ends after fewer than 10 calls, with unknown visibility."""
     library = Library(errors={COMPUTE: INSUFFICIENT_SIZE, SHARES: INSUFFICIENT_SIZE, SAMPLES: INSUFFICIENT_SIZE})
     source = Nvml(rebound(OURS, library))
     process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID, utilization=True))
     assert (process_list.processes, process_list.visibility) == ((), Visibility.UNKNOWN)
     assert calls < 10
     assert source.power_record(UUID).sample_at_ns == ()
-    assert asked(library, COMPUTE, lambda: source.read_process_list(UUID))[1] == 1, "and not tried with every room again"
+    assert asked(library, COMPUTE, lambda: source.read_process_list(UUID))[1] == 1, "the source keeps the largest buffer"
 
 
-def test_a_length_beyond_reason_takes_no_memory_and_is_no_answer() -> None:
+def test_list_with_an_invalid_length_is_not_read() -> None:
+    """A length of 2³² − 1 ends after two calls, with unknown visibility."""
+
     class Wild(Library):
         def _nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, number: Any, found: Any) -> int:
             number._obj.value = 2**32 - 1
@@ -159,14 +161,15 @@ def test_a_length_beyond_reason_takes_no_memory_and_is_no_answer() -> None:
     assert (process_list.visibility, calls) == (Visibility.UNKNOWN, 2)
 
 
-def test_memory_that_the_driver_does_not_know_is_not_observed() -> None:
+def test_process_memory_not_available_is_none() -> None:
     library = Library(processes=[(1, 2**64 - 1), (2, 0)])
     process_list = Nvml(rebound(OURS, library)).read_process_list(UUID)
     assert [(each.pid, each.memory_bytes) for each in process_list.processes] == [(1, None), (2, 0)]
 
 
 @pytest.mark.parametrize("function", [COMPUTE, SHARES, SAMPLES])
-def test_a_function_that_the_library_lacks_is_no_error(function: str) -> None:
+def test_list_function_missing_from_the_library_is_unanswered(function: str) -> None:
+    """A missing function leaves its list empty; only the compute list changes the visibility."""
     source = Nvml(rebound(OURS, Library(missing={function}, processes=[(1, 1)], samples=record(3))))
     process_list = source.read_process_list(UUID, utilization=True)
     assert (process_list.visibility == Visibility.UNKNOWN) is (function == COMPUTE)
@@ -174,7 +177,7 @@ def test_a_function_that_the_library_lacks_is_no_error(function: str) -> None:
 
 
 @pytest.mark.parametrize("function", [COMPUTE, SHARES, SAMPLES])
-def test_each_list_can_tell_of_the_loss(function: str) -> None:
+def test_each_list_can_report_a_lost_gpu(function: str) -> None:
     source = Nvml(rebound(OURS, Library(errors={function: LOST})))
     with pytest.raises(DeviceLostError):
         (source.read_process_list(UUID, utilization=True), source.power_record(UUID))
@@ -182,7 +185,7 @@ def test_each_list_can_tell_of_the_loss(function: str) -> None:
 
 @pytest.mark.parametrize("code", [0, NOT_FOUND])
 def test_empty_utilization_record_takes_one_call(code: int) -> None:
-    """An empty utilisation record has two forms, and takes one call."""
+    """An empty utilisation record takes one call, with the code Success or NotFound."""
 
     class Empty(Library):
         def _nvmlDeviceGetProcessUtilization(self, handle: Any, found: Any, number: Any, since: Any) -> int:
@@ -194,8 +197,8 @@ def test_empty_utilization_record_takes_one_call(code: int) -> None:
     assert ([each.utilization_ratio for each in process_list.processes], calls) == ([None], 1)
 
 
-def test_threads_that_read_at_once_get_their_own_lists() -> None:
-    """Two threads that read at once get their own lists."""
+def test_process_lists_of_two_threads_are_separate() -> None:
+    """Two threads that read at once get separate buffers."""
     together = threading.Barrier(2, timeout=PATIENCE_S)
 
     class Slow(Library):
@@ -203,7 +206,7 @@ def test_threads_that_read_at_once_get_their_own_lists() -> None:
             together.wait()
             code = super()._nvmlDeviceGetComputeRunningProcesses_v3(handle, number, found)
             ctypes.cast(found, ctypes.POINTER(ctypes.c_uint))[0] = threading.get_native_id()
-            together.wait()  # both buffers are filled before either is read
+            together.wait()  # both buffers are filled before a thread reads its buffer
             return code
 
     source = Nvml(rebound(OURS, Slow(processes=[(0, 7)])))
@@ -232,8 +235,8 @@ def _median_us(ask: Callable[[], Any], turns: int = 100) -> float:
 
 
 @pytest.mark.gpu
-def test_gpu_one_call_gives_what_the_bindings_two_do() -> None:
-    """One call returns the result of the binding's two, and costs less."""
+def test_gpu_lists_equal_the_bindings_lists() -> None:
+    """The lists of one call contain the entries of the binding's two calls; the times of both are printed."""
     torch = pytest.importorskip("torch")
     work = torch.ones(4096, 4096, device="cuda:0")
     pynvml.nvmlInit()

@@ -1,4 +1,4 @@
-"""Tests that a specification opens exactly its source."""
+"""Tests that ``open_source`` opens the specified source and rejects other specifications."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.gpuwatch.sources.logs import TRACES
 
 
 @pytest.mark.parametrize("spec", ["simulated", "simulated:steady-gemm", "simulated:fleet,idle"])
-def test_a_simulated_machine_is_called_as_it_was_asked_for(spec: str) -> None:
+def test_open_source_simulated_name_is_the_specification(spec: str) -> None:
     assert open_source(spec, VirtualClock()).name == spec
 
 
-def test_a_recording_is_opened_by_its_path() -> None:
+def test_open_source_replays_a_path() -> None:
     assert open_source(f"replay:{TRACES / 'scenarios.npz'}", VirtualClock()).name.startswith("replay:")
 
 
@@ -38,19 +38,21 @@ def test_a_recording_is_opened_by_its_path() -> None:
         ("", "expected auto"),
     ],
 )
-def test_anything_else_is_refused_in_one_line(spec: str, says: str) -> None:
+def test_open_source_rejects_other_specifications(spec: str, says: str) -> None:
+    """Any other specification is a usage error with a text of one line."""
     with pytest.raises(UsageError) as caught:
         open_source(spec, VirtualClock())
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_device_node_means_a_driver_even_if_it_does_not_work(tmp_path: Path) -> None:
+def test_has_driver_is_true_with_a_device_node(tmp_path: Path) -> None:
+    """A device node counts as a driver, even if the driver does not work."""
     (tmp_path / "nvidiactl").touch()
     assert has_driver(tmp_path)
 
 
-def test_opening_a_simulation_loads_no_driver() -> None:
+def test_open_source_simulated_does_not_import_pynvml() -> None:
     code = (
         "import sys; from gpuwatch.clock import MonotonicClock; from gpuwatch.sources import open_source; "
         "open_source('simulated', MonotonicClock()); print('pynvml' in sys.modules)"

@@ -1,4 +1,4 @@
-"""Tests that a quiet scene has no hazards with truthful facts of host, harness and stamps."""
+"""Tests that a quiet scene has no hazards if host, harness and stamps report true facts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from annotate.judge import judge
 from annotate.verdict import Verdict
 from gpuwatch.sources.simulated import simulate
 
-WHO_HOLDS_AND_SHARES = {
+SHARING_AND_LOCK_RULES = {
     "locked-clock-missed", "clock-controller-present", "clock-low-no-reason", "nvml-clock-untrue", "contention-shared-partition",
     "contention-self", "display-active", "numa-pcie-affinity", "power-reading-stale", "sampler-perturbs", "clock-source-step",
 }  # fmt: skip
 
 
 def witnessed(scene: str, seed: int) -> Evidence:
-    """Return the scene's evidence with everything that a daemon and a harness know in addition."""
+    """Return the scene's evidence with the facts that a daemon and a harness add."""
     about = simulate(scene, seed=seed)[0]
     timings, device = about.timings, about.device
     assert timings is not None
@@ -39,20 +39,21 @@ def witnessed(scene: str, seed: int) -> Evidence:
 
 
 def hazards(verdict: Verdict) -> dict[str, str | None]:
-    return {hazard.rule: hazard.severity for hazard in verdict.hazards if hazard.rule in WHO_HOLDS_AND_SHARES}
+    return {hazard.rule: hazard.severity for hazard in verdict.hazards if hazard.rule in SHARING_AND_LOCK_RULES}
 
 
 @pytest.mark.parametrize("scene", ["steady-copy", "steady-gemm", "attention", "convolution", "large-gemm"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_nobody_is_accused_of_holding_or_sharing_a_quiet_gpu(scene: str, seed: int) -> None:
+def test_quiet_scene_has_no_hazard_of_sharing_or_locks(scene: str, seed: int) -> None:
+    """A quiet scene has no finding of these rules beyond a note about NVML's clock."""
     verdict = judge(witnessed(scene, seed))
     assert hazards(verdict).keys() <= {"nvml-clock-untrue"}
     assert set(hazards(verdict).values()) <= {"note"}
-    unsaid = {finding.rule for finding in verdict.unobserved} & WHO_HOLDS_AND_SHARES
-    assert unsaid <= {"locked-clock-missed"}  # nobody set a lock
+    unobserved = {finding.rule for finding in verdict.unobserved} & SHARING_AND_LOCK_RULES
+    assert unobserved <= {"locked-clock-missed"}  # no lock was set
 
 
-def test_scenes_driver_clock_is_true_only_without_a_cap() -> None:
-    """The driver's clock is wrong under a cap and right without one."""
+def test_quiet_scene_nvml_clock_is_untrue_only_when_capped() -> None:
+    """The rule ``nvml-clock-untrue`` reports the capped scene, and not the uncapped one."""
     assert "nvml-clock-untrue" in hazards(judge(witnessed("steady-gemm", 0)))
     assert "nvml-clock-untrue" not in hazards(judge(witnessed("steady-copy", 0)))

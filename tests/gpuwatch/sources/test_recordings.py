@@ -1,4 +1,4 @@
-"""Tests that recordings of every format become evidence, and other files one clear line."""
+"""Tests that recordings of every format become evidence, and that other files are errors of one line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refused(folder: Path, text: str | bytes) -> str:
     return message
 
 
-def test_a_laboratory_archive_gives_one_piece_of_evidence_a_mark() -> None:
+def test_archive_gives_one_piece_of_evidence_per_mark() -> None:
     pieces = {piece.window.label: piece for piece in recordings.load(TRACES / "scenarios.npz")}
     assert len(pieces) == 16
     gemm = pieces["power_cap_gemm16k"]
@@ -53,20 +53,20 @@ def test_a_laboratory_archive_gives_one_piece_of_evidence_a_mark() -> None:
     assert pieces["idle"].timings is None
 
 
-def test_an_archive_reaches_five_seconds_before_its_window() -> None:
+def test_archive_evidence_starts_5_s_before_the_window() -> None:
     piece = next(p for p in recordings.load(TRACES / "scenarios.npz") if p.window.label == "clean_gemm4k")
     at_ns = piece.trace.column("power_w").at_ns
     assert piece.window.begin_ns - 5e9 <= at_ns[0] < piece.window.begin_ns - 4.9e9
     assert piece.window.end_ns < at_ns[-1] <= piece.window.end_ns + 0.5e9
 
 
-def test_the_whole_of_an_archive_is_one_piece() -> None:
+def test_whole_archive_is_one_piece_of_evidence() -> None:
     (piece,) = recordings.whole(TRACES / "scenarios.npz")
     assert len(piece.trace.column("power_w")) == 15_140
     assert piece.window.length_s > 95
 
 
-def test_a_log_of_nvidia_smi_becomes_evidence(tmp_path: Path) -> None:
+def test_smi_log_becomes_evidence(tmp_path: Path) -> None:
     (piece,) = loaded(tmp_path, log_of(rows=101))
     assert piece.device is not None
     assert (piece.device.name, piece.device.simulated) == ("NVIDIA H200", False)
@@ -81,13 +81,13 @@ def test_a_log_of_nvidia_smi_becomes_evidence(tmp_path: Path) -> None:
     assert piece.trace.column("power_average_w").values[7] == pytest.approx(691.07)
 
 
-def test_the_gpus_of_a_log_are_told_apart(tmp_path: Path) -> None:
+def test_smi_log_of_two_gpus_gives_two_pieces(tmp_path: Path) -> None:
     pieces = loaded(tmp_path, log_of(gpus=2, rows=30))
     assert [len(piece.trace.column("power_w")) for piece in pieces] == [30, 30]
     assert len({piece.device.uuid for piece in pieces if piece.device}) == 2
 
 
-def test_wall_time_is_kept_as_nanoseconds_since_the_epoch(tmp_path: Path) -> None:
+def test_smi_log_times_are_nanoseconds_since_the_epoch(tmp_path: Path) -> None:
     (piece,) = loaded(tmp_path, log_of(rows=2))
     from datetime import datetime
 
@@ -97,14 +97,14 @@ def test_wall_time_is_kept_as_nanoseconds_since_the_epoch(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("absent", ["[N/A]", "[Not Supported]", "[Unknown Error]", "[GPU is lost]", "N/A", ""])
-def test_what_nvidia_smi_does_not_know_is_not_observed(tmp_path: Path, absent: str) -> None:
+def test_smi_log_cells_without_a_value_are_unobserved(tmp_path: Path, absent: str) -> None:
     text = f"timestamp, power.draw [W], temperature.gpu\n2026/11/21 08:15:02.123, {absent}, 58\n"
     (piece,) = loaded(tmp_path, text)
     assert not piece.observes("power_average_w")
     assert piece.observes("temperature_c")
 
 
-def test_one_missing_cell_is_a_hole_in_its_column(tmp_path: Path) -> None:
+def test_smi_log_missing_cell_is_nan(tmp_path: Path) -> None:
     text = "timestamp, power.draw [W]\n" + "".join(
         f"2026/11/21 08:15:0{i}.000, {cell}\n" for i, cell in enumerate(("1.00 W", "[N/A]", "3.00 W"))
     )
@@ -114,14 +114,14 @@ def test_one_missing_cell_is_a_hole_in_its_column(tmp_path: Path) -> None:
     assert math.isnan(values[1])
 
 
-def test_a_log_without_units_reads_the_same(tmp_path: Path) -> None:
+def test_smi_log_without_units_has_equal_values(tmp_path: Path) -> None:
     bare = log_of().replace(" MHz,", ",").replace(" W", "").replace(" %,", ",").replace(" MiB,", ",")
     (with_units,), (without,) = loaded(tmp_path, log_of()), loaded(tmp_path, bare)
     for name, column in with_units.trace.columns.items():
         assert (column.values == without.trace.column(name).values).all()
 
 
-def test_a_log_without_a_header_needs_its_query(tmp_path: Path) -> None:
+def test_smi_log_without_a_header_needs_a_query(tmp_path: Path) -> None:
     rows = log_of().partition("\n")[2]
     assert "--query" in refused(tmp_path, rows)
     query = ",".join(cell.partition("[")[0].strip() for cell in HEADER.split(","))
@@ -129,19 +129,19 @@ def test_a_log_without_a_header_needs_its_query(tmp_path: Path) -> None:
     assert len(piece.trace.column("power_w")) == 50
 
 
-def test_windows_line_ends_and_a_repeated_header_are_read_over(tmp_path: Path) -> None:
+def test_smi_log_ignores_crlf_bom_and_repeated_header(tmp_path: Path) -> None:
     text = log_of(rows=3) + HEADER + "\n" + row(3) + "\n"
     (piece,) = loaded(tmp_path, "\ufeff" + text.replace("\n", "\r\n"))
     assert len(piece.trace.column("power_w")) == 4
 
 
 @pytest.mark.parametrize("kept", [1, 20, 60, 120])
-def test_a_torn_last_line_is_left_out(tmp_path: Path, kept: int) -> None:
+def test_smi_log_incomplete_last_line_is_dropped(tmp_path: Path, kept: int) -> None:
     (piece,) = loaded(tmp_path, log_of(rows=3) + row(3)[:kept])
     assert len(piece.trace.column("power_w")) == 3
 
 
-def test_reasons_in_columns_of_their_own_make_a_mask(tmp_path: Path) -> None:
+def test_smi_log_reason_columns_become_a_mask(tmp_path: Path) -> None:
     active = {
         "sw_power_cap": "Active", "hw_slowdown": "Not Active", "sync_boost": "Not Active", "sw_thermal_slowdown": "Active",
         "hw_thermal_slowdown": "Not Active", "hw_power_brake_slowdown": "Not Active",
@@ -152,13 +152,13 @@ def test_reasons_in_columns_of_their_own_make_a_mask(tmp_path: Path) -> None:
     assert piece.trace.column("event_reasons_mask").values[0] == Reason.SW_POWER_CAP | Reason.SW_THERMAL
 
 
-def test_some_reasons_alone_are_no_mask(tmp_path: Path) -> None:
+def test_smi_log_some_reason_columns_give_no_mask(tmp_path: Path) -> None:
     text = "timestamp, power.draw [W], clocks_throttle_reasons.sw_power_cap\n2026/11/21 08:15:02.123, 1 W, Not Active\n"
     (piece,) = loaded(tmp_path, text)
     assert not piece.observes("event_reasons_mask")
 
 
-def test_the_old_spelling_and_counters_are_known(tmp_path: Path) -> None:
+def test_smi_log_reads_old_names_and_counters(tmp_path: Path) -> None:
     text = (
         "timestamp, clocks_throttle_reasons.active, clocks_event_reasons_counters.sw_power_cap [us]\n"
         "2026/11/21 08:15:02.123, 0x0000000000000004, 1500 us\n"
@@ -168,7 +168,7 @@ def test_the_old_spelling_and_counters_are_known(tmp_path: Path) -> None:
     assert piece.trace.column("power_cap_ns").values[0] == 1_500_000
 
 
-def test_a_slow_log_says_how_slow_it_is(tmp_path: Path) -> None:
+def test_smi_log_refresh_is_the_period_of_a_slow_log(tmp_path: Path) -> None:
     text = HEADER + "\n" + "".join(row(i, period_ms=1000) + "\n" for i in range(10))
     (piece,) = loaded(tmp_path, text)
     assert piece.trace.refresh_of_ns("power_w") == 1_000_000_000
@@ -179,13 +179,13 @@ def test_a_slow_log_says_how_slow_it_is(tmp_path: Path) -> None:
     [
         ("", "empty file"),
         ("\n\n", "found none"),
-        ("<!DOCTYPE html><html>\n<body>404</body>\n", "found a page"),
+        ("<!DOCTYPE html><html>\n<body>404</body>\n", "found an HTML page"),
         ("hello world\n", "line 1"),
         ("time, watts\n1, 2\n", "line 1"),
         ("timestamp, name\n2026/11/21 08:15:02.123, NVIDIA H200\n", "line 1"),
         (HEADER + "\n", "found none"),
         (HEADER.replace("power.draw [W]", "power.draw [mW]") + "\n" + row(0) + "\n", "power.draw in [W], found [mW]"),
-        (HEADER + "\n" + row(0).replace("691.00 W", "-5.00 W") + "\n", "line 2, power.draw: expected no negative"),
+        (HEADER + "\n" + row(0).replace("691.00 W", "-5.00 W") + "\n", "line 2, power.draw: expected a number of at least 0"),
         (HEADER + "\n" + row(0).replace("691.00 W", "691.00 mW") + "\n", "line 2, power.draw: expected a number of W"),
         (HEADER + "\n" + row(0).replace("691.00 W", "nan") + "\n", "line 2, power.draw"),
         (HEADER + "\n" + row(0).replace("100 %", "170 %") + "\n", "at most 100 %"),
@@ -197,18 +197,18 @@ def test_a_slow_log_says_how_slow_it_is(tmp_path: Path) -> None:
         (HEADER + "\n" + row(0) + ", 1\n", "line 2: expected 12 columns as in the header, found 13"),
         (log_of(rows=2) + "timestamp, power.draw [W]\n" + row(2) + "\n", "line 4"),
         (b"timestamp, power.draw [W]\n" + b"x" * 5000 + b"\0\n", "NUL"),
-        (b"\0\0\0\0\0\0", "something else"),
+        (b"\0\0\0\0\0\0", "another format"),
         ("timestamp, power.draw [W]\n" + "1" * 200_000 + "\n", "line 2"),
         (HEADER.encode() + b"\n\xff\xfe\xfa\n", "line 2"),
         ("timestamp, power.draw [W]\n".encode("utf-16"), "UTF-16"),
         (b"PK\x03\x04 torn", "archive"),
     ],
 )  # fmt: skip
-def test_a_wrong_file_gives_one_line_that_names_the_place(tmp_path: Path, text: str | bytes, says: str) -> None:
+def test_invalid_recording_error_names_the_place(tmp_path: Path, text: str | bytes, says: str) -> None:
     assert says in refused(tmp_path, text)
 
 
-def test_a_missing_file_and_a_folder_are_said_so(tmp_path: Path) -> None:
+def test_recording_error_for_a_missing_file_or_a_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing.csv", tmp_path):
         with pytest.raises(UsageError, match=r"nothing to read"):
             recordings.load(path)
@@ -216,7 +216,7 @@ def test_a_missing_file_and_a_folder_are_said_so(tmp_path: Path) -> None:
 
 def archive(**arrays: object) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type] # whatever numpy can store
+    np.savez(buffer, **arrays)  # type: ignore[arg-type] # numpy stores any object
     return buffer.getvalue()
 
 
@@ -233,27 +233,27 @@ MARK = np.array([1_000_000_000, 2_000_000_000])
         ({"telemetry": TABLE[:0], "cols": COLS, "mark_a": MARK}, "empty telemetry"),
         ({"telemetry": TABLE[::-1], "cols": COLS, "mark_a": MARK}, "row 1: expected a time no earlier"),
         ({"telemetry": -TABLE[:, ::-1], "cols": COLS[::-1], "mark_a": MARK}, "expected a time no earlier"),
-        ({"telemetry": TABLE * [1, -1], "cols": COLS, "mark_a": MARK}, "no negative number"),
+        ({"telemetry": TABLE * [1, -1], "cols": COLS, "mark_a": MARK}, "a number of at least 0"),
         ({"telemetry": TABLE, "cols": COLS[:1], "mark_a": MARK}, "one column for each"),
         ({"telemetry": TABLE, "cols": np.array(["a", "b"]), "mark_a": MARK}, "t_ns among them"),
         ({"telemetry": TABLE.astype(str), "cols": COLS, "mark_a": MARK}, "table"),
-        ({"telemetry": TABLE, "cols": COLS, "mark_a": MARK[::-1]}, "begin before end"),
+        ({"telemetry": TABLE, "cols": COLS, "mark_a": MARK[::-1]}, "start before end"),
         ({"telemetry": TABLE, "cols": COLS, "mark_a": MARK, "timing_a": np.zeros(3)}, "timing_a"),
         ({"telemetry": TABLE, "cols": COLS, "mark_a": MARK, "device": np.array("{")}, "JSON"),
         ({"telemetry": TABLE, "cols": np.array([{}], object), "mark_a": MARK}, "cannot be read"),
     ],
 )
-def test_a_wrong_archive_gives_one_line(tmp_path: Path, arrays: dict[str, object], says: str) -> None:
+def test_invalid_archive_is_a_one_line_error(tmp_path: Path, arrays: dict[str, object], says: str) -> None:
     assert says in refused(tmp_path, archive(**arrays))
 
 
 @pytest.mark.parametrize("kept", [10, 100, 300, 600])
-def test_a_truncated_archive_gives_one_line(tmp_path: Path, kept: int) -> None:
+def test_truncated_archive_is_a_one_line_error(tmp_path: Path, kept: int) -> None:
     whole = archive(telemetry=TABLE, cols=COLS, mark_a=MARK)
     refused(tmp_path, whole[:kept])
 
 
-def test_a_damaged_archive_gives_one_line(tmp_path: Path) -> None:
+def test_damaged_archive_is_a_one_line_error(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr("telemetry.npy", b"x" * 3000)
@@ -261,7 +261,8 @@ def test_a_damaged_archive_gives_one_line(tmp_path: Path) -> None:
     refused(tmp_path, buffer.getvalue())
 
 
-def test_our_own_recordings_come_back(tmp_path: Path) -> None:
+def test_capsule_recording_is_loaded(tmp_path: Path) -> None:
+    """Windows and devices of a packed recording survive a round trip."""
     from annotate.capsule.pack import pack
 
     made = simulate("steady-copy,neighbour")
@@ -271,7 +272,7 @@ def test_our_own_recordings_come_back(tmp_path: Path) -> None:
     assert [piece.device for piece in back] == [piece.device for piece in made]
 
 
-def test_pieces_of_one_gpu_are_put_together() -> None:
+def test_merged_joins_pieces_of_one_gpu() -> None:
     (piece,) = simulate("steady-copy")
     middle_ns = (piece.window.begin_ns + piece.window.end_ns) // 2
     (joined,) = recordings.merged([piece.part(piece.window.begin_ns, middle_ns), piece.part(middle_ns, piece.window.end_ns)])
@@ -288,7 +289,7 @@ CELLS = st.one_of(
 
 @settings(max_examples=share_of(60))
 @given(st.lists(st.lists(CELLS, min_size=1, max_size=14), max_size=4))
-def test_no_line_however_strange_is_a_traceback(tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]]) -> None:
+def test_smi_log_any_line_is_read_or_a_usage_error(tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]]) -> None:
     text = HEADER + "\n" + row(0) + "\n" + "".join(", ".join(cells) + "\n" for cells in lines)
     message = ""
     try:
@@ -301,14 +302,14 @@ def test_no_line_however_strange_is_a_traceback(tmp_path_factory: pytest.TempPat
 
 @settings(max_examples=share_of(60))
 @given(st.binary(max_size=200))
-def test_no_file_however_strange_is_a_traceback(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_recording_of_random_bytes_is_a_usage_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     with pytest.raises(UsageError):
         loaded(tmp_path_factory.mktemp("log"), data)
 
 
 @settings(max_examples=share_of(40))
 @given(st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 100), st.integers(0, 999_999)), min_size=1, max_size=20))
-def test_every_number_written_is_the_number_read(
+def test_smi_log_numbers_survive_a_round_trip(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, int]]
 ) -> None:
     lines = [
@@ -322,7 +323,7 @@ def test_every_number_written_is_the_number_read(
     assert piece.trace.column("power_average_w").values == pytest.approx([w / 1000 for _, _, w in rows], abs=0.0051)
 
 
-def test_a_report_is_told_from_a_log(tmp_path: Path) -> None:
+def test_recording_error_for_a_report_names_verify(tmp_path: Path) -> None:
     page = tmp_path / "run.html"
     page.write_text("<!DOCTYPE html><html></html>")
     with pytest.raises(UsageError, match="gpuwatch verify"):

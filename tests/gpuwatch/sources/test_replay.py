@@ -1,4 +1,4 @@
-"""Tests that a replayed recording gives its values at their times."""
+"""Tests that a replay returns the recorded values at their times."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ def after(clock: VirtualClock, seconds: float) -> None:
     clock.wait_until(clock.now_ns() + round(seconds * 1e9), NEVER)
 
 
-def test_it_begins_with_its_first_reading_now(tmp_path: Path) -> None:
+def test_replay_starts_with_the_first_reading(tmp_path: Path) -> None:
     source = Replay(log(tmp_path), VirtualClock())
     reading = source.read(source.devices()[0].uuid, Lane.FAST, FAST)
     assert (reading.sm_clock_mhz, reading.power_average_w) == (1455, 691.0)
 
 
 @pytest.mark.parametrize(("speed", "seconds"), [(1.0, 1.0), (2.0, 0.5), (100.0, 0.01)])
-def test_it_runs_at_its_speed(tmp_path: Path, speed: float, seconds: float) -> None:
+def test_replay_runs_at_its_speed(tmp_path: Path, speed: float, seconds: float) -> None:
     clock = VirtualClock()
     source = Replay(log(tmp_path), clock, speed=speed)
     after(clock, seconds + 0.001 / speed)
     assert source.read(source.devices()[0].uuid, Lane.FAST, FAST).power_average_w == 691.50
 
 
-def test_at_its_end_the_gpu_is_lost_because_the_recording_ended(tmp_path: Path) -> None:
+def test_replay_loses_the_gpu_at_the_end(tmp_path: Path) -> None:
+    """After the end of the recording the GPU is lost, with the end as the reason, and no device is listed."""
     clock = VirtualClock()
     source = Replay(log(tmp_path), clock)
     uuid = source.devices()[0].uuid
@@ -55,7 +56,8 @@ def test_at_its_end_the_gpu_is_lost_because_the_recording_ended(tmp_path: Path) 
     assert source.devices() == ()
 
 
-def test_every_reading_of_an_archive_comes_back() -> None:
+def test_replay_returns_the_archive_readings() -> None:
+    """At the time of each recorded clock, the replay returns this clock."""
     clock = VirtualClock()
     (whole,) = recordings.whole(TRACES / "scenarios.npz")
     source = Replay(TRACES / "scenarios.npz", clock)
@@ -67,7 +69,8 @@ def test_every_reading_of_an_archive_comes_back() -> None:
         assert source.read(uuid, Lane.FAST, ("sm_clock_mhz",)).sm_clock_mhz == column.values[row]
 
 
-def test_what_the_recording_never_held_stays_unobserved(tmp_path: Path) -> None:
+def test_replay_absent_signals_are_unobserved(tmp_path: Path) -> None:
+    """Signals, processes and power samples that the recording lacks stay None or empty."""
     source = Replay(log(tmp_path), VirtualClock())
     uuid = source.devices()[0].uuid
     assert source.read(uuid, Lane.SLOW, ("energy_j",)).energy_j is None
@@ -75,8 +78,8 @@ def test_what_the_recording_never_held_stays_unobserved(tmp_path: Path) -> None:
     assert source.power_record(uuid).sample_at_ns == ()
 
 
-def test_replay_does_not_fill_a_silence_with_the_last_value(tmp_path: Path) -> None:
-    """A gap of the recording is not filled with its last value."""
+def test_replay_does_not_fill_a_gap(tmp_path: Path) -> None:
+    """A gap of the recording is not filled with the last value."""
     path, clock = tmp_path / "lost", VirtualClock()
     path.write_bytes(pack(simulate("gpu-lost"), decimate=False))
     source = Replay(path, clock)
@@ -89,7 +92,8 @@ def test_replay_does_not_fill_a_silence_with_the_last_value(tmp_path: Path) -> N
     assert source.read(uuid, Lane.FAST, FAST).sm_clock_mhz is not None
 
 
-def test_events_and_processes_play_with_it(tmp_path: Path) -> None:
+def test_replay_returns_events_and_processes(tmp_path: Path) -> None:
+    """An event arrives at its recorded time, and processes have unknown ownership."""
     path, clock = tmp_path / "ecc", VirtualClock()
     path.write_bytes(pack(simulate("ecc-error,neighbour")))
     source = Replay(path, clock)
@@ -102,7 +106,7 @@ def test_events_and_processes_play_with_it(tmp_path: Path) -> None:
     assert {process.ownership for process in processes} == {Ownership.UNKNOWN}
 
 
-def test_a_simulated_recording_still_says_so(tmp_path: Path) -> None:
+def test_replay_of_a_simulation_is_simulated(tmp_path: Path) -> None:
     path = tmp_path / "simulated"
     path.write_bytes(pack(simulate("steady-copy")))
     assert Replay(path, VirtualClock()).simulated
@@ -110,12 +114,12 @@ def test_a_simulated_recording_still_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, float("nan"), float("inf")])
-def test_an_impossible_speed_is_refused(tmp_path: Path, speed: float) -> None:
+def test_replay_rejects_an_invalid_speed(tmp_path: Path, speed: float) -> None:
     with pytest.raises(UsageError, match="speed"):
         Replay(log(tmp_path), VirtualClock(), speed=speed)
 
 
-def test_after_closing_it_is_gone(tmp_path: Path) -> None:
+def test_replay_read_after_close_raises_source_gone(tmp_path: Path) -> None:
     source = Replay(log(tmp_path), VirtualClock())
     source.close()
     with pytest.raises(SourceGoneError):

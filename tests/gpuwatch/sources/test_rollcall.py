@@ -28,7 +28,7 @@ class _Api:
         raise self.raised[index]
 
 
-def test_enumeration_survives_an_answer_it_does_not_understand() -> None:
+def test_enumeration_survives_an_unexpected_exception() -> None:
     """``missing`` names an unexpected exception, and the next call asks the GPU again."""
     api = _Api(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), _Api.NVMLError(15))
     roll = RollCall(api, patience_s=5.0)
@@ -39,7 +39,7 @@ def test_enumeration_survives_an_answer_it_does_not_understand() -> None:
     assert roll.missing[0] == "the GPU fell off the bus or is otherwise lost"
 
 
-def test_enumeration_drops_answers_from_before_the_driver_went() -> None:
+def test_enumeration_drops_answers_of_a_failed_call() -> None:
     """A call reuses no answer of an earlier call that raised SourceGoneError."""
     api = _Api(_Api.NVMLError(9), _Api.NVMLError(15))
     roll = RollCall(api, patience_s=5.0)

@@ -15,7 +15,8 @@ def verdict_of(scene: str, seed: int = 0) -> Verdict:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_the_judge_finds_what_the_scene_holds(name: str) -> None:
+def test_scene_gets_its_declared_status_and_rules(name: str) -> None:
+    """The judge gives the scene's benchmark the declared status and reports at least the declared rules."""
     verdict = verdict_of(name)
     assert verdict.simulated
     told = {finding.rule for finding in (*verdict.hazards, *verdict.unobserved)}
@@ -25,16 +26,18 @@ def test_the_judge_finds_what_the_scene_holds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["steady-copy", "steady-gemm", "attention", "convolution", "large-gemm"])
-def test_a_quiet_scene_has_no_hazard_but_a_note(name: str) -> None:
+def test_quiet_scene_has_only_notes(name: str) -> None:
     for seed in range(5):
         verdict = verdict_of(name, seed)
         assert {finding.severity for finding in verdict.hazards} <= {"note"}, [(f.rule, f.says) for f in verdict.hazards]
 
 
-def test_what_passes_comes_round_again_for_a_window_that_is_late() -> None:
+def test_scene_with_a_temporary_mishap_repeats() -> None:
+    """Every scene with a mishap that ends has a finite length, so the mishap recurs for a later window."""
     passing = [scene for scene in SCENES.values() if any(mishap.end_s < FOREVER_S for mishap in scene.mishaps)]
     assert [scene.name for scene in passing if scene.length_s >= FOREVER_S] == []
 
 
-def test_scenes_that_differ_get_verdicts_that_differ() -> None:
+def test_scene_verdicts_differ() -> None:
+    """A steady copy, a start from idle and a neighbour get three different statuses."""
     assert len({verdict_of(name).status for name in ("steady-copy", "from-idle", "neighbour")}) == 3

@@ -1,4 +1,4 @@
-"""Tests of the true clock of simulated iterations, as from stamps around a kernel, consistent with its time."""
+"""Tests of the times and the true clock of simulated iterations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def timed(scene: str) -> Timings:
 
 
 @pytest.mark.parametrize(("scene", "beta"), [("steady-gemm", 0.93), ("attention", 0.99), ("convolution", 0.81)])
-def test_times_follow_the_true_clock_as_the_kernel_does(scene: str, beta: float) -> None:
+def test_simulated_times_follow_beta(scene: str, beta: float) -> None:
+    """The slope of log time over log clock is −beta of the scene's kernel, within 0.05."""
     times = timed(scene)
     assert times.sm_clock_mhz is not None
     assert len(times.sm_clock_mhz) == len(times.took_s)
@@ -27,8 +28,8 @@ def test_times_follow_the_true_clock_as_the_kernel_does(scene: str, beta: float)
     assert -slope == pytest.approx(beta, abs=0.05)
 
 
-def test_simulated_driver_clock_reads_a_tenth_high_under_a_cap() -> None:
-    """Under a cap the driver reads about a tenth above the true clock."""
+def test_simulated_driver_clock_is_a_tenth_high_when_capped() -> None:
+    """Under a cap the driver's clock is 8 to 14 % above the true clock."""
     (piece,) = simulate("steady-gemm")
     assert piece.timings is not None
     assert piece.timings.sm_clock_mhz is not None
@@ -36,13 +37,14 @@ def test_simulated_driver_clock_reads_a_tenth_high_under_a_cap() -> None:
     assert 1.08 <= shown_mhz / np.median(piece.timings.sm_clock_mhz) <= 1.14
 
 
-def test_a_copy_runs_at_the_maximum_and_does_not_follow_it() -> None:
+def test_simulated_copy_clock_is_constant() -> None:
+    """The true clock of an uncapped copy is 1976 MHz throughout."""
     clock_mhz = timed("steady-copy").sm_clock_mhz
     assert clock_mhz is not None
     assert np.allclose(clock_mhz, 1976.0)
 
 
-def test_a_scene_of_ones_own_is_simulated_like_a_named_one() -> None:
+def test_simulate_accepts_an_unregistered_scene() -> None:
     mine = replace(SCENES["steady-copy"], name="mine", bench=(4.5, 6.0))
     (piece,) = simulate(mine, seed=3)
     assert piece.window.label == "mine"

@@ -23,7 +23,7 @@ WALL_OFFSET_NS = 1_700_000_000_000_000_000
 
 
 def opened(folder: Path, **changes: Any) -> Store:
-    """Open a store with its clock at BEGIN_NS that commits only on request."""
+    """Open a store that commits only on request, with a clock at BEGIN_NS."""
     limits = {name: changes.pop(name) for name in ("budget_bytes", "segment_bytes") if name in changes}
     settings: dict[str, Any] = {
         "source": "synthetic",
@@ -91,6 +91,6 @@ def sweeps_of(evidence: Evidence) -> list[Sweep]:
         record = PowerRecord(uuid=uuid, at_ns=times[-1], took_ns=1, sample_at_ns=tuple(times), sample_w=tuple(watts))
         out.append(Sweep(uuid, Lane.POWER, times[-1], 0, 0, record))
     out += [Sweep(uuid, Lane.EVENTS, event.at_ns, 0, 0, event) for event in trace.events]
-    # An edge's rows follow the fast one that was read with them.
+    # An edge's row follows the fast row of the same time.
     order = {Lane.EDGE: 1}
     return sorted(out, key=lambda sweep: (sweep.due_ns, order.get(sweep.lane, 0)))

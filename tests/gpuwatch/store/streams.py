@@ -49,11 +49,12 @@ def stream(
     seed: int = 0,
     pulses: bool = True,
 ) -> Iterator[Sweep]:
-    """Return sweeps like those of an H200 (driver 580): under load power moves at 10 Hz and the clock at 5 Hz; idle, both are
-    constant
-    except for half a watt of noise.  Under load there is a pulse every 10 ms, or none if only the stored amount counts, because
-    they are four of five sweeps.  Dense power comes 50 times a second, processes
-    five times."""
+    """Yield sweeps like those of an H200.
+
+    Under load, power changes at 10 Hz and the clock at 5 Hz; when idle, both are constant except for noise of 0.4 W.
+    Dense power comes 50 times a second, processes five times.  Under load there is a pulse every 10 ms.  Pulses are four of
+    five sweeps, so tests of the stored amount leave the pulses out.
+    """
     chance = random.Random(seed)
     power_w, average_w, clock_mhz, cap_ns, energy_j = (566.0, 560.0, 1980, 0, 0.0) if loaded else (75.0, 75.0, 345, 0, 0.0)
     noise_w = 8.0 if loaded else 0.4

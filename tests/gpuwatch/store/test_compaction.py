@@ -1,4 +1,4 @@
-"""Tests of the stored part of a stream: changes, durations of values, silences as gaps, edges as separate rows."""
+"""Tests of compaction: changes begin rows, equal values have durations, silences are gaps, edges are separate rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def kept(*sweeps: Sweep) -> SegmentRows:
 
 
 def spans(rows: SegmentRows) -> list[tuple[int, int]]:
-    """Return milliseconds since the beginning, and the duration of each fast row."""
+    """Return the start in milliseconds since BEGIN_NS and the duration of each fast row."""
     return [((at - BEGIN_NS) // MS, stood_ms) for lane, at, _, stood_ms, _ in rows.readings if lane is Lane.FAST]
 
 
@@ -32,29 +32,29 @@ def every(period_ms: int, count: int, *, first_ms: int = 0, **signals: Any) -> l
     return [fast(BEGIN_NS + (first_ms + i * period_ms) * MS, **signals) for i in range(count)]
 
 
-def test_equal_readings_are_one_row_that_stood() -> None:
+def test_equal_readings_are_one_row_with_a_duration() -> None:
     assert spans(kept(*every(50, 100, power_w=75.0))) == [(0, 4950)]
 
 
-def test_any_change_begins_a_row() -> None:
+def test_any_changed_value_begins_a_row() -> None:
     rows = kept(*every(50, 3, sm_clock_mhz=1980), *every(50, 2, first_ms=150, sm_clock_mhz=1965))
     assert spans(rows) == [(0, 100), (150, 50)]
 
 
 def test_compactor_ignores_power_noise_but_not_creep() -> None:
-    """Power changes below the noise begin no row; power that creeps beyond it does."""
+    """Power changes below the noise begin no row; a slow drift beyond the noise begins rows."""
     noise = [fast(BEGIN_NS + i * 50 * MS, power_w=75.0 + 0.7 * (i % 2)) for i in range(20)]
     assert len(spans(kept(*noise))) == 1
     creeping = [fast(BEGIN_NS + i * 50 * MS, power_w=75.0 + 0.5 * i) for i in range(20)]
     assert len(spans(kept(*creeping))) == 7
 
 
-def test_what_ceases_to_be_observed_begins_a_row() -> None:
+def test_value_that_becomes_unobserved_begins_a_row() -> None:
     rows = kept(*every(50, 2, power_w=75.0), *every(50, 2, first_ms=100))
     assert spans(rows) == [(0, 50), (100, 50)]
 
 
-def test_what_is_still_going_on_is_handed_out_again_as_it_grows() -> None:
+def test_growing_row_is_returned_again() -> None:
     keeper = Compactor()
     grown = []
     for each in every(50, 4, power_w=75.0):
@@ -64,7 +64,8 @@ def test_what_is_still_going_on_is_handed_out_again_as_it_grows() -> None:
     assert len(keeper.rows()) == 0
 
 
-def test_the_reading_at_a_windows_edge_is_a_row_of_its_own() -> None:
+def test_last_reading_before_an_edge_is_a_separate_row() -> None:
+    """The last fast reading before a window's edge starts a row, which later readings may extend."""
     edge = Reading(uuid=UUID, lane=Lane.EDGE, at_ns=BEGIN_NS + 101 * MS, took_ns=600_000, power_violation_ns=5)
     rows = kept(*every(50, 3, power_cap_ns=7), sweep(edge, Lane.EDGE), *every(50, 2, first_ms=150, power_cap_ns=7))
     assert spans(rows) == [(0, 100), (100, 100)]
@@ -72,7 +73,7 @@ def test_the_reading_at_a_windows_edge_is_a_row_of_its_own() -> None:
 
 
 class TestPulse:
-    """Cases of the pulse: between two fast rows it stores clock and reasons as separate rows, valid until a change."""
+    """Cases of the pulse, which stores clock and reasons between two fast rows as separate rows."""
 
     @staticmethod
     def pulses(rows: SegmentRows) -> list[tuple[int, int]]:
@@ -80,37 +81,37 @@ class TestPulse:
 
     @staticmethod
     def window(clock_mhz: Callable[[int], int], count: int = 100) -> list[Sweep]:
-        """Return a whole row every 50 ms and a pulse at the deadlines between."""
+        """Return a whole row every 50 ms, and a pulse at the deadlines in between."""
         return [
             (fast if ms % 50 == 0 else pulse)(BEGIN_NS + ms * MS, sm_clock_mhz=clock_mhz(ms), event_reasons_mask=4)
             for ms in range(0, 10 * count, 10)
         ]
 
-    def test_equal_ones_are_one_row_across_the_fast_rows_between(self) -> None:
+    def test_equal_pulses_are_one_row_across_fast_rows(self) -> None:
         rows = kept(*self.window(lambda ms: 1980))
         assert self.pulses(rows) == [(10, 980)]
         assert spans(rows) == [(0, 950)]
 
-    def test_a_dip_that_no_fast_row_saw_is_kept_to_ten_milliseconds(self) -> None:
+    def test_dip_between_fast_rows_is_located_to_10_ms(self) -> None:
         rows = kept(*self.window(lambda ms: 1500 if ms in (310, 320) else 1980))
         assert self.pulses(rows) == [(10, 280), (310, 10), (330, 660)]
         assert spans(rows) == [(0, 950)]
 
-    def test_a_dip_that_only_a_fast_row_saw_ends_what_stood(self) -> None:
+    def test_dip_seen_only_by_a_fast_row_ends_the_pulse(self) -> None:
         rows = kept(*self.window(lambda ms: 1500 if ms == 300 else 1980))
         assert self.pulses(rows) == [(10, 280), (310, 680)]
 
-    def test_one_does_not_stand_from_window_to_window(self) -> None:
+    def test_pulse_does_not_last_from_window_to_window(self) -> None:
         later = [pulse(BEGIN_NS + (2000 + i) * MS, sm_clock_mhz=1980, event_reasons_mask=4) for i in (10, 20)]
         rows = kept(*self.window(lambda ms: 1980, 10), *every(50, 30, first_ms=100, sm_clock_mhz=1980), *later)
         assert self.pulses(rows) == [(10, 80), (2010, 10)]
 
-    def test_none_is_a_gap_or_hides_one(self) -> None:
+    def test_pulse_neither_makes_nor_hides_a_gap(self) -> None:
         rows = kept(*self.window(lambda ms: 1980, 10), *every(50, 3, first_ms=600))
         assert rows.gaps == [(UUID, Lane.FAST, BEGIN_NS + 50 * MS, BEGIN_NS + 600 * MS)]
 
-    def test_growing_pulse_is_handed_out_again_until_a_restart(self) -> None:
-        """A continuing pulse is handed out again as it grows, and not into another file."""
+    def test_growing_pulse_is_returned_again_until_a_restart(self) -> None:
+        """A growing pulse is returned again at each call; a restart begins a new row."""
         keeper, found = Compactor(), []
         for each in self.window(lambda ms: 1980, 5):
             keeper.take(each)
@@ -121,33 +122,33 @@ class TestPulse:
         assert self.pulses(keeper.rows()) == [(50, 0)]
 
 
-def test_slow_and_edge_readings_are_all_kept() -> None:
+def test_equal_slow_readings_are_all_kept() -> None:
     rows = kept(*(sweep(Reading(uuid=UUID, lane=Lane.SLOW, at_ns=BEGIN_NS + i, took_ns=1), Lane.SLOW) for i in range(3)))
     assert len(rows.readings) == 3
 
 
 class TestGaps:
-    def test_a_silence_longer_than_a_quarter_second_is_a_gap(self) -> None:
+    def test_silence_longer_than_250_ms_is_a_gap(self) -> None:
         rows = kept(*every(50, 3), *every(50, 3, first_ms=500))
         assert rows.gaps == [(UUID, Lane.FAST, BEGIN_NS + 100 * MS, BEGIN_NS + 500 * MS)]
         assert spans(rows) == [(0, 100), (500, 100)]
 
-    def test_a_silence_of_a_quarter_second_is_none(self) -> None:
+    def test_silence_of_250_ms_is_not_a_gap(self) -> None:
         assert kept(*every(50, 3), *every(50, 3, first_ms=350)).gaps == []
 
-    def test_a_board_read_twice_a_second_has_none(self) -> None:
+    def test_board_read_twice_a_second_has_no_gaps(self) -> None:
         rows = kept(*every(500, 10, power_w=30.0))
         assert rows.gaps == []
         assert spans(rows) == [(0, 4500)]
 
-    def test_deadlines_the_sampler_missed_are_one(self) -> None:
+    def test_missed_deadlines_are_one_gap(self) -> None:
         late = replace(fast(BEGIN_NS + 3000 * MS), missed_count=19)
         assert len(kept(*every(100, 10), late).gaps) == 1
 
-    def test_a_rate_that_changes_is_none(self) -> None:
+    def test_changed_rate_is_not_a_gap(self) -> None:
         assert kept(*every(50, 5), *every(10, 20, first_ms=210), *every(50, 5, first_ms=450)).gaps == []
 
-    def test_a_lost_gpu_is_one_from_its_last_reading_to_its_next(self) -> None:
+    def test_lost_gpu_is_a_gap_between_its_readings(self) -> None:
         keeper = Compactor()
         for each in every(50, 3):
             keeper.take(each)
@@ -158,27 +159,27 @@ class TestGaps:
         keeper.take(fast(BEGIN_NS + 1160 * MS))
         assert keeper.rows().gaps == [(UUID, Lane.FAST, BEGIN_NS + 100 * MS, BEGIN_NS + 1160 * MS)]
 
-    def test_one_gpus_silence_is_not_anothers(self) -> None:
+    def test_silence_of_one_gpu_is_not_a_gap_of_another(self) -> None:
         other = [fast(BEGIN_NS + i * 50 * MS, uuid="GPU-2") for i in range(20)]
         rows = kept(*every(50, 2), *other, *every(50, 2, first_ms=900))
         assert [uuid for uuid, *_ in rows.gaps] == [UUID]
 
 
 class TestProcesses:
-    def test_an_unchanged_list_is_one_row_that_stood(self) -> None:
+    def test_unchanged_process_list_is_one_row(self) -> None:
         rows = kept(*(listing(BEGIN_NS + i * 200 * MS, OWN) for i in range(10)))
         assert [(at, stood) for at, _, stood, *_ in rows.process_lists] == [(BEGIN_NS, 1800)]
 
-    def test_a_coming_and_a_going_are_rows(self) -> None:
+    def test_started_and_ended_processes_begin_rows(self) -> None:
         rows = kept(listing(BEGIN_NS, OWN), listing(BEGIN_NS + 200 * MS), listing(BEGIN_NS + 400 * MS, OWN))
         assert [len(processes) for *_, processes in rows.process_lists] == [1, 0, 1]
 
-    def test_how_busy_they_were_is_a_point_and_never_stands(self) -> None:
+    def test_process_list_with_utilisation_has_no_duration(self) -> None:
         busy = replace(OWN, utilization_ratio=0.5)
         rows = kept(*(listing(BEGIN_NS + i * 200 * MS, busy) for i in range(3)))
         assert [stood for _, _, stood, *_ in rows.process_lists] == [0, 0, 0]
 
-    def test_a_list_does_not_stand_over_a_silence(self) -> None:
+    def test_process_list_does_not_last_over_a_silence(self) -> None:
         rows = kept(listing(BEGIN_NS), listing(BEGIN_NS + 200 * MS), listing(BEGIN_NS + 3000 * MS))
         assert [stood for _, _, stood, *_ in rows.process_lists] == [200, 0]
 
@@ -190,7 +191,7 @@ class TestDensePower:
             PowerRecord(uuid=UUID, at_ns=times[-1], took_ns=1, sample_at_ns=times, sample_w=(75.0,) * len(times)), Lane.POWER
         )
 
-    def test_a_blob_grows_for_seconds_and_is_handed_out_each_time(self) -> None:
+    def test_growing_power_blob_is_returned_each_time(self) -> None:
         keeper = Compactor()
         keeper.take(self.record(0, 20, 40))
         assert [len(at) for _, at, _ in keeper.rows().power] == [3]
@@ -199,18 +200,18 @@ class TestDensePower:
         keeper.take(self.record(80, POWER_BLOB_NS // MS + 100))
         assert [len(at) for _, at, _ in keeper.rows().power] == [5, 1]
 
-    def test_an_empty_record_is_nothing(self) -> None:
+    def test_empty_power_record_makes_no_row(self) -> None:
         nothing = PowerRecord(uuid=UUID, at_ns=BEGIN_NS, took_ns=1, sample_at_ns=(), sample_w=())
         assert len(kept(sweep(nothing, Lane.POWER))) == 0
 
 
-def test_events_are_for_the_ledger() -> None:
+def test_events_are_returned_for_the_ledger() -> None:
     event = Event(uuid=UUID, at_ns=BEGIN_NS, kind="xid", value=79)
     assert kept(sweep(event, Lane.EVENTS)).events == [event]
 
 
 def test_compactor_restart_forgets_earlier_rows() -> None:
-    """After a restart no row depends on earlier rows."""
+    """After a restart, equal readings begin new rows."""
     keeper = Compactor()
     for each in every(50, 3, power_w=75.0):
         keeper.take(each)
@@ -225,5 +226,5 @@ def test_compactor_restart_forgets_earlier_rows() -> None:
 
 
 @pytest.mark.parametrize("observed", [ProcessList(uuid=UUID, at_ns=BEGIN_NS, took_ns=5, processes=(Process(pid=1),))])
-def test_a_first_sight_is_kept_whatever_it_is(observed: ProcessList) -> None:
+def test_first_process_list_is_kept(observed: ProcessList) -> None:
     assert len(kept(sweep(observed, Lane.PROCESSES))) == 1

@@ -1,4 +1,4 @@
-"""Tests that stored sweeps can be read again, with the same verdict."""
+"""Tests that stored sweeps are read with the same values and get the same verdict."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def readback(folder: Path, sweeps: list[Sweep], begin_ns: int, end_ns: int) -> T
 
 
 @pytest.mark.parametrize("scene", ["steady-copy", "steady-gemm", "neighbour", "bursty", "gpu-lost", "thermal"])
-def test_stored_scene_gets_the_verdict_of_the_direct_one(scene: str, tmp_path: Path) -> None:
-    """A scene gets the same verdict from the store as directly."""
+def test_stored_scene_gets_the_verdict_of_the_scene(scene: str, tmp_path: Path) -> None:
+    """A scene gets the same status, hazards and unobserved rules from the store as directly."""
     about = replace(simulate(scene)[0], timings=None)
     assert about.device is not None
     store = opened(tmp_path, clock=VirtualClock(about.window.begin_ns - 6 * S))
@@ -77,7 +77,8 @@ def test_stored_scene_gets_the_verdict_of_the_direct_one(scene: str, tmp_path: P
     assert {f.rule for f in ours.unobserved} == {f.rule for f in theirs.unobserved}
 
 
-def test_a_pulse_speaks_of_clock_and_reasons_and_of_nothing_else(tmp_path: Path) -> None:
+def test_pulses_hold_only_clock_and_reasons(tmp_path: Path) -> None:
+    """Pulses add readings of clock and reasons, but not of other signals."""
     sweeps = []
     for ms in range(0, 1000, 10):
         at_ns, clock_mhz = BEGIN_NS + ms * MS, 1500 if ms in (310, 320) else 1980
@@ -89,13 +90,13 @@ def test_a_pulse_speaks_of_clock_and_reasons_and_of_nothing_else(tmp_path: Path)
     times = BEGIN_NS + MS * np.arange(5, 1000, 10)
     low = trace.at("sm_clock_mhz", times) == 1500
     assert ((times[low] - BEGIN_NS) // MS).tolist() == [315, 325]
-    assert np.isnan(trace.at("event_reasons_mask", times[72:75])).all()  # queried without an answer
+    assert np.isnan(trace.at("event_reasons_mask", times[72:75])).all()  # read without a value
     assert set((trace.column("power_w").at_ns - BEGIN_NS) // MS) == set(range(0, 1000, 50))
     assert not np.isnan(trace.column("power_w").values).any()
 
 
-def test_pulse_ends_with_the_row_that_denies_it(tmp_path: Path) -> None:
-    """A window that ends right after a dip has no later pulse, and the rows between show no change."""
+def test_contradicting_row_ends_a_pulse(tmp_path: Path) -> None:
+    """Without a later pulse, the next fast row ends a pulse's values."""
     sweeps = [fast(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=0) for ms in range(0, 950, 50)]
     sweeps.append(pulse(BEGIN_NS + 330 * MS, sm_clock_mhz=1500, event_reasons_mask=4))
     trace = readback(tmp_path, sorted(sweeps, key=lambda each: each.due_ns), BEGIN_NS, BEGIN_NS + S)
@@ -115,7 +116,7 @@ STEP = st.tuples(
 
 @settings(max_examples=share_of(15))
 @given(st.lists(STEP, min_size=1, max_size=60))
-def test_every_reading_has_its_value_back_at_its_time(
+def test_stored_readings_keep_their_values_and_times(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int | None, float | None, float | None, int]]
 ) -> None:
     at_ns, cap_ns, sweeps = BEGIN_NS, 0, []
@@ -123,15 +124,15 @@ def test_every_reading_has_its_value_back_at_its_time(
         at_ns, cap_ns = at_ns + step_ms * MS, cap_ns + rise_ns
         sweeps.append(fast(at_ns, sm_clock_mhz=clock_mhz, utilization_ratio=busy_ratio, power_w=power_w, power_cap_ns=cap_ns))
     trace = readback(tmp_path_factory.mktemp("store"), sweeps, BEGIN_NS, at_ns)
-    told = Trace.of([each.observed for each in sweeps if isinstance(each.observed, Reading)])
+    expected = Trace.of([each.observed for each in sweeps if isinstance(each.observed, Reading)])
     times = np.array([each.due_ns for each in sweeps], np.int64)
-    assert trace.columns.keys() == told.columns.keys()
-    for name in told.columns:
-        assert np.allclose(trace.at(name, times), told.at(name, times), rtol=1e-10, equal_nan=True)
+    assert trace.columns.keys() == expected.columns.keys()
+    for name in expected.columns:
+        assert np.allclose(trace.at(name, times), expected.at(name, times), rtol=1e-10, equal_nan=True)
         assert (np.diff(trace.column(name).at_ns) > 0).all()
 
 
-def test_counters_keep_their_increase_between_a_windows_edges(tmp_path: Path) -> None:
+def test_counter_increase_between_edges_is_exact(tmp_path: Path) -> None:
     def cap_ns(ms: int) -> int:
         return 5 * S + max(0, min(ms, 4000) - 1000) * 600_000
 
@@ -147,7 +148,7 @@ def test_counters_keep_their_increase_between_a_windows_edges(tmp_path: Path) ->
     assert (increase.amount, increase.begin_ns, increase.end_ns) == (1.8e9, BEGIN_NS, BEGIN_NS + 4 * S)
 
 
-def test_an_idle_gpu_is_seen_to_be_watched_each_second(tmp_path: Path) -> None:
+def test_idle_gpu_has_stored_samples_each_second(tmp_path: Path) -> None:
     trace = readback(tmp_path, list(stream(30.0, loaded=False)), BEGIN_NS + 10 * S, BEGIN_NS + 20 * S)
     times = trace.column("sm_clock_mhz").at_ns
     assert np.diff(times).max() <= S
@@ -156,7 +157,8 @@ def test_an_idle_gpu_is_seen_to_be_watched_each_second(tmp_path: Path) -> None:
     assert np.diff([process_list.at_ns for process_list in trace.process_lists]).max() <= S
 
 
-def test_silences_and_losses_come_back_as_gaps_and_events(tmp_path: Path) -> None:
+def test_loss_is_read_as_a_gap_and_an_event(tmp_path: Path) -> None:
+    """A loss without a later reading is a gap until the end of the query, with an event."""
     sweeps = [fast(BEGIN_NS + i * 50 * MS) for i in range(20)]
     lost = Sweep(UUID, Lane.FAST, 0, 0, 0, Lost(BEGIN_NS + 1000 * MS, "it fell off the bus"))
     trace = readback(tmp_path, [*sweeps, lost], BEGIN_NS, BEGIN_NS + 3 * S)
@@ -164,7 +166,7 @@ def test_silences_and_losses_come_back_as_gaps_and_events(tmp_path: Path) -> Non
     assert [(event.kind, event.text) for event in trace.events] == [("lost", "it fell off the bus")]
 
 
-def test_processes_come_back_whole(tmp_path: Path) -> None:
+def test_stored_processes_keep_every_field(tmp_path: Path) -> None:
     stranger = Process(
         pid=7, name="train", user="them", started_s=1.5e9, memory_bytes=1 << 33, utilization_ratio=1 / 3, graphics=True
     )
@@ -176,8 +178,8 @@ def test_processes_come_back_whole(tmp_path: Path) -> None:
     assert all(isinstance(process_list, ProcessList) and process_list.took_ns == 10_000 for process_list in trace.process_lists)
 
 
-def test_dense_power_keeps_a_tenth_watt_and_half_a_millisecond(tmp_path: Path) -> None:
-    """Dense power comes back to a tenth of a watt and half a millisecond."""
+def test_dense_power_keeps_0_1_w_and_0_5_ms(tmp_path: Path) -> None:
+    """Stored dense power is exact to 0.05 W and 0.5 ms."""
     times = tuple(BEGIN_NS + i * 20_013_337 for i in range(1000))
     watts = tuple(500.0 + 100 * np.sin(i / 9) for i in range(1000))
     records = [PowerRecord(uuid=UUID, at_ns=times[i], took_ns=1, sample_at_ns=times[i : i + 50], sample_w=watts[i : i + 50])
@@ -190,7 +192,7 @@ def test_dense_power_keeps_a_tenth_watt_and_half_a_millisecond(tmp_path: Path) -
 
 @settings(max_examples=share_of(40))
 @given(st.lists(st.tuples(st.integers(1, 10**10), st.floats(0, 2000)), min_size=1, max_size=100))
-def test_packed_power_survives_whatever_the_driver_says(samples: list[tuple[int, float]]) -> None:
+def test_packed_power_survives_a_round_trip(samples: list[tuple[int, float]]) -> None:
     times = np.cumsum([step for step, _ in samples])
     at_ns, watts = dense_power.unpack(int(times[0]), len(samples), dense_power.pack(times.tolist(), [w for _, w in samples]))
     assert np.abs(at_ns - times).max() <= MS // 2
@@ -217,25 +219,26 @@ class TestOwnership:
         store.close()
         return [process.ownership for process in process_lists[0].processes]
 
-    def test_whoever_is_not_of_the_tree_is_foreign(self, tmp_path: Path) -> None:
+    def test_process_outside_the_tree_is_foreign(self, tmp_path: Path) -> None:
         assert self.read(tmp_path, OWN, self.stranger, pids=frozenset({OWN.pid})) == [Ownership.OWN, Ownership.FOREIGN]
 
-    def test_who_started_after_the_window_only_reused_a_pid(self, tmp_path: Path) -> None:
+    def test_process_started_after_the_window_is_foreign(self, tmp_path: Path) -> None:
+        """A process that started after the window's end only reused a PID of the tree."""
         late = replace(OWN, started_s=4e9)
         assert self.read(tmp_path, late, pids=frozenset({OWN.pid})) == [Ownership.FOREIGN]
 
     def test_ownership_of_a_pid_reused_in_the_window_is_own(self, tmp_path: Path) -> None:
-        """Of two processes with one PID in an open window neither counts as foreign."""
+        """Two processes with one PID of the tree both count as own if both started before the window's end."""
         assert OWN.started_s is not None
         again = replace(OWN, started_s=OWN.started_s + 1.0)
         assert self.read(tmp_path, OWN, again, pids=frozenset({OWN.pid})) == [Ownership.OWN, Ownership.OWN]
 
-    def test_without_pids_nothing_can_be_told(self, tmp_path: Path) -> None:
+    def test_ownership_without_pids_is_unknown(self, tmp_path: Path) -> None:
         assert self.read(tmp_path, OWN, pids=frozenset()) == [Ownership.UNKNOWN]
 
 
 class TestEvidence:
-    def test_packed_evidence_outlives_the_readings(self, tmp_path: Path) -> None:
+    def test_packed_evidence_gets_the_same_verdict(self, tmp_path: Path) -> None:
         about = evidence(length_s=1.0)
         store = opened(tmp_path)
         run = a_run()
@@ -245,24 +248,24 @@ class TestEvidence:
         with Reader(tmp_path) as reader:
             assert judge(reader.evidence(run, UUID)).to_dict() == judge(about).to_dict()
 
-    def test_damaged_packed_evidence_is_one_clear_line(self, tmp_path: Path) -> None:
+    def test_damaged_packed_evidence_is_refused(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         store.put_run(a_run(), {UUID: b"torn"})
         store.flush()
-        with Reader(tmp_path) as reader, pytest.raises(StoreError, match="packed evidence"):
+        with Reader(tmp_path) as reader, pytest.raises(StoreError, match="expected readable evidence of"):
             reader.evidence(a_run(), UUID)
         store.close()
 
-    def test_without_any_reading_it_says_why(self, tmp_path: Path) -> None:
+    def test_evidence_without_readings_has_a_reason(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         store.flush()
         with Reader(tmp_path) as reader:
-            assert reader.evidence(a_run(), UUID).absence == "no readings of this interval are kept"
+            assert reader.evidence(a_run(), UUID).absence == "no readings of this interval are stored"
             assert reader.evidence(a_run(why="no driver"), UUID).absence == "no driver"
         store.close()
 
     def test_evidence_holds_device_refresh_host_facts_and_timings(self, tmp_path: Path) -> None:
-        """Evidence holds the device of that time, its refresh periods, the host, the declared facts and the timings."""
+        """Evidence holds the device at the window's time, the refresh periods, the host, the declared facts and the timings."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock)
         store.put_device(DEVICE)
@@ -288,7 +291,7 @@ class TestEvidence:
         assert about.window.pids == run.pids
 
 
-def test_every_signal_has_a_column_in_its_lane_and_comes_back(tmp_path: Path) -> None:
+def test_every_signal_is_stored_in_a_column_of_its_lane(tmp_path: Path) -> None:
     values: dict[str, Any] = {
         name: 0.123 if name.endswith(("_ratio", "_w", "_j")) else 7 for lane in LANE_COLUMNS for name in signals(lane)
     }
@@ -303,13 +306,13 @@ def test_every_signal_has_a_column_in_its_lane_and_comes_back(tmp_path: Path) ->
     assert {name: column.values[0] for name, column in trace.columns.items()} == pytest.approx(values, rel=1e-14)
 
 
-def test_a_dear_fast_signal_may_be_asked_in_the_slow_lane(tmp_path: Path) -> None:
+def test_fast_signal_read_in_the_slow_lane_is_stored(tmp_path: Path) -> None:
     slow = Reading(uuid=UUID, lane=Lane.SLOW, at_ns=BEGIN_NS, took_ns=1, utilization_ratio=0.5, energy_j=1.0)
     trace = readback(tmp_path, [sweep(slow, Lane.SLOW), fast(BEGIN_NS + 5, power_w=1.0)], BEGIN_NS, BEGIN_NS + S)
     assert trace.column("utilization_ratio").values.tolist() == [0.5]
 
 
-def test_drivers_numbers_are_kept_as_whole_ones() -> None:
+def test_columns_hold_the_drivers_whole_units() -> None:
     assert stored("power_w").encode(566.123) == 566123.0
     assert stored("utilization_ratio").encode(0.07) == 7.0
     assert stored("utilization_ratio").encode(0.29) / 100 == 0.29
@@ -334,7 +337,7 @@ def _example(kind: str) -> Any:
     return "x" if "str" in kind else True if "bool" in kind else 1.5 if "float" in kind else 3
 
 
-def test_columns_are_columns(tmp_path: Path) -> None:
+def test_columns_are_float64_with_int64_times(tmp_path: Path) -> None:
     trace = readback(tmp_path, list(stream(2.0, loaded=True)), BEGIN_NS, BEGIN_NS + 2 * S)
     assert all(isinstance(column, Column) and column.values.dtype == np.float64 for column in trace.columns.values())
     assert all(column.at_ns.dtype == np.int64 for column in trace.columns.values())

@@ -38,7 +38,7 @@ def test_overlapping_window_of_another_process_is_evidence(tmp_path: Path) -> No
     assert found == (OtherWindow(BESIDE.begin_ns, BEGIN_NS + 20 * SECOND_NS, pid=5000, label="theirs"),)
 
 
-def test_open_window_lasts_as_long_as_the_judged_one(tmp_path: Path) -> None:
+def test_open_window_ends_with_the_judged_window(tmp_path: Path) -> None:
     found = overlapping(tmp_path, RUN, replace(BESIDE, status="open", end_ns=None))
     assert [(each.begin_ns, each.end_ns) for each in found] == [(BESIDE.begin_ns, RUN.end_ns)]
 
@@ -64,13 +64,13 @@ def test_overlapping_window_of_another_user_has_no_label(tmp_path: Path) -> None
     ],
     ids=["before", "after", "other-gpu", "no-gpu", "other-boot", "own", "child", "parent", "nested"],
 )
-def test_window_beside_or_nested_is_not_overlapping(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """Windows at another time, on another GPU or of the same process tree do not count as overlapping."""
+def test_unrelated_or_nested_window_is_not_overlapping(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Windows at another time, on another GPU, of the same process tree or nested in the run do not count as overlapping."""
     assert overlapping(tmp_path, RUN, replace(BESIDE, **changes)) == ()
 
 
-def test_window_around_a_nested_one_is_not_overlapping(tmp_path: Path) -> None:
-    """A window inside two others, whose processes the daemon cannot see, is nested by its own declaration."""
+def test_declared_parent_windows_are_not_overlapping(tmp_path: Path) -> None:
+    """Windows of invisible processes are nested by the declared parents alone."""
     unseen: dict[str, Any] = {"pid": 0, "pids": frozenset(), "begin_ns": BEGIN_NS, "end_ns": BEGIN_NS + 30 * SECOND_NS}
     outer, middle = replace(BESIDE, **unseen), replace(BESIDE, **{**unseen, "id": "0ca7f00d03", "parent": BESIDE.id})
     inner = replace(RUN, pid=0, pids=frozenset(), parent=middle.id)

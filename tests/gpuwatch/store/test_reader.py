@@ -1,4 +1,4 @@
-"""Tests of finding runs by time, label, status and prefix of their id, in a live, idle or read-only store."""
+"""Tests of queries of runs by time, label, status and id prefix, in a live, closed or read-only store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ S = 1_000_000_000
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Make five runs, a minute apart."""
+    """Return the folder of a store with five runs, a minute apart."""
     store = opened(tmp_path)
     store.put_device(DEVICE)
     statuses = ["valid", "rejected", "flagged", "open", "unproven"]
@@ -58,8 +58,8 @@ class _Overtaken(Reader):
         return rows
 
 
-def test_run_and_its_verdicts_are_of_one_moment(tmp_path: Path) -> None:
-    """A run that is judged during the read comes without verdicts or with its final status."""
+def test_run_is_read_with_its_verdicts_at_once(tmp_path: Path) -> None:
+    """A run that is judged during a read has either no verdicts or its final status."""
     store = opened(tmp_path)
     store.put_run(a_run(status="judging"))
     assert store.flush()
@@ -69,11 +69,11 @@ def test_run_and_its_verdicts_are_of_one_moment(tmp_path: Path) -> None:
     assert [(run.status, len(run.verdicts)) for run in found] == [("judging", 0), ("flagged", 1)]
 
 
-def test_runs_are_the_newest_first(state: Path) -> None:
+def test_runs_are_sorted_newest_first(state: Path) -> None:
     assert ids(state) == ["0004", "0003", "0002", "0001", "0000"]
 
 
-def test_runs_are_found_by_time_label_status_and_number(state: Path) -> None:
+def test_runs_are_filtered_by_time_label_and_status(state: Path) -> None:
     assert ids(state, since_wall_s=1060, until_wall_s=1120) == ["0002", "0001"]
     assert ids(state, label="gemm-1") == ["0003", "0001"]
     assert ids(state, status=["valid", "rejected"]) == ["0001", "0000"]
@@ -81,12 +81,12 @@ def test_runs_are_found_by_time_label_status_and_number(state: Path) -> None:
     assert ids(state, limit=0) == []
 
 
-def test_the_worst_come_first_when_asked_for(state: Path) -> None:
+def test_runs_worst_first_are_sorted_by_status(state: Path) -> None:
     assert ids(state, worst_first=True) == ["0001", "0002", "0004", "0000", "0003"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_runs_worst_first_keep_their_order_among_some_statuses(state: Path, count: int) -> None:
+def test_runs_worst_first_keep_their_order_when_filtered(state: Path, count: int) -> None:
     """A filter by status keeps the order of the worst runs."""
     with Reader(state) as reader:
         every = [(run.id[:4], run.status) for run in reader.runs(worst_first=True)]
@@ -94,18 +94,18 @@ def test_runs_worst_first_keep_their_order_among_some_statuses(state: Path, coun
         assert ids(state, worst_first=True, status=some) == [run_id for run_id, status in every if status in some]
 
 
-def test_a_run_is_found_by_the_beginning_of_its_id(state: Path) -> None:
+def test_run_is_found_by_the_prefix_of_its_id(state: Path) -> None:
     with Reader(state) as reader:
         assert reader.run("0002").status == "flagged"
         assert reader.run("0002abcd").verdicts == (verdict("flagged", rules=("power-limited", "regime-change")),)
-        with pytest.raises(StoreError, match=r"expected one in .* found none"):
+        with pytest.raises(StoreError, match=r"expected a run in .* found none"):
             reader.run("ffff")
         with pytest.raises(StoreError, match="a label or at least 4 characters of an id"):
             reader.run("000")
 
 
 def test_run_refuses_an_ambiguous_id_prefix(tmp_path: Path) -> None:
-    """A prefix of several ids is refused, unless it is one of them."""
+    """A prefix of several ids is refused, unless it equals one of the ids."""
     store = opened(tmp_path)
     for run_id in ("aaaa", "aaaab", "aaaac"):
         store.put_run(a_run(id=run_id))
@@ -125,7 +125,7 @@ def test_run_refuses_an_ambiguous_id_prefix(tmp_path: Path) -> None:
 
 
 def test_run_put_again_replaces_its_verdicts_and_findings(tmp_path: Path) -> None:
-    """A run that is stored again replaces itself, its verdicts and their findings."""
+    """A run that is stored again replaces the earlier run, verdicts and findings."""
     store = opened(tmp_path)
     run = a_run(status="judging")
     store.put_run(run)
@@ -138,7 +138,7 @@ def test_run_put_again_replaces_its_verdicts_and_findings(tmp_path: Path) -> Non
     assert [row["rule"] for row in Database(tmp_path / "gpuwatch.db")["findings"].rows] == ["regime-change"]
 
 
-def test_every_fact_of_a_run_comes_back(tmp_path: Path) -> None:
+def test_stored_run_keeps_every_field(tmp_path: Path) -> None:
     store = opened(tmp_path)
     whole = a_run(parent="cafe0000", why="because", simulated=True, verdicts=(verdict(), verdict("valid", "GPU-2", rules=())))
     bare = a_run(
@@ -153,25 +153,25 @@ def test_every_fact_of_a_run_comes_back(tmp_path: Path) -> None:
 
 
 class TestWhereThereIsNoStore:
-    def test_nothing_there_is_one_clear_line(self, tmp_path: Path) -> None:
+    def test_reader_refuses_a_folder_without_a_store(self, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"gpuwatch.db: expected a gpuwatch database, found none"):
             Reader(tmp_path)
 
     @pytest.mark.parametrize("data", [b"garbage" * 1000, b"SQLite format 3\0" + bytes(2000)])
-    def test_garbage_is_one_clear_line(self, tmp_path: Path, data: bytes) -> None:
+    def test_reader_refuses_garbage_in_one_line(self, tmp_path: Path, data: bytes) -> None:
         (tmp_path / "gpuwatch.db").write_bytes(data)
         with pytest.raises(StoreError, match="expected a") as refused:
             Reader(tmp_path)
         assert "\n" not in str(refused.value)
 
-    def test_another_database_is_one_clear_line(self, tmp_path: Path) -> None:
+    def test_reader_refuses_another_database(self, tmp_path: Path) -> None:
         Database(tmp_path / "gpuwatch.db").table("dogs").insert({"name": "Cleo"})
         with pytest.raises(StoreError, match="found another database"):
             Reader(tmp_path)
 
-    def test_an_unknown_gpu_and_an_empty_clock_say_so(self, tmp_path: Path) -> None:
+    def test_unknown_gpu_and_empty_clocks_are_refused(self, tmp_path: Path) -> None:
         opened(tmp_path).close()
-        with Reader(tmp_path) as reader, pytest.raises(StoreError, match="known: none"):
+        with Reader(tmp_path) as reader, pytest.raises(StoreError, match="found only: none"):
             reader.device("GPU-9")
         connection = sqlite3.connect(tmp_path / "gpuwatch.db")
         connection.execute("DELETE FROM clocks")
@@ -186,7 +186,7 @@ import os, sys, urllib.parse
 from pathlib import Path
 from gpuwatch.store import Reader, Store
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID
-os.setgroups([]); os.setgid(65534); os.setuid(65534)  # after the imports: nobody may not read every checkout
+os.setgroups([]); os.setgid(65534); os.setuid(65534)  # after the imports, because the user nobody may not read the checkout
 assert not os.access(sys.argv[1], os.W_OK)
 with Reader(Path(sys.argv[1])) as reader:
     print(len(reader.runs()), reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 5 * 10**9).observes("power_w"))
@@ -195,15 +195,15 @@ with Reader(Path(sys.argv[1])) as reader:
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """Make a folder open to all users; pytest's own are private."""
+    """Yield a folder that all users can read; pytest's own folders are private."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder) / "state"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody who may read and not write")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can switch to a user without write permission")
 def test_reader_needs_no_write_permission(public: Path) -> None:
-    """A store is readable without write permission, during its writer's life and after it."""
+    """A reader without write permission reads a store with a living writer and a closed store."""
 
     def read() -> str:
         ran = subprocess.run([sys.executable, "-c", READ, str(public)], capture_output=True, text=True, check=False)
@@ -219,7 +219,7 @@ def test_reader_needs_no_write_permission(public: Path) -> None:
     assert read() == "1 True"
 
 
-def test_reading_goes_on_while_the_writer_writes(tmp_path: Path) -> None:
+def test_reader_sees_each_commit_of_the_writer(tmp_path: Path) -> None:
     store = opened(tmp_path)
     with Reader(tmp_path) as reader:
         for i in range(5):
@@ -232,7 +232,7 @@ def test_reading_goes_on_while_the_writer_writes(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_segment_that_is_dropped_meanwhile_is_only_missing(tmp_path: Path) -> None:
+def test_segment_dropped_during_reading_is_left_out(tmp_path: Path) -> None:
     store = opened(tmp_path)
     feed(store, stream(2.0, loaded=True))
     store.close()
@@ -242,7 +242,7 @@ def test_a_segment_that_is_dropped_meanwhile_is_only_missing(tmp_path: Path) -> 
         assert not reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + S).columns
 
 
-def test_the_views_read_well_in_sqlite_utils(state: Path) -> None:
+def test_ledger_views_are_readable_in_sqlite_utils(state: Path) -> None:
     command = [sys.executable, "-m", "sqlite_utils", "rows", str(state / "gpuwatch.db")]
     windows = subprocess.run([*command, "windows", "--csv"], capture_output=True, text=True, check=True).stdout.splitlines()
     assert windows[0] == "begun_utc,length_s,status,label,gpu,hazards,claim,process,user,why,simulated,id"
@@ -257,7 +257,7 @@ def test_the_views_read_well_in_sqlite_utils(state: Path) -> None:
     assert [row["name"] for row in Database(state / "gpuwatch.db").query("SELECT * FROM gpus")] == ["NVIDIA H200"]
 
 
-def test_the_views_of_a_segment_speak_in_the_readings_own_units(tmp_path: Path) -> None:
+def test_segment_views_use_the_units_of_readings(tmp_path: Path) -> None:
     store = opened(tmp_path)
     feed(store, stream(3.0, loaded=True))
     store.close()

@@ -37,49 +37,51 @@ def attempts(*, segments_count: int = 0, torn: bool = False) -> Retries:
     return Retries(make_room=lambda: bool(left and left.pop()), replace=lambda why: torn)
 
 
-def test_a_full_disk_is_given_room_until_the_write_fits() -> None:
+def test_full_disk_gets_room_until_the_write_succeeds() -> None:
     tried = attempts(segments_count=2)
     assert tried.succeeds(failing(FULL, FULL))
     assert (tried.failure, tried.refused) == (None, None)
 
 
-def test_a_full_disk_without_anything_to_drop_refuses(caplog: pytest.LogCaptureFixture) -> None:
+def test_full_disk_without_segments_refuses_the_write(caplog: pytest.LogCaptureFixture) -> None:
     tried = attempts(segments_count=1)
     assert not tried.succeeds(failing(FULL, FULL))
     assert tried.failure is Failure.FULL
     assert str(FULL) in str(tried.refused)
     assert not tried.succeeds(failing(BUSY))
-    assert [record.levelno for record in caplog.records] == [logging.ERROR], "it is said once, however often it is tried"
+    assert [record.levelno for record in caplog.records] == [logging.ERROR], (
+        "a refusal is logged once, even if the write is retried"
+    )
 
 
 @pytest.mark.parametrize("error", [BUSY, MemoryError(), OSError(24, "Too many open files"), StoreError("another writes here")])
-def test_what_passes_is_to_be_tried_again(error: BaseException) -> None:
+def test_passing_error_may_be_retried(error: BaseException) -> None:
     tried = attempts()
     assert not tried.succeeds(failing(error))
     assert tried.failure is Failure.PASSING
     assert str(error) in str(tried.refused)
 
 
-def test_a_value_that_cannot_be_stored_never_will_be() -> None:
+def test_invalid_value_is_not_retried() -> None:
     tried = attempts()
     assert not tried.succeeds(failing(OverflowError("Python int too large to convert to SQLite INTEGER")))
     assert tried.failure is Failure.VALUE
     assert tried.refused is None, "the next value may be stored"
 
 
-def test_what_a_torn_file_did_not_take_waits_for_the_new_one() -> None:
+def test_torn_file_is_retried_only_if_replaced() -> None:
     for replaced, failure in ((True, Failure.PASSING), (False, Failure.VALUE)):
         tried = attempts(torn=replaced)
         assert not tried.succeeds(failing(TORN))
         assert tried.failure is failure
 
 
-def test_an_error_of_ours_is_not_taken_for_the_disks() -> None:
+def test_programming_error_is_raised() -> None:
     with pytest.raises(AssertionError):
         attempts().succeeds(failing(AssertionError()))
 
 
-def test_once_all_is_stored_nothing_stands_in_the_way() -> None:
+def test_complete_commit_clears_the_failure() -> None:
     tried = attempts()
     assert not tried.succeeds(failing(BUSY))
     tried.all_stored()

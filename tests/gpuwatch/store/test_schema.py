@@ -35,7 +35,7 @@ def restored(folder: Path, released: Path) -> None:
 
 
 @pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
-def test_a_released_store_is_opened_written_and_read(released: Path, tmp_path: Path) -> None:
+def test_released_store_is_read_migrated_and_written(released: Path, tmp_path: Path) -> None:
     """A released store is read before and after a writer migrates it, including times and packed evidence."""
     restored(tmp_path, released)
     at_ns, took_s = BEGIN_NS + S // 10 * np.arange(3), np.array([0.1, 0.1, 0.3])
@@ -47,7 +47,7 @@ def test_a_released_store_is_opened_written_and_read(released: Path, tmp_path: P
     connection = sqlite3.connect(tmp_path / "gpuwatch.db")
     row = ("0ca7f00d01", 3, at_ns.astype("<i8").tobytes(), took_s.tobytes())
     connection.execute("INSERT INTO timings (run, count, at_ns, took_s) VALUES (?, ?, ?, ?)", row)
-    connection.execute("DELETE FROM evidence")  # without packed evidence, so that it is assembled again
+    connection.execute("DELETE FROM evidence")  # so that the reader assembles the evidence from readings
     connection.commit()
     connection.close()
     check_old_times(tmp_path, Timings(at_ns, took_s))
@@ -74,7 +74,7 @@ def test_a_released_store_is_opened_written_and_read(released: Path, tmp_path: P
 
 
 def check_old_times(folder: Path, stored: Timings) -> None:
-    """The times that the released version stored are read, without a clock or a number of calls."""
+    """Check that the released version's times are read, without clocks and with one call per time."""
     with Reader(folder) as reader:
         timings = reader.evidence(reader.run("0ca7"), UUID).timings
     assert timings is not None
@@ -84,12 +84,12 @@ def check_old_times(folder: Path, stored: Timings) -> None:
     assert timings.calls_count == 1
 
 
-def test_the_newest_schema_has_a_fixture() -> None:
+def test_newest_schema_has_a_fixture() -> None:
     newest = max(schema.LEDGER.steps)
     assert [path.stem for path in RELEASED][-1] == f"ledger-{newest}"
 
 
-def test_the_fixtures_schema_is_what_a_new_store_has(tmp_path: Path) -> None:
+def test_newest_fixture_has_the_schema_of_a_new_store(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     restored(tmp_path / "old", RELEASED[-1])
     opened(tmp_path / "old").close()
@@ -112,8 +112,8 @@ ROW = st.tuples(
 
 @settings(max_examples=share_of(20))
 @given(st.lists(ROW, max_size=20))
-def test_migration_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
-    """A migration is complete or absent, whatever the file held."""
+def test_failed_migration_leaves_the_file_unchanged(rows: list[tuple[Any, ...]]) -> None:
+    """A migration that fails changes nothing, and a repeated migration keeps all rows."""
     steps = migrate.MigrationSet("artificial")
 
     @steps(name="000")
@@ -150,7 +150,7 @@ def test_migration_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.parametrize("migrations", [schema.LEDGER, schema.READINGS], ids=lambda each: each.name)
-def test_new_file_is_as_sqlite_utils_would_make_it(migrations: migrate.MigrationSet, tmp_path: Path) -> None:
+def test_new_file_equals_one_made_by_sqlite_utils(migrations: migrate.MigrationSet, tmp_path: Path) -> None:
     """A new file holds the schema and the record of migrations that sqlite-utils makes."""
     by_library, plain = Database(memory=True), PlainDatabase(sqlite3.connect(":memory:"))
     migrate.for_sqlite_utils(migrations).apply(by_library)
@@ -162,8 +162,8 @@ def test_new_file_is_as_sqlite_utils_would_make_it(migrations: migrate.Migration
         assert plain.execute(sql).fetchall() == by_library.execute(sql).fetchall()
 
 
-def test_new_file_has_its_whole_schema_or_none(tmp_path: Path) -> None:
-    """A new file whose schema cannot be completed holds none."""
+def test_new_file_with_a_failed_migration_is_empty(tmp_path: Path) -> None:
+    """A new file with a failing migration has no tables."""
     steps = migrate.MigrationSet("artificial")
 
     @steps(name="000")
@@ -180,8 +180,8 @@ def test_new_file_has_its_whole_schema_or_none(tmp_path: Path) -> None:
     assert db.table_names() == []
 
 
-def test_migration_in_a_child_raises_what_sqlite_said(tmp_path: Path) -> None:
-    """SQLite's refusal in the migrating process is raised here, with its code."""
+def test_migration_in_a_child_raises_sqlites_error(tmp_path: Path) -> None:
+    """SQLite's error in the migrating process is raised here, with its code."""
     path = tmp_path / "gpuwatch.db"
     path.write_bytes(b"no database at all, and long enough to be looked at" * 10)
     with pytest.raises(sqlite3.OperationalError) as refused:
@@ -190,7 +190,7 @@ def test_migration_in_a_child_raises_what_sqlite_said(tmp_path: Path) -> None:
 
 
 def test_new_signal_becomes_a_column_unobserved_in_old_rows(tmp_path: Path) -> None:
-    """A new signal becomes a column, unobserved in old rows."""
+    """A new signal becomes a column; old rows have no value."""
     store = opened(tmp_path)
     feed(store, stream(2.0, loaded=True))
     store.close()

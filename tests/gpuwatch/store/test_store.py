@@ -50,24 +50,24 @@ def noisy(count: int, begin_ns: int = BEGIN_NS) -> list[object]:
 
 
 def fill(store: Store, clock: VirtualClock, seconds: float) -> None:
-    """Store many minutes of readings, for tests of the amount only."""
+    """Store readings of this duration without pulses, for tests of the stored amount."""
     feed(store, stream(seconds, loaded=True, pulses=False), clock=clock, flush_ns=10 * S)
 
 
 class TestOneWriter:
-    def test_a_second_writer_is_refused_and_told_who_the_first_is(self, tmp_path: Path) -> None:
+    def test_second_writer_is_refused_with_the_firsts_pid(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         with pytest.raises(StoreError, match=f"pid {os.getpid()} writing it"):
             opened(tmp_path)
         store.close()
         opened(tmp_path).close()
 
-    def test_a_folder_that_cannot_be_made_is_one_clear_line(self, tmp_path: Path) -> None:
+    def test_folder_that_cannot_be_created_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(StoreError, match="folder that can be written"):
             opened(tmp_path / "file" / "state")
 
-    def test_nobody_else_may_read_the_folder_and_its_files(self, tmp_path: Path) -> None:
+    def test_store_of_a_user_is_private(self, tmp_path: Path) -> None:
         store = opened(tmp_path / "state")
         feed(store, stream(2.0, loaded=True))
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
@@ -76,7 +76,7 @@ class TestOneWriter:
         assert set(modes.values()) == {0o600}
         store.close()
 
-    def test_others_may_read_what_the_systems_daemon_keeps(self, tmp_path: Path) -> None:
+    def test_store_of_the_system_daemon_is_readable(self, tmp_path: Path) -> None:
         store = opened(tmp_path / "state", mode=0o644)
         assert stat.S_IMODE((tmp_path / "state").stat().st_mode) & 0o055 == 0o055
         assert {stat.S_IMODE(path.stat().st_mode) for path in segments(tmp_path / "state")} == {0o644}
@@ -84,11 +84,11 @@ class TestOneWriter:
 
 
 class TestTaking:
-    def test_it_never_raises_and_counts_what_it_drops(self, tmp_path: Path) -> None:
+    def test_take_drops_and_counts_beyond_a_full_queue(self, tmp_path: Path) -> None:
         gate = threading.Event()
         gate.set()
 
-        def wall_offset_ns() -> int:  # the writer's thread requests it at the end of each commit
+        def wall_offset_ns() -> int:  # the writer's thread calls this at the end of each commit
             gate.wait(PATIENCE_S)
             return WALL_OFFSET_NS
 
@@ -96,7 +96,7 @@ class TestTaking:
         assert store.flush(PATIENCE_S)
         gate.clear()
         store.put_run(a_run())
-        wait_until(lambda: not store.statistics()["queued_count"], what="the writer took what was put")
+        wait_until(lambda: not store.statistics()["queued_count"], what="the writer took the run from the queue")
         sweep = fast(BEGIN_NS, power_w=1.0)
         for _ in range(QUEUE_COUNT + 7):
             store.take(sweep)
@@ -106,14 +106,14 @@ class TestTaking:
         assert store.flush(PATIENCE_S)
         store.close()
 
-    def test_it_commits_by_itself(self, tmp_path: Path) -> None:
+    def test_store_commits_without_a_flush(self, tmp_path: Path) -> None:
         store = Store(tmp_path, source="synthetic", boot_id=BOOT)
         store.take(fast(clocks.now_ns(), power_w=75.0))
         wait_until(lambda: store.statistics()["rows_count"], what="a row is committed")
         assert rows_count(segments(tmp_path)[0]) == 1
         store.close()
 
-    def test_from_many_threads_nothing_is_lost(self, tmp_path: Path) -> None:
+    def test_sweeps_of_many_threads_are_all_stored(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
 
         def taking(gpu: int) -> None:
@@ -130,7 +130,7 @@ class TestTaking:
         store.close()
 
     def test_unwritable_fact_costs_only_its_own_run(self, tmp_path: Path) -> None:
-        """A fact that cannot be written costs only its own run."""
+        """A fact that cannot be written drops only its own run."""
         store = opened(tmp_path)
         store.put_run(a_run(id="bad00000", declared={"odd": object()}))
         store.put_run(a_run(id="good0000"))
@@ -140,8 +140,8 @@ class TestTaking:
             assert [run.id for run in reader.runs()] == ["good0000"]
         store.close()
 
-    def test_bad_rows_cost_themselves_alone(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        """A name that is no text and a number beyond 64 bits cost only themselves in a commit of two seconds of rows."""
+    def test_bad_rows_do_not_lose_good_rows(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """A name that is not text and a number beyond 64 bits lose only their own rows in a commit of two seconds."""
         store = opened(tmp_path)
         for sweep in stream(2.0, loaded=True):
             store.take(sweep)
@@ -160,8 +160,8 @@ class TestTaking:
         assert max(at_ns[1:] - at_ns[:-1]) / S < 0.2
         assert {process.name for process_list in trace.process_lists for process in process_list.processes} == {"python"}
         assert [(gap.begin_ns, gap.end_ns) for gap in trace.gaps] == [(BEGIN_NS + 2 * S, BEGIN_NS + 2 * S)]
-        said = [record.getMessage() for record in caplog.records if "not stored" in record.getMessage()]
-        assert len(said) == 2, said
+        logged = [record.getMessage() for record in caplog.records if "not stored" in record.getMessage()]
+        assert len(logged) == 2, logged
         store.close()
 
     def test_bad_rows_are_logged_once_and_always_counted(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -173,8 +173,8 @@ class TestTaking:
         assert len([record for record in caplog.records if "not stored" in record.getMessage()]) == 1
         store.close()
 
-    def test_rows_that_are_all_bad_end_in_a_gap(self, tmp_path: Path) -> None:
-        """The search for good rows among very many bad ones ends, and the unread rest is a gap."""
+    def test_commit_of_bad_rows_becomes_a_gap(self, tmp_path: Path) -> None:
+        """A commit of very many bad rows ends, and becomes a gap."""
         store = opened(tmp_path)
         for i in range(4 * BAD_COUNT):
             store.take(fast(BEGIN_NS + i * S // 10, event_reasons_mask=(1 << 64) + i % 2))
@@ -185,7 +185,7 @@ class TestTaking:
         assert (gaps[0].begin_ns, gaps[-1].end_ns) == (BEGIN_NS, BEGIN_NS + (4 * BAD_COUNT - 1) * S // 10)
         store.close()
 
-    def test_a_gpu_whose_name_cannot_be_stored_costs_no_other(self, tmp_path: Path) -> None:
+    def test_unstorable_gpu_name_does_not_lose_other_gpus(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         store.take(fast(BEGIN_NS, uuid="GPU-\udcff", sm_clock_mhz=1))
         store.take(fast(BEGIN_NS, sm_clock_mhz=1))
@@ -195,7 +195,7 @@ class TestTaking:
         store.close()
 
     def test_store_keeps_events_while_its_folder_is_gone(self, tmp_path: Path) -> None:
-        """An event that comes while the folder cannot be recreated is stored as soon as it can."""
+        """The store holds an event while its folder cannot be created, and stores the event afterwards."""
         state = tmp_path / "state"
         store = opened(state)
         shutil.rmtree(state)
@@ -211,8 +211,8 @@ class TestTaking:
 
 
 class TestRetention:
-    def test_segments_rotate_and_drop_all_but_the_live_one(self, tmp_path: Path) -> None:
-        """Segments rotate, and the oldest are dropped, but never the live one."""
+    def test_segments_rotate_and_the_oldest_are_dropped(self, tmp_path: Path) -> None:
+        """Segments rotate, and the oldest are dropped to fit the budget; reading across segments shows no gap."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=800_000, segment_bytes=1)
         fill(store, clock, 1200.0)  # 1.3 MB
@@ -241,7 +241,7 @@ class TestRetention:
         assert 400_000 < statistics["readings_bytes"] < 1_100_000
         store.close()
 
-    def test_age_counts_too(self, tmp_path: Path) -> None:
+    def test_old_segments_are_dropped(self, tmp_path: Path) -> None:
         clock = VirtualClock(BEGIN_NS)
         wall = {"s": clocks.wall_s()}
         store = opened(tmp_path, clock=clock, segment_bytes=1, wall_offset_ns=lambda: int(wall["s"] * 1e9) - BEGIN_NS)
@@ -266,7 +266,7 @@ class TestRetention:
         store.close()
         assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", *[".db"] * (len(closed) + 2)]
 
-    def test_packed_evidence_is_bounded_and_its_runs_stay(self, tmp_path: Path) -> None:
+    def test_packed_evidence_is_bounded_and_runs_stay(self, tmp_path: Path) -> None:
         store = opened(tmp_path, budget_bytes=400_000)
         for i in range(10):
             store.put_run(a_run(id=f"run{i:05d}"), {UUID: bytes([i]) * 50_000})
@@ -277,8 +277,8 @@ class TestRetention:
 
 
 class TestStarting:
-    def test_restart_resumes_the_segment_and_notes_the_gap(self, tmp_path: Path) -> None:
-        """A restart resumes the same segment and notes the gap."""
+    def test_restart_resumes_the_segment_and_records_a_gap(self, tmp_path: Path) -> None:
+        """A restart resumes the same segment and records the time without a writer as a gap."""
         store = opened(tmp_path)
         feed(store, stream(2.0, loaded=True))
         store.close()
@@ -295,7 +295,7 @@ class TestStarting:
         store.close()
 
     def test_gpu_lost_at_daemon_death_is_a_gap_until_restart(self, tmp_path: Path) -> None:
-        """A GPU lost at the daemon's death is a gap until the next start."""
+        """The open gap of a GPU lost at the daemon's death ends at the next start."""
         store = opened(tmp_path)
         feed(store, [fast(BEGIN_NS)])
         execute(store, f"INSERT INTO gaps VALUES ({BEGIN_NS}, 0, 'fast', NULL)")
@@ -311,7 +311,7 @@ class TestStarting:
         assert len(segments(tmp_path)) == 2
         store.close()
 
-    def test_names_sort_by_time_though_the_wall_clock_was_set_back(self, tmp_path: Path) -> None:
+    def test_segment_names_sort_by_time_despite_clock_steps(self, tmp_path: Path) -> None:
         for boot in range(12):
             opened(tmp_path, boot_id=f"boot {boot}", wall_offset_ns=lambda boot=boot: WALL_OFFSET_NS - boot * 3600 * S).close()
         boots = []
@@ -339,7 +339,7 @@ class TestStarting:
         assert "abandoned" not in closed.declared
         assert "audit --rejudge" in closed.why
 
-    def test_a_newer_store_is_refused_and_left_as_it_is(self, tmp_path: Path) -> None:
+    def test_newer_store_is_refused_unchanged(self, tmp_path: Path) -> None:
         opened(tmp_path).close()
         path = tmp_path / "gpuwatch.db"
         connection = sqlite3.connect(path)
@@ -354,7 +354,7 @@ class TestStarting:
         assert path.read_bytes() == before
         assert {other.name for other in tmp_path.iterdir()} == {"gpuwatch.db", "lock", segments(tmp_path)[0].name}
 
-    def test_a_newer_segment_is_left_as_it_is_and_another_begun(self, tmp_path: Path) -> None:
+    def test_newer_segment_is_kept_and_another_begun(self, tmp_path: Path) -> None:
         opened(tmp_path).close()
         (path,) = segments(tmp_path)
         connection = sqlite3.connect(path)
@@ -371,7 +371,7 @@ class TestStarting:
 class TestDamage:
     @pytest.mark.parametrize("damage", ["garbage", "torn", "overwritten"])
     @pytest.mark.parametrize("which", ["gpuwatch.db", "readings-*.db"])
-    def test_a_damaged_file_is_set_aside_and_replaced(self, tmp_path: Path, which: str, damage: str) -> None:
+    def test_damaged_file_is_set_aside_and_replaced(self, tmp_path: Path, which: str, damage: str) -> None:
         store = opened(tmp_path)
         feed(store, stream(60.0, loaded=True))
         for i in range(30):
@@ -396,7 +396,7 @@ class TestDamage:
             assert reader.trace(UUID, BOOT, BEGIN_NS + 100 * S, BEGIN_NS + 102 * S).observes("power_w")
         store.close()
 
-    def test_a_segment_that_breaks_under_the_writer_is_replaced(self, tmp_path: Path) -> None:
+    def test_segment_damaged_during_writing_is_replaced(self, tmp_path: Path) -> None:
         store = with_torn_segment(tmp_path)
         for i in range(5):
             for sweep in stream(2.0, loaded=True, begin_ns=BEGIN_NS + (40 + 3 * i) * S):
@@ -408,7 +408,7 @@ class TestDamage:
         store.close()
 
     def test_broken_segment_is_replaced_once_a_file_can_be_opened(self, tmp_path: Path) -> None:
-        """A segment that breaks while no file can be opened is replaced later."""
+        """A segment that breaks while no file can be opened is replaced; writing then continues."""
         store = with_torn_segment(tmp_path)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
@@ -429,7 +429,7 @@ class TestDamage:
             assert reader.trace(UUID, BOOT, BEGIN_NS + 56 * S, BEGIN_NS + 58 * S).observes("power_w")
         store.close()
 
-    def test_an_empty_file_is_filled(self, tmp_path: Path) -> None:
+    def test_empty_ledger_file_is_initialised(self, tmp_path: Path) -> None:
         tmp_path.joinpath("gpuwatch.db").write_bytes(b"")
         store = opened(tmp_path)
         assert store.statistics()["set_aside_count"] == 0
@@ -437,7 +437,7 @@ class TestDamage:
 
 
 class TestFullDisk:
-    def test_readings_stop_and_serving_goes_on_until_there_is_room(self, tmp_path: Path) -> None:
+    def test_full_disk_stops_readings_until_there_is_room(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         feed(store, stream(5.0, loaded=True))
         limit(store, 1)
@@ -453,7 +453,7 @@ class TestFullDisk:
         assert not store.statistics()["disk_full"]
         store.close()
 
-    def test_the_oldest_segments_make_room(self, tmp_path: Path) -> None:
+    def test_full_disk_drops_the_oldest_segments(self, tmp_path: Path) -> None:
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, segment_bytes=1)
         fill(store, clock, 900.0)
@@ -466,7 +466,7 @@ class TestFullDisk:
         assert store.statistics()["dropped_segments_count"] >= count - 1
         store.close()
 
-    def test_runs_wait_for_room_and_are_not_lost(self, tmp_path: Path) -> None:
+    def test_runs_wait_for_room_on_a_full_disk(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         store.flush()
         database = store.folder.ledger.database
@@ -481,7 +481,7 @@ class TestFullDisk:
             assert reader.runs() == [a_run(begun_wall_s=reader.runs()[0].begun_wall_s)]
         store.close()
 
-    def test_a_real_full_disk_is_survived(self, tmp_path: Path) -> None:
+    def test_store_survives_a_real_full_disk(self, tmp_path: Path) -> None:
         mount = ["mount", "-t", "tmpfs", "-o", "size=1050k", "gpuwatch-test", str(tmp_path)]
         mounted = subprocess.run(mount, capture_output=True, check=False)
         if mounted.returncode:
@@ -511,7 +511,7 @@ def limit(store: Store, pages_count: int) -> None:
 
 
 def with_torn_segment(folder: Path) -> Store:
-    """Make a store whose live segment was overwritten, beyond its first page."""
+    """Return a store whose live segment is overwritten after its first page."""
     store = opened(folder)
     feed(store, stream(30.0, loaded=True))
     execute(store, "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -523,7 +523,7 @@ def with_torn_segment(folder: Path) -> Store:
 
 
 def execute(store: Store, sql: str) -> None:
-    """Execute a statement on the live segment's connection, while its thread waits."""
+    """Execute a statement on the live segment's connection, while the writer's thread waits."""
     store.flush(5.0)
     store.folder.segments.live.database.execute(sql)
 
@@ -563,17 +563,17 @@ def test_store_survives_kill_9_and_loses_a_second_at_most(tmp_path: Path, most_l
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
         first_ns = int(writer.stdout.readline())
-        let_pass(after_s, "the kill hits the writer at this moment of its life")
+        let_pass(after_s, "the writer is killed at this time")
         before_ns = committed_ns(tmp_path).get(UUID, 0)
         writer.send_signal(signal.SIGKILL)
-        told_ns = int([line for line in writer.stdout.read().split("\n") if len(line) == len(str(first_ns))][-1])
+        printed_ns = int([line for line in writer.stdout.read().split("\n") if len(line) == len(str(first_ns))][-1])
         writer.wait()
         with Reader(tmp_path) as reader:  # while the dead writer's log still exists
-            trace = reader.trace(UUID, "boot", first_ns, told_ns + S)
+            trace = reader.trace(UUID, "boot", first_ns, printed_ns + S)
         assert last_ns(tmp_path).get(UUID, 0) >= before_ns
         if after_s > 1 and most_lost_ns is not None:
             assert trace.observes("sm_clock_mhz")
-            assert told_ns - trace.column("sm_clock_mhz").at_ns[-1] < most_lost_ns
+            assert printed_ns - trace.column("sm_clock_mhz").at_ns[-1] < most_lost_ns
     assert all(integrity(path) == "ok" for path in tmp_path.glob("*.db"))
     Store(tmp_path, source="synthetic", boot_id="boot").close()
     with Reader(tmp_path) as reader:
@@ -593,15 +593,15 @@ class TestNetworkFileSystem:
     @pytest.mark.parametrize(
         ("path", "kind"), [("/home/a b/c", "nfs4"), ("/home/a b", "nfs4"), ("/home/other", "xfs"), ("/homely", "ext4")]
     )
-    def test_it_is_told_by_the_longest_mount_point(self, tmp_path: Path, path: str, kind: str) -> None:
+    def test_file_system_is_that_of_the_longest_mount_point(self, tmp_path: Path, path: str, kind: str) -> None:
         mountinfo = tmp_path / "mountinfo"
         mountinfo.write_text(self.MOUNTS)
         assert files.file_system(Path(path), mountinfo=mountinfo) == kind
 
-    def test_where_it_cannot_be_told_it_is_unknown(self, tmp_path: Path) -> None:
+    def test_file_system_is_unknown_without_mounts(self, tmp_path: Path) -> None:
         assert files.file_system(tmp_path, mountinfo=tmp_path / "absent") is None
 
-    def test_without_a_write_ahead_log_everything_still_works(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_store_works_without_a_write_ahead_log(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(files, "NETWORK_TYPES", frozenset({files.file_system(tmp_path)}))
         store = opened(tmp_path)
         feed(store, stream(5.0, loaded=True))
@@ -614,8 +614,8 @@ class TestNetworkFileSystem:
         store.close()
 
 
-def test_reader_only_delays_a_segment_becoming_plain(tmp_path: Path) -> None:
-    """A reader that holds a segment open only delays its conversion to a plain file."""
+def test_reader_delays_a_segments_plain_file(tmp_path: Path) -> None:
+    """A reader that holds a segment open delays its conversion to a plain file, but does not prevent it."""
     clock = VirtualClock(BEGIN_NS)
     store = opened(tmp_path, clock=clock, segment_bytes=1)
     held = sqlite3.connect(segments(tmp_path)[0])
@@ -630,8 +630,8 @@ def test_reader_only_delays_a_segment_becoming_plain(tmp_path: Path) -> None:
     store.close()
 
 
-def test_store_closes_twice_beside_another_store(tmp_path: Path) -> None:
-    """A second close, and a second store elsewhere, disturb nothing."""
+def test_store_closes_twice_next_to_another_store(tmp_path: Path) -> None:
+    """A second close, and a second store in another folder, disturb nothing."""
     one, two = opened(tmp_path / "one"), opened(tmp_path / "two")
     one.put_device(DEVICE)
     one.close()
@@ -642,7 +642,7 @@ def test_store_closes_twice_beside_another_store(tmp_path: Path) -> None:
         assert (first.device(UUID).name, second.device(UUID).name) == ("NVIDIA H200", "another")
 
 
-def test_a_step_of_the_wall_clock_begins_a_stretch_of_its_own(tmp_path: Path) -> None:
+def test_step_of_the_wall_clock_begins_a_new_interval(tmp_path: Path) -> None:
     clock = VirtualClock(BEGIN_NS)
     offset = {"ns": WALL_OFFSET_NS}
     store = opened(tmp_path, clock=clock, wall_offset_ns=lambda: offset["ns"])

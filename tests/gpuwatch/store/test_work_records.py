@@ -1,4 +1,4 @@
-"""Tests of records of works in a store: each user's own, the newest windows, bounded."""
+"""Tests of records of works in a store: separate for each user, limited to the newest windows, bounded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def recorded(folder: Path, run: Run = NEXT, work: str = WORK) -> list[RecordedWi
         return reader.recorded(run, work)
 
 
-def test_recorded_windows_come_back_newest_last(tmp_path: Path) -> None:
+def test_recorded_windows_are_read_newest_last(tmp_path: Path) -> None:
     store = opened(tmp_path)
     put(store, earlier(2), earlier(1), earlier(3))
     store.close()
@@ -41,7 +41,7 @@ def test_recorded_windows_come_back_newest_last(tmp_path: Path) -> None:
     assert {each.clock_mhz for each in found} == {1500.0}
 
 
-def test_record_of_a_run_ends_before_it(tmp_path: Path) -> None:
+def test_record_of_a_run_holds_only_earlier_windows(tmp_path: Path) -> None:
     """A rejudged run is compared with the record at its first judging, and not with itself."""
     store = opened(tmp_path)
     put(store, *map(earlier, range(6)))
@@ -51,7 +51,7 @@ def test_record_of_a_run_ends_before_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [replace(NEXT, uid=1001), replace(NEXT, uid=0), replace(NEXT, source="simulated:bursty")])
 def test_record_belongs_to_one_user_and_source(tmp_path: Path, other: Run) -> None:
-    """Another user's windows of the same name belong to no other record."""
+    """A record holds no window of another user, source or work."""
     store = opened(tmp_path)
     put(store, *map(earlier, range(5)))
     store.close()
@@ -69,7 +69,7 @@ def test_record_keeps_the_newest_windows(tmp_path: Path) -> None:
     assert found[0].mean_s == pytest.approx(1.003e-3)
 
 
-def test_one_run_counts_once(tmp_path: Path) -> None:
+def test_run_recorded_twice_counts_once(tmp_path: Path) -> None:
     store = opened(tmp_path)
     put(store, earlier(1), earlier(1))
     store.close()
@@ -77,7 +77,7 @@ def test_one_run_counts_once(tmp_path: Path) -> None:
 
 
 def test_user_with_most_records_loses_the_oldest(tmp_path: Path) -> None:
-    """A user with too many records loses the oldest, and never another user's."""
+    """A user with too many records loses the oldest, and another user's records stay."""
     store = opened(tmp_path)
     put(store, earlier(0))
     for number in range(RECORDS_COUNT + 1):

@@ -1,4 +1,4 @@
-"""Tests of the service manager's protocol, from both ends."""
+"""Tests of the messages to a service manager, and of the variables from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.systemd.manager import manager
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_what_is_said_arrives_at_a_path_or_at_an_abstract_name(tmp_path: Path, abstract: bool) -> None:
+def test_notify_messages_arrive_at_a_path_or_abstract_name(tmp_path: Path, abstract: bool) -> None:
     with manager(f"@gpuwatch-test-{os.getpid()}" if abstract else tmp_path / "notify") as told:
         service, _ = notify.taken({"NOTIFY_SOCKET": told.address})
         service.ready("two GPUs")
@@ -29,7 +29,7 @@ def test_what_is_said_arrives_at_a_path_or_at_an_abstract_name(tmp_path: Path, a
         assert told.until(lambda _: True)["STOPPING"] == "1"
 
 
-def test_an_error_text_cannot_say_more_than_a_status(tmp_path: Path) -> None:
+def test_notify_status_is_one_line(tmp_path: Path) -> None:
     with manager(tmp_path / "notify") as told:
         notify.Manager(told.address).status("bad driver\nREADY=1\nMAINPID=1 " + "x" * 9000, alive=False)
         said = told.until(lambda _: True)
@@ -37,8 +37,8 @@ def test_an_error_text_cannot_say_more_than_a_status(tmp_path: Path) -> None:
     assert len(said["STATUS"]) <= notify.STATUS_LENGTH
 
 
-def test_variables_are_removed_from_the_environment() -> None:
-    """The variables are removed, because they are not meant for child processes."""
+def test_notify_variables_leave_the_environment() -> None:
+    """``taken`` removes its variables, because child processes must not use them."""
     environment = {
         "NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "30000000", "LISTEN_PID": "1", "LISTEN_FDS": "7", "LISTEN_FDNAMES": "a",
         "PATH": "/bin",
@@ -46,11 +46,11 @@ def test_variables_are_removed_from_the_environment() -> None:
     service, sockets = notify.taken(environment)
     assert environment == {"PATH": "/bin"}
     assert service.watchdog_s == 30.0
-    assert sockets == []  # another process was meant
+    assert sockets == []  # LISTEN_PID is another process
 
 
-def test_missing_manager_is_no_failure(tmp_path: Path) -> None:
-    """Without a manager nothing is sent, and a manager that does not listen is no error."""
+def test_notify_without_a_manager_is_not_an_error(tmp_path: Path) -> None:
+    """Messages without a manager, or to a manager that is gone, raise no error."""
     nobody, _ = notify.taken({})
     nobody.ready("unheard")
     assert not nobody.listens
@@ -59,7 +59,7 @@ def test_missing_manager_is_no_failure(tmp_path: Path) -> None:
     gone.status("unheard too")
 
 
-def test_a_watchdog_meant_for_another_process_is_not_fed() -> None:
+def test_notify_ignores_another_processes_watchdog() -> None:
     service, _ = notify.taken({"NOTIFY_SOCKET": "@x", "WATCHDOG_USEC": "1000", "WATCHDOG_PID": str(os.getpid() + 1)})
     assert service.watchdog_s is None
 
@@ -72,12 +72,12 @@ def test_a_watchdog_meant_for_another_process_is_not_fed() -> None:
         ({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "many"}, "LISTEN_FDS: expected a number"),
     ],
 )
-def test_what_no_manager_says_is_refused(environment: dict[str, str], says: str) -> None:
+def test_notify_rejects_invalid_variables(environment: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         notify.taken(environment)
 
 
-def test_a_queue_that_is_full_does_not_hold_the_daemon_up(tmp_path: Path) -> None:
+def test_notify_full_queue_does_not_block(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
         deaf.bind(str(tmp_path / "deaf"))
         service = notify.Manager(str(tmp_path / "deaf"))

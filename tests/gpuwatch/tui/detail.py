@@ -27,7 +27,7 @@ def format_time(at_ns: int) -> str:
 
 @dataclass
 class Still:
-    """A past with this content, or a refusal."""
+    """A history source with a fixed trace, or with a refusal."""
 
     of: Trace = field(default_factory=Trace)
     span: tuple[int, int] | None = (0, NOW_NS)
@@ -67,7 +67,7 @@ def _part(column: Column, begin_ns: int, end_ns: int) -> Column:
 
 
 def lived(length_s: int = 700) -> Trace:
-    """Return a GPU's history: idle, computing, under its power cap, hot, silent for a while, and active until now."""
+    """Return a GPU's history: idle, computing, power-capped, hot, silent for a while, and active until now."""
     begin_ns = NOW_NS - length_s * S
     at_ns = np.arange(begin_ns, NOW_NS, 50_000_000, dtype=np.int64)
     ago_s = (NOW_NS - at_ns) / 1e9
@@ -100,7 +100,7 @@ def lived(length_s: int = 700) -> Trace:
 
 
 class Host(App[None]):
-    """An app with only the screen of one GPU, which gets its content once."""
+    """An app with only the screen of one GPU, and fixed content."""
 
     CSS = TopApp.CSS
 
@@ -115,7 +115,7 @@ class Host(App[None]):
         self.call_after_refresh(self.show_content, self._told)
 
     def show_content(self, content: ScreenContent) -> None:
-        """Show the content like the app."""
+        """Show the content as the app does."""
         self._told = content
         for state in self.detail.query(StatusLine):
             state.show_content(content, None, self.size.width - 1, NOW_NS)

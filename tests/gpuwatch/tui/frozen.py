@@ -1,4 +1,4 @@
-"""Frozen screens: machines in various states, shown one after the other."""
+"""Frozen machine states and histories for tests of the screens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwatch.wire.shown import Shown
 
 NOW_NS = 1_000_000_000_000
 S = 1_000_000_000
-RATE_HZ = 10.0  # tests wait briefly for the next picture, and draw few unseen ones
+RATE_HZ = 10.0  # low enough to draw few unneeded pictures, high enough for short tests
 
 
 def gpu(
@@ -30,7 +30,7 @@ def gpu(
     name: str = "NVIDIA H200",
     **said: Any,
 ) -> LiveGpu:
-    """Return a GPU that computes under its power cap, with these changes."""
+    """Return a busy, power-capped GPU with these changes."""
     uuid = f"GPU-{number:08d}"
     device = Device(
         uuid=uuid, name=name, sm_clock_max_mhz=1980, power_limit_w=700.0, temperature_slowdown_c=87,
@@ -85,7 +85,7 @@ GONE = DaemonError("the daemon went away (connection closed)", "gone")
 
 @dataclass
 class Frozen(Looker):
-    """A source that returns the given answers, the last one repeatedly; an error is raised instead."""
+    """A source that returns the given answers, the last one repeatedly, and raises given errors."""
 
     pictures: list[Live | DaemonError]
     started_again: bool = False
@@ -135,7 +135,7 @@ KEPT_S = 100
 
 
 def lived(number: int, begin_ns: int, end_ns: int) -> Trace:
-    """Return a history per GPU: one warms up into its power cap, one idles, one gets hot, one is silent for a while."""
+    """Return the history of a GPU, by its number: capped, idle, hot, or silent for a while."""
     at_ns = np.arange(max(begin_ns, NOW_NS - KEPT_S * S), min(end_ns, NOW_NS) + 1, S // 10, dtype=np.int64)
     ago_s = (NOW_NS - at_ns) / 1e9 + 5 * number
     if number == 4:
@@ -151,7 +151,7 @@ def lived(number: int, begin_ns: int, end_ns: int) -> Trace:
 
 @dataclass
 class FrozenPast:
-    """A hundred seconds of past, in which the first GPU's clock tells the age of the moment."""
+    """A history of 100 s in which the first GPU's clock encodes the age of the moment."""
 
     picture: Live = EIGHT
     refuses: str | None = None
@@ -202,6 +202,6 @@ def travelling(
     rate_hz: float = RATE_HZ,
     preferences_file: PreferencesFile | None = None,
 ) -> TopApp:
-    """Return a monitor with a past; without live answers it shows a recording."""
+    """Return a monitor with a past; without live answers, of a recording."""
     looks = Frozen(list(pictures)) if pictures else None
     return TopApp(looks, past or FrozenPast(), rate_hz=rate_hz, format_time=clock_of, preferences_file=preferences_file)

@@ -1,4 +1,4 @@
-"""Tests of the monitor in use: its states and its keys."""
+"""Tests of the monitor in use: states and keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Use: TypeAlias = Callable[[Pilot[None]], Awaitable[None]]
 
 
 def used(app: TopApp, use: Use, size: tuple[int, int] = (100, 30)) -> TopApp:
-    """Run the monitor with a user; it has exited afterwards."""
+    """Run the monitor with a user, and return the exited app."""
 
     async def lived() -> None:
         async with app.run_test(size=size) as pilot:
@@ -83,12 +83,12 @@ def test_banner_marks_only_simulated_data() -> None:
 
 
 def test_gone_daemon_is_shown_and_recovered_from() -> None:
-    """The monitor shows a lost daemon as gone, and recovers when it comes back."""
+    """The monitor shows a lost daemon as gone, and recovers with the next answer."""
     app = top(EIGHT, GONE)
 
     async def use(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "GONE" in shown(app, StatusLine))
-        assert "REJECTED" in shown(app, WindowList), "what was known last stays on the screen"
+        assert "REJECTED" in shown(app, WindowList), "the last answer stays on the screen"
         assert app.screen.has_class("old")
         await pilot.press("r")
         assert looks(app).started_again
@@ -116,8 +116,8 @@ def test_space_pauses_and_resumes() -> None:
     used(app, use)
 
 
-def test_help_lists_every_key_and_closes() -> None:
-    """Help lists every key of the bindings, and any of its own keys closes it."""
+def test_help_lists_keys_and_closes() -> None:
+    """The help lists keys, reasons and verdicts, and q closes the help."""
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -132,7 +132,7 @@ def test_help_lists_every_key_and_closes() -> None:
     used(app, use, (80, 24))
 
 
-def test_palette_holds_every_action_of_the_app() -> None:
+def test_palette_holds_actions_of_the_app() -> None:
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

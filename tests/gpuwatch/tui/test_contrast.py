@@ -1,4 +1,4 @@
-"""Tests that text is readable in every theme, by its contrast with the background."""
+"""Tests of the contrast between text and background in every theme."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gpuwatch.tui.widgets.line_view import LineView
 from gpuwatch.tui.widgets.status_line import Banner
 from tests.gpuwatch.tui.frozen import ONE, travelling
 
-THEMES = sorted(name for name in BUILTIN_THEMES if "ansi" not in name)  # whose colours are the terminal's
+THEMES = sorted(name for name in BUILTIN_THEMES if "ansi" not in name)  # ansi themes use the terminal's colours
 
 
 def test_contrast_ratio_agrees_with_wcag() -> None:
     assert contrast_ratio(Color(0, 0, 0), Color(255, 255, 255)) == pytest.approx(21.0)
     assert contrast_ratio(Color(9, 9, 9), Color(9, 9, 9)) == pytest.approx(1.0)
-    assert contrast_ratio(Color.parse("#767676"), Color(255, 255, 255)) == pytest.approx(4.54, abs=0.01), "as WCAG has it"
+    assert contrast_ratio(Color.parse("#767676"), Color(255, 255, 255)) == pytest.approx(4.54, abs=0.01), "the example of WCAG"
 
 
 def test_every_theme_is_legible_on_the_screen() -> None:
@@ -52,7 +52,7 @@ def test_every_theme_is_legible_on_the_screen() -> None:
 
 
 def test_legible_and_terminal_colours_stay() -> None:
-    """Colours with enough contrast stay unchanged, and so do the terminal's."""
+    """Colours with enough contrast and the terminal's colours stay unchanged."""
     grounds = dict(itertools.chain.from_iterable(((ground, "#000000") for ground in on) for on in WRITTEN_ON.values()))
     clear = {"text-warning": "#FFC473", **grounds}
     assert make_legible(clear) == clear

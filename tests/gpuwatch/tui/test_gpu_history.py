@@ -26,13 +26,13 @@ def fill(known: GpuHistory, past: Still, begin_ns: int, end_ns: int, *, now_ns: 
         if (next_query := known.next_query(begin_ns, end_ns)) is None:
             return count
         known.add_answer(past.trace("", *next_query), *next_query, now_ns=now_ns)
-    raise AssertionError("it never has enough")
+    raise AssertionError("the queries never end")
 
 
 @settings(max_examples=share_of(100))
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(1, 400)), min_size=1, max_size=6))
 def test_history_ends_up_with_the_stored_readings(intervals: list[tuple[int, int]]) -> None:
-    """Whatever the queried intervals, the history ends up with the store's readings."""
+    """The history ends up with the store's readings for any queried intervals."""
     past, known = Still(history(0, 1400)), GpuHistory()
     for begin_s, length_s in intervals:
         begin_ns, end_ns = begin_s * S, (begin_s + length_s) * S
@@ -56,13 +56,13 @@ def test_growing_range_queries_only_its_end() -> None:
     past, known = Still(history(0, 1400)), GpuHistory()
     fill(known, past, 0, 100 * S, now_ns=100 * S)
     past.asked.clear()
-    assert known.next_query(2 * S, 100 * S + S // 2, every_ns=S) is None, "not before there is something to gain"
+    assert known.next_query(2 * S, 100 * S + S // 2, every_ns=S) is None, "no query before every_ns has passed"
     fill(known, past, 2 * S, 102 * S, now_ns=102 * S)
     assert past.asked == [(100 * S - SETTLE_NS, 102 * S)]
 
 
 def test_live_rows_stay_until_the_store_has_them() -> None:
-    """Rows of live answers since the last query stay until the store has them."""
+    """Live rows newer than the store's last row stay."""
     known = GpuHistory()
     readings = [replace(gpu(age_s=-ahead_s, sm_clock_mhz=1000 + ahead_s)) for ahead_s in range(4)]
     for each in readings:
@@ -94,10 +94,10 @@ def test_lasting_gap_is_known_once_with_its_latest_end() -> None:
 
 
 def test_history_is_bounded_in_both_directions() -> None:
-    """Going far into the past ends at the history's limit, and so does coming back."""
+    """The history stays within ``kept_ns`` while the range moves far back and forth."""
     past, known = Still(history(0, 1400)), GpuHistory(kept_ns=300 * S)
     for begin_s, end_s in ((1200, 1300), (1000, 1100), (850, 950), (700, 800), (900, 1000), (1200, 1300)):
         fill(known, past, begin_s * S, end_s * S, now_ns=2000 * S)
         at_ns = known.trace.column("sm_clock_mhz").at_ns
-        assert at_ns[-1] - at_ns[0] <= 300 * S, "what is kept has an end"
+        assert at_ns[-1] - at_ns[0] <= 300 * S, "the history is bounded"
         assert len(at_ns[(at_ns >= begin_s * S) & (at_ns <= end_s * S)]) == 2 * (end_s - begin_s) + 1

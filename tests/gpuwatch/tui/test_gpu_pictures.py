@@ -1,4 +1,4 @@
-"""Tests of one GPU's pictures against stored ones; after an intended change: pytest --snapshot-update, and review."""
+"""Tests of one GPU's pictures against stored pictures; after an intended change, run pytest --snapshot-update and review."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_gpu_screen_picture_without_colour(snap_compare: Callable[..., bool], mo
 
 
 def test_recording_picture(snap_compare: Callable[..., bool]) -> None:
-    """Fourteen successive windows show regime changes under the power cap, duty cycles, and a neighbour."""
+    """The picture of a recording shows successive windows, among them one with a neighbour."""
     past = Recorded(RECORDING)
     moment_ns = past.span_ns()[0] + 235 * S
     live = past.live(moment_ns)

@@ -65,7 +65,7 @@ def test_live_answers_grow_into_a_bounded_strip() -> None:
     kept = histories.history(DEVICE.uuid).trace.column("sm_clock_mhz").at_ns
     assert kept[-1] - kept[0] <= KEPT_NS + 300 * S
     histories.add_live(Live(at_ns=NOW_NS, source="nvml"))
-    assert not histories.history(DEVICE.uuid).trace.columns, "a GPU that is not there any more is forgotten"
+    assert not histories.history(DEVICE.uuid).trace.columns, "the history of a missing GPU is dropped"
 
 
 @pytest.mark.parametrize("past", [False, True])
@@ -79,7 +79,7 @@ def test_store_is_queried_until_the_strip_is_known(past: bool) -> None:
                 break
             histories.add_answer(question, question.run(store))
         else:
-            raise AssertionError("it never has enough")
+            raise AssertionError("the queries never end")
         assert set(text(histories.lines(DEVICE, end_s * S, 60))[1]) == {"P"}
     asked = len(store.asked)
     assert histories.next_query(live, is_past=past) is None
@@ -102,7 +102,7 @@ def test_line_changes_once_per_cell() -> None:
         (8, (200, 24), HistoryPlacement.BESIDE), (3, (80, 24), HistoryPlacement.BELOW_WITH_CLOCK), (2, (20, 5), HistoryPlacement.NOWHERE),
     ],
 )  # fmt: skip
-def test_last_two_minutes_show_where_there_is_room(count: int, size: tuple[int, int], where: HistoryPlacement) -> None:
+def test_history_placement_follows_the_room(count: int, size: tuple[int, int], where: HistoryPlacement) -> None:
     assert place_history(count, *size) is where
 
 

@@ -1,4 +1,4 @@
-"""Tests of the screens' pictures against stored ones; after an intended change: pytest --snapshot-update, and review."""
+"""Tests of the screens' pictures against stored pictures; after an intended change, run pytest --snapshot-update and review."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def compare(
 
     async def seen(pilot: Pilot[None], words: str) -> None:
         await wait_until_async(
-            lambda: words in app.screen_stack[0].query_one(StatusLine).text, what=f"it shows {words!r}", pause=pilot.pause
+            lambda: words in app.screen_stack[0].query_one(StatusLine).text,
+            what=f"the status line shows {words!r}",
+            pause=pilot.pause,
         )
 
     return snap_compare(app, terminal_size=size, run_before=ready)

@@ -1,4 +1,4 @@
-"""Tests of the screens behind the first one: selecting, explaining, copying, and stored preferences."""
+"""Tests of the secondary screens: selecting, explaining, copying, and stored preferences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.gpuwatch.tui.test_time_travel import shown, used
 
 
 def test_enter_opens_a_line_and_a_number_opens_a_gpu() -> None:
-    """Enter opens the selected line, and a number the GPU of that number."""
+    """Enter opens the selected line, and a number key opens the GPU of that number."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -65,7 +65,7 @@ def test_click_chooses_and_double_click_opens() -> None:
 
 
 def test_open_window_shows_hazards_so_far_and_no_verdict() -> None:
-    """An open window shows the hazards so far, and its screen says that there is no verdict yet."""
+    """The list shows an open window's hazards so far, and the window's screen shows `no verdict yet`."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -165,7 +165,7 @@ def test_palette_explains_any_rule_or_reason() -> None:
 
 
 def test_processes_have_owners_and_a_stored_sort_order(tmp_path: Path) -> None:
-    """The processes screen distinguishes own, foreign and unknown, and the monitor stores its sort order."""
+    """The processes screen marks own and foreign processes, and the monitor stores the sort order."""
     preferences_file = PreferencesFile(tmp_path / "top.json")
     app = travelling(EIGHT, preferences_file=preferences_file)
 
@@ -203,7 +203,7 @@ def test_theme_and_rate_are_stored_and_help_names_the_file(tmp_path: Path) -> No
 
 
 def test_user_keys_replace_default_keys(tmp_path: Path) -> None:
-    """The user's keys replace the default ones, and help lists them."""
+    """The user's keys replace the default keys, in the help too."""
     path = tmp_path / "top.json"
     path.write_text('{"keys": {"pause": "f5", "processes": "ctrl+o"}}')
     app = travelling(EIGHT, preferences_file=PreferencesFile(path))
@@ -228,10 +228,10 @@ def test_user_keys_replace_default_keys(tmp_path: Path) -> None:
         ("[]", "expected an object, found list"),
         ('{"colour": 1}', "expected keys, rate_hz, sort, theme, found 'colour'"),
         ('{"rate_hz": 1000}', "rate_hz: expected one of 1, 2, 4, 10, found 1000"),
-        ('{"theme": "no-such"}', "theme: expected one of the palette's, found 'no-such'"),
+        ('{"theme": "no-such"}', "theme: expected a theme of the palette, found 'no-such'"),
         ('{"keys": {"explode": "x"}}', "keys: expected one of all, back"),
         ('{"keys": {"pause": "ctrl+nonsense"}}', "keys: pause: expected keys as"),
-        ('{"keys": []}', "keys: expected actions and their keys"),
+        ('{"keys": []}', "keys: expected an object of actions and keys"),
     ],
 )
 def test_bad_preferences_are_reported_and_ignored(tmp_path: Path, content: str, said: str) -> None:
@@ -249,7 +249,7 @@ def test_bad_preferences_are_reported_and_ignored(tmp_path: Path, content: str, 
     assert path.read_text() == content
 
 
-def test_palette_holds_every_action_of_the_screen() -> None:
+def test_palette_holds_actions_of_the_screen() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

@@ -1,4 +1,4 @@
-"""Tests of the program in a terminal held by tmux."""
+"""Tests of ``gpuwatch top`` in a terminal of tmux."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRACES = Path(__file__).parents[2] / "traces"
 
 
 class Terminal:
-    """A private tmux server, 100 by 30."""
+    """A private tmux server with 100 columns and 30 lines."""
 
     def __init__(self, folder: Path, tmux: str) -> None:
         self._program = tmux
@@ -54,7 +54,7 @@ class Terminal:
         return seen[0]
 
     def programs(self) -> list[psutil.Process]:
-        """Return the programs that run in it."""
+        """Return the processes that run in the terminal."""
         return psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}"))).children(recursive=True)
 
     def stop(self) -> None:
@@ -72,7 +72,7 @@ def test_terminal_shows_live_past_and_live_again(terminal: Terminal, copying: Se
     terminal.start(*copying.flags(), "top")
     seen = terminal.shows(lambda pane: "● LIVE" in pane and "0 H200" in pane)
     assert "SIMULATED" in seen
-    let_pass(1.0, "there is a past to go back to")
+    let_pass(1.0, "the store gets a past to go back to")
     terminal.press("Left")
     seen = terminal.shows(lambda pane: "◂ PAST" in pane)
     assert " s ago" in seen
@@ -111,7 +111,7 @@ def test_closed_terminal_ends_the_monitor(terminal: Terminal) -> None:
     assert psutil.wait_procs(programs, timeout=PATIENCE_S)[1] == []
 
 
-def test_suspended_monitor_comes_back_whole(terminal: Terminal) -> None:
+def test_resumed_monitor_redraws_the_whole_screen(terminal: Terminal) -> None:
     """Ctrl-Z returns to the shell, and the resumed screen is complete."""
     terminal.start_shell()
     command = [

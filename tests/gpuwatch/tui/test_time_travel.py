@@ -93,7 +93,7 @@ def test_fast_keys_query_only_the_last_moment() -> None:
 
 
 def test_step_before_the_first_moment_is_reported() -> None:
-    """A step before the first moment is refused with a message."""
+    """A step before the first moment shows the first moment and a message."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -106,7 +106,7 @@ def test_step_before_the_first_moment_is_reported() -> None:
 
 
 def test_refusing_store_is_reported_in_one_line() -> None:
-    """The monitor reports a store's refusal in one line, and stays unchanged otherwise."""
+    """The monitor reports a store's refusal in one line, and stays live."""
     app = travelling(EIGHT, past=FrozenPast(refuses="/state/gpuwatch.db: expected a database, found [none]"))
 
     async def use(pilot: Pilot[None]) -> None:
@@ -146,7 +146,7 @@ def test_g_goes_to_a_typed_time(typed: str, ago: str) -> None:
     used(app, use)
 
 
-def test_bad_time_is_explained_and_asked_again() -> None:
+def test_bad_time_is_explained_and_input_stays_open() -> None:
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -180,14 +180,14 @@ def test_space_plays_and_stops_the_past() -> None:
     used(app, use)
 
 
-def test_recording_begins_at_its_end_and_has_no_now() -> None:
+def test_recording_opens_at_its_end_and_has_no_live_mode() -> None:
     app = travelling()
 
     async def use(pilot: Pilot[None]) -> None:
         assert "◂ PAST  14:02:31" in shown(app, StatusLine)
         assert "ago" not in shown(app, StatusLine)
         await pilot.press("right")
-        await until(pilot, lambda: any("it ends at 14:02:31" in each.message for each in app._notifications))
+        await until(pilot, lambda: any("the recording ends at 14:02:31" in each.message for each in app._notifications))
         await pilot.press("l", "left")
         await until(pilot, lambda: "14:02:30" in shown(app, StatusLine))
 
@@ -233,7 +233,7 @@ def test_enter_jumps_to_an_event() -> None:
     used(app, use)
 
 
-def test_footer_names_what_space_does_now() -> None:
+def test_footer_names_the_present_action_of_space() -> None:
     app = travelling(EIGHT)
 
     def offered() -> str:

@@ -64,7 +64,7 @@ def past(lived: Lived) -> Iterator[StoredHistory]:
     stored.close()
 
 
-def test_a_moment_is_shown_as_it_was(lived: Lived, past: StoredHistory) -> None:
+def test_past_moment_agrees_with_the_live_answer(lived: Lived, past: StoredHistory) -> None:
     then = past.live(lived.during.at_ns)
     assert [gpu.device for gpu in then.gpus] == [gpu.device for gpu in lived.during.gpus]
     assert (then.source, then.simulated, then.at_ns) == (lived.during.source, True, lived.during.at_ns)
@@ -78,14 +78,14 @@ def test_a_moment_is_shown_as_it_was(lived: Lived, past: StoredHistory) -> None:
 
 
 def test_window_is_open_until_it_ended_then_has_its_verdict(lived: Lived, past: StoredHistory) -> None:
-    """A window is open before its end, has its verdict afterwards, and is absent before its begin."""
+    """A window is absent before its start, open before its end, and has its verdict afterwards."""
     (opened,) = past.live(lived.during.at_ns).windows
     assert (opened.status, opened.end_ns, opened.label, opened.hazards) == ("open", None, "looked at", [])
     assert past.live(lived.after.at_ns).windows == lived.after.windows
     assert past.live(opened.begin_ns - 1).windows == ()
 
 
-def test_the_verdicts_are_those_of_record(lived: Lived, past: StoredHistory) -> None:
+def test_past_verdicts_are_the_stored_verdicts(lived: Lived, past: StoredHistory) -> None:
     (shown,) = lived.after.windows
     (verdict,) = past.verdicts(shown.run)
     assert verdict.status.value == shown.status
@@ -94,7 +94,7 @@ def test_the_verdicts_are_those_of_record(lived: Lived, past: StoredHistory) -> 
         past.verdicts("ffffffff")
 
 
-def test_it_reaches_from_the_first_reading_to_now(lived: Lived, past: StoredHistory) -> None:
+def test_stored_history_spans_first_reading_to_now(lived: Lived, past: StoredHistory) -> None:
     span = past.span_ns()
     assert span is not None
     assert span[0] < lived.during.at_ns < span[1] <= clock.now_ns()
@@ -104,7 +104,7 @@ def test_it_reaches_from_the_first_reading_to_now(lived: Lived, past: StoredHist
     assert before.absence == "nothing was read around that moment"
 
 
-def test_a_trace_holds_the_readings_between_two_moments(lived: Lived, past: StoredHistory) -> None:
+def test_trace_holds_the_readings_between_two_moments(lived: Lived, past: StoredHistory) -> None:
     at_ns = lived.during.at_ns
     trace = past.trace(lived.uuid, at_ns - S, at_ns)
     times = trace.column("power_w").at_ns
@@ -125,14 +125,14 @@ def test_moment_of_two_gpus_is_read_in_a_tenth_of_a_second(lived: Lived, past: S
     assert min(took) < 0.1
 
 
-def test_how_busy_a_process_had_been_stands_between_two_askings() -> None:
+def test_past_process_use_holds_until_the_next_reading() -> None:
     asked = ProcessList(uuid=UUID, at_ns=1 * S, took_ns=1, processes=(Process(pid=7, utilization_ratio=0.7),))
     after = ProcessList(uuid=UUID, at_ns=2 * S, took_ns=1, processes=(Process(pid=7),))
     shown = at_moment.then(DEVICE, Trace(columns={}, process_lists=(asked, after)), 3 * S).process_list
     assert shown == replace(asked, at_ns=2 * S)
 
 
-def test_a_lost_gpu_and_its_events_are_shown_until_it_was_back(tmp_path: Path) -> None:
+def test_lost_gpu_is_shown_until_its_return(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.put_device(DEVICE)
     feed(store, [fast(BEGIN_NS + second * S, power_w=100.0 + second, sm_clock_mhz=1000 + second) for second in range(10)])
@@ -152,8 +152,8 @@ def test_a_lost_gpu_and_its_events_are_shown_until_it_was_back(tmp_path: Path) -
     past.close()
 
 
-def test_gpus_are_in_bus_order_whichever_was_read_first(tmp_path: Path) -> None:
-    """GPUs are sorted by PCI bus, in whatever order they were first read."""
+def test_gpus_are_in_bus_order_for_any_reading_order(tmp_path: Path) -> None:
+    """GPUs are sorted by PCI bus, not by the order of their first readings."""
     first, second = (
         replace(DEVICE, uuid=uuid, pci_bus_id=at) for uuid, at in (("GPU-z", "0000:3B:00.0"), ("GPU-a", "0000:AF:00.0"))
     )
@@ -167,7 +167,7 @@ def test_gpus_are_in_bus_order_whichever_was_read_first(tmp_path: Path) -> None:
     past.close()
 
 
-def test_no_store_is_one_line_and_one_that_comes_later_is_found(tmp_path: Path, lived: Lived) -> None:
+def test_missing_store_is_reported_and_later_store_is_found(tmp_path: Path, lived: Lived) -> None:
     where = [tmp_path]
     past = StoredHistory(lambda: where[0])
     with pytest.raises(StoreError, match="expected a gpuwatch database, found none"):
@@ -180,7 +180,7 @@ def test_no_store_is_one_line_and_one_that_comes_later_is_found(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("name", "windows_count"), [("h200-windows.capsule", 14), ("scenarios.npz", 16), ("h200-nvidia-smi.csv", 1)]
 )
-def test_a_recording_is_shown_at_any_moment_of_it(name: str, windows_count: int) -> None:
+def test_recording_is_shown_at_any_moment(name: str, windows_count: int) -> None:
     past = Recorded(TRACES / name)
     begin_ns, end_ns = past.span_ns()
     assert len(past.live(end_ns).windows) == windows_count
@@ -193,7 +193,7 @@ def test_a_recording_is_shown_at_any_moment_of_it(name: str, windows_count: int)
     assert past.has_wall_time is name.endswith(".csv")
 
 
-def test_recorded_neighbour_is_foreign_as_the_verdict_says() -> None:
+def test_recorded_neighbour_is_foreign_as_in_the_verdict() -> None:
     """A recorded neighbour is shown as a foreign process, as in the verdict that rejects the window."""
     past = Recorded(TRACES / "h200-windows.capsule")
     found = next(each for each in past.live(past.span_ns()[1]).windows if each.label == "neighbour-gemm-4096")
@@ -204,7 +204,7 @@ def test_recorded_neighbour_is_foreign_as_the_verdict_says() -> None:
     assert past.verdicts(found.run)[0].finding("contention-process").span_ns is not None
 
 
-def test_a_recordings_trace_is_cut_to_the_interval() -> None:
+def test_recorded_trace_is_cut_to_the_interval() -> None:
     past = Recorded(TRACES / "scenarios.npz")
     begin_ns, _ = past.span_ns()
     uuid = past.live(begin_ns).gpus[0].device.uuid
@@ -214,7 +214,7 @@ def test_a_recordings_trace_is_cut_to_the_interval() -> None:
         past.trace("GPU-x", 0, 1)
 
 
-def test_what_is_no_recording_is_refused_in_a_line(tmp_path: Path) -> None:
+def test_file_that_is_not_a_recording_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("hello")
     with pytest.raises(UsageError, match="expected"):
         Recorded(tmp_path / "x")

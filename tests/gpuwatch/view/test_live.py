@@ -1,4 +1,4 @@
-"""Tests of the daemon's answer about now: every lane's last row, bounded, and decoded by screens."""
+"""Tests of the daemon's answer to `readings`: every lane's last row, bounded in size, and decoded by screens."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def told(*seen: Observed, since_ns: int = 0, runs: tuple[Run, ...] = ()) -> mess
     return again
 
 
-def test_rows_and_process_list_come_back_as_they_were() -> None:
+def test_rows_and_process_list_survive_a_round_trip() -> None:
     (gpu,) = live.of(told(FAST, SLOW, PROCESS_LIST)).gpus
     assert gpu.device == DEVICE
     assert gpu.rows == {Lane.FAST: FAST, Lane.SLOW: SLOW}
@@ -59,14 +59,14 @@ def test_rows_and_process_list_come_back_as_they_were() -> None:
     assert gpu.period_ns == {Lane.FAST: 10}
 
 
-def test_a_signal_is_found_in_whichever_lane_asks_it() -> None:
+def test_signal_is_found_in_any_lane() -> None:
     (gpu,) = live.of(told(FAST, SLOW)).gpus
     assert gpu.said("sm_clock_mhz") == 1500
     assert gpu.said("temperature_c") == 40
     assert gpu.said("energy_j") is None
 
 
-def test_what_is_not_newer_is_left_out_and_kept_by_who_knows_it() -> None:
+def test_old_rows_are_omitted_and_taken_from_last_answer() -> None:
     before = live.of(told(FAST, SLOW, PROCESS_LIST))
     answer = told(replace(FAST, at_ns=250, sm_clock_mhz=1400), SLOW, PROCESS_LIST, since_ns=200)
     assert [row["lane"] for row in answer.gpus[0].rows] == ["fast"]
@@ -75,7 +75,7 @@ def test_what_is_not_newer_is_left_out_and_kept_by_who_knows_it() -> None:
     assert (gpu.said("sm_clock_mhz"), gpu.said("temperature_c"), gpu.process_list) == (1400, 40, PROCESS_LIST)
 
 
-def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
+def test_largest_answer_is_one_line_of_the_protocol() -> None:
     long = "ü" * 4000
     crowd = ProcessList(
         uuid="GPU-1", at_ns=1, took_ns=1,
@@ -96,16 +96,16 @@ def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
     gpu = live.of(answer).gpus[0]
     assert gpu.processes_left_out_count == 1000 - messages.SHOWN_PROCESSES_COUNT
     assert gpu.process_list is not None
-    assert gpu.process_list.processes[0].pid == 999, "those with most memory are shown"
+    assert gpu.process_list.processes[0].pid == 999, "the processes with most memory are shown"
 
 
-def test_unanswered_gpus_are_listed_none_by_an_older_daemon() -> None:
-    """GPUs that never answered are listed; an older daemon lists none."""
+def test_unanswered_gpus_are_listed() -> None:
+    """GPUs that do not answer are listed; the field is left out if empty."""
     answer = snapshot.readings(WatchedMachine(source="nvml", unanswered=["GPU 1: no answer for 3 s"]), (), at_ns=300)
     again = messages.decode_reply(messages.encode(answer))
     assert isinstance(again, messages.Readings)
     assert live.of(again).unanswered == ("GPU 1: no answer for 3 s",)
-    assert b"unanswered" not in messages.encode(told(FAST)), "nor does one of today that has none"
+    assert b"unanswered" not in messages.encode(told(FAST)), "an empty field is left out"
     assert live.of(told(FAST)).unanswered == ()
 
 
@@ -120,16 +120,16 @@ def test_hazards_of_a_window_are_its_rules_worst_first() -> None:
     assert shown.hazards == ["contention-process", "noisy"]
 
 
-def test_unknown_lane_is_ignored_and_nonsense_is_refused() -> None:
+def test_unknown_lane_is_ignored_and_bad_answer_is_refused() -> None:
     """A newer daemon's unknown lane is ignored; a malformed answer is refused."""
     answer = told(FAST)
     newer = msgspec.structs.replace(answer, gpus=[msgspec.structs.replace(answer.gpus[0], rows=[{"lane": "dense"}])])
     assert live.of(newer).gpus[0].rows == {}
-    with pytest.raises(DaemonError, match="not understood"):
+    with pytest.raises(DaemonError, match="expected a Device from the daemon, found"):
         live.of(msgspec.structs.replace(answer, gpus=[ShownGpu(device={"name": 3})]))
 
 
-def test_a_daemon_tells_what_it_watches_and_whose_windows(two_gpus: Settings) -> None:
+def test_daemon_answer_has_its_gpus_and_windows(two_gpus: Settings) -> None:
     looker = live.Looker(two_gpus)
     first, second = looker.look(), looker.look()
     looker.close()
@@ -144,7 +144,7 @@ def test_a_daemon_tells_what_it_watches_and_whose_windows(two_gpus: Settings) ->
         assert (window.label, window.status, window.end_ns) == ("seen", "open", None)
 
 
-def test_how_busy_a_process_was_stands_until_it_is_asked_again(two_gpus: Settings) -> None:
+def test_process_use_holds_until_the_next_reading(two_gpus: Settings) -> None:
     told: list[float | None] = []
     with connect(two_gpus, start=False) as client:
         client.open(label="asked each second")
@@ -153,10 +153,10 @@ def test_how_busy_a_process_was_stands_until_it_is_asked_again(two_gpus: Setting
             process_list = live.of(client.readings()).gpus[0].process_list
             return process_list.processes[0].utilization_ratio if process_list and process_list.processes else None
 
-        wait_until(lambda: ratio() is not None, what="the process was asked")
+        wait_until(lambda: ratio() is not None, what="the process's use was read")
         for _ in range(30):
             told.append(ratio())
-            let_pass(0.05, "the list is asked five times a second, how busy a process was once")
+            let_pass(0.05, "process lists are read five times a second, the use of processes once")
     assert None not in told
 
 
@@ -169,14 +169,14 @@ def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> Non
             status = judged.verdict.status
     with running(tmp_path) as second, connect(second.settings, start=False) as client:
         client.open(label="open")
-        # The store is read while others are served.
-        wait_until(lambda: len(live.of(client.readings()).windows) == 3, what="the daemon tells of three windows")
+        # The daemon reads the store while it serves clients.
+        wait_until(lambda: len(live.of(client.readings()).windows) == 3, what="the daemon lists three windows")
         shown = live.of(client.readings()).windows
     assert [each.label for each in shown] == ["open", "newer", "older"]
     assert shown[1].status == status
 
 
-def test_stopped_daemon_is_not_started_by_another_look(two_gpus: Settings) -> None:
+def test_stopped_daemon_is_not_started_by_another_query(two_gpus: Settings) -> None:
     """Another query does not start a daemon that a person stopped."""
     looker = live.Looker(replace(two_gpus, socket=two_gpus.socket.with_name("nobody")), start=False)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Tests of the wire protocol: every message survives a round trip, and other lines are refused without harm to the reader."""
+"""Tests of the wire protocol: every message survives a round trip, and other lines are refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ REQUESTS = st.one_of(
 
 
 @given(REQUESTS)
-def test_a_request_is_one_line_and_comes_back_the_same(request: messages.Request) -> None:
+def test_request_is_one_line_and_survives_a_round_trip(request: messages.Request) -> None:
     line = messages.encode(request)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
@@ -58,7 +58,7 @@ def test_a_request_is_one_line_and_comes_back_the_same(request: messages.Request
 
 
 def test_encode_replaces_text_that_is_not_utf8() -> None:
-    """A name that JSON cannot hold loses its letter, and the answer survives."""
+    """Characters that UTF-8 cannot hold are replaced, and the message is encoded."""
     shown = ShownGpu(device={"name": "H\udcff00"}, process_list={"processes": [{"name": "entrainements_\udcc3"}]})
     reply = messages.decode_reply(messages.encode(messages.Readings(at_ns=1, source="nvml\ud800", gpus=[shown])))
     assert isinstance(reply, messages.Readings)
@@ -67,13 +67,13 @@ def test_encode_replaces_text_that_is_not_utf8() -> None:
     assert reply.gpus[0].process_list == {"processes": [{"name": "entrainements_�"}]}
 
 
-def test_request_with_other_bytes_is_read() -> None:
-    """A C program's label is any bytes: what is no UTF-8 costs its letter, not the window."""
+def test_request_with_invalid_utf8_is_read() -> None:
+    """A C program's label may hold any bytes; invalid UTF-8 becomes U+FFFD, and the window opens."""
     assert messages.decode_request(b'{"type":"open","label":"w\xc3\xa4rme \xff"}') == messages.Open(label="w\u00e4rme \ufffd")
 
 
 @given(st.binary(max_size=200))
-def test_any_other_bytes_are_refused_in_one_line(line: bytes) -> None:
+def test_bytes_that_are_no_message_are_refused(line: bytes) -> None:
     with contextlib.suppress(messages.WireError):  # hypothesis may generate a valid message
         messages.decode_request(line)
         return
@@ -84,7 +84,7 @@ def test_any_other_bytes_are_refused_in_one_line(line: bytes) -> None:
 
 
 @given(REQUESTS, st.dictionaries(st.sampled_from(["later", "newer_field"]), st.integers(), min_size=1))
-def test_fields_of_a_newer_side_are_ignored(request: messages.Request, added: dict[str, int]) -> None:
+def test_fields_of_a_newer_peer_are_ignored(request: messages.Request, added: dict[str, int]) -> None:
     line = json.dumps({**json.loads(messages.encode(request)), **added}).encode()
     assert messages.decode_request(line) == request
 
@@ -99,7 +99,7 @@ BAD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("line", "code"), BAD)
-def test_a_bad_message_says_what_was_expected(line: str, code: str) -> None:
+def test_malformed_message_is_refused_with_a_code(line: str, code: str) -> None:
     with pytest.raises(messages.WireError, match="expected") as caught:
         messages.decode_request(line.encode())
     assert caught.value.code == code

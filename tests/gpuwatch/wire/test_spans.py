@@ -27,7 +27,7 @@ def a_message(**changes: Any) -> Spans:
     return msgspec.structs.replace(message, **changes)
 
 
-def test_messages_become_other_work_in_their_order() -> None:
+def test_span_messages_become_other_work_in_order() -> None:
     assert spans.check(a_message(), 0) == 2
     found = spans.decode([a_message(), a_message(names=["a", "b"])])
     assert found is not None
@@ -36,7 +36,7 @@ def test_messages_become_other_work_in_their_order() -> None:
     assert other.spans_ns == ((5, 15), (20, 30), (5, 15), (20, 30))
 
 
-def test_pauses_are_sorted_by_their_begin() -> None:
+def test_pauses_are_sorted_by_start_time() -> None:
     late, early = Pause(9, 12, "collector"), Pause(2, 30, "compilation")
     found = spans.of_pauses([late, early])
     assert found is not None
@@ -48,18 +48,18 @@ def test_pauses_are_sorted_by_their_begin() -> None:
     ("changes", "says"),
     [
         ({"begin_ns": b"12345678"}, "expected 16 bytes"),
-        ({"end_ns": np.array([1, 2], "<i8").tobytes()}, "before their ends"),
-        ({"end_ns": np.array([1 << 62, 30], "<i8").tobytes()}, "before their ends"),
+        ({"end_ns": np.array([1, 2], "<i8").tobytes()}, "every start before its end"),
+        ({"end_ns": np.array([1 << 62, 30], "<i8").tobytes()}, "every start before its end"),
         ({"named": b"\1\2"}, "expected one of 2 names"),
         ({"names": []}, "expected one of 0 names"),
     ],
 )
-def test_a_message_that_does_not_fit_is_refused(changes: dict[str, Any], says: str) -> None:
+def test_inconsistent_span_message_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         spans.check(a_message(**changes), 0)
 
 
-def test_pauses_beyond_the_bound_are_refused() -> None:
+def test_too_many_pauses_are_refused() -> None:
     assert spans.check(a_message(what="pauses"), PAUSES_COUNT - 2) == 2
     with pytest.raises(UsageError, match=f"at most {PAUSES_COUNT} pauses"):
         spans.check(a_message(what="pauses"), PAUSES_COUNT - 1)

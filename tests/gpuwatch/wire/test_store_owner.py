@@ -1,4 +1,4 @@
-"""Tests of the record of a live socket in the state folder: clients with another default socket find the user's daemon."""
+"""Tests of the socket record in the state folder, by which clients with another default socket find the user's daemon."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def home() -> Iterator[Home]:
 
 @pytest.mark.parametrize("first", ["login", "cron"])
 def test_windows_of_login_and_cron_share_one_daemon(home: Home, first: str) -> None:
-    """Login and cron share one daemon, although default sockets differ with XDG_RUNTIME_DIR and default stores do not."""
+    """Login and cron share one daemon, although XDG_RUNTIME_DIR changes the default socket."""
     order = (home.login, home.cron) if first == "login" else (home.cron, home.login)
     assert home.run(order[0], "-c", WINDOW).stdout.startswith("reached"), "the first window starts the daemon"
     second = home.run(order[1], "-c", WINDOW)
@@ -91,7 +91,7 @@ def test_commands_find_the_daemon_of_another_default_socket(home: Home) -> None:
     assert (run.returncode, "no verdict" in run.stderr) == (0, False), run.stderr
 
 
-def test_windows_that_start_two_daemons_at_once_share_one(home: Home) -> None:
+def test_simultaneous_first_windows_share_one_daemon(home: Home) -> None:
     programs = [
         subprocess.Popen([sys.executable, "-c", WINDOW], env=each, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for each in (home.login, home.cron)
@@ -111,7 +111,7 @@ def test_record_of_a_dead_daemon_does_not_hinder_a_new_one(home: Home) -> None:
     assert home.daemon_pid(home.cron) == home.daemon_pid(home.login) != pid
 
 
-def test_daemon_that_stops_takes_its_record_along(home: Home) -> None:
+def test_stopping_daemon_removes_its_socket_record(home: Home) -> None:
     home.run(home.login, "-c", WINDOW)
     state = load({"source": SOURCE}, environment=home.login).state
     pid = home.daemon_pid(home.cron)
@@ -122,7 +122,7 @@ def test_daemon_that_stops_takes_its_record_along(home: Home) -> None:
 
 
 class TestAlone:
-    def test_record_is_read_back_and_removed_by_its_writer_only(self, tmp_path: Path) -> None:
+    def test_socket_record_is_removed_only_for_its_socket(self, tmp_path: Path) -> None:
         (tmp_path / "run").mkdir(mode=0o700)
         path = tmp_path / "run" / "s"
         store_owner.record_socket(tmp_path, path, mode=0o600)
@@ -135,12 +135,12 @@ class TestAlone:
         assert [each.name for each in tmp_path.iterdir()] == ["run"]
 
     @pytest.mark.parametrize("content", [b"", b"\n", b"relative/s\n", b"/" + b"x" * 200, b"/a\0b\n", b"\xff\xfe"])
-    def test_record_that_names_no_socket_path_is_passed_over(self, tmp_path: Path, content: bytes) -> None:
+    def test_invalid_socket_record_is_ignored(self, tmp_path: Path, content: bytes) -> None:
         (tmp_path / store_owner.NAME).write_bytes(content)
         assert store_owner.recorded_socket(tmp_path) is None
 
     @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "writable", "open folder"])
-    def test_record_that_others_could_have_made_is_passed_over(self, tmp_path: Path, kind: str) -> None:
+    def test_socket_record_writable_by_others_is_ignored(self, tmp_path: Path, kind: str) -> None:
         (tmp_path / "run").mkdir(mode=0o700)
         store_owner.record_socket(tmp_path, tmp_path / "run" / "s", mode=0o600)
         record = tmp_path / store_owner.NAME
@@ -160,7 +160,7 @@ class TestAlone:
 
     @only_root
     @pytest.mark.parametrize("theirs", ["record", "folder"])
-    def test_record_of_another_user_is_passed_over(self, tmp_path: Path, theirs: str) -> None:
+    def test_socket_record_of_another_user_is_ignored(self, tmp_path: Path, theirs: str) -> None:
         (tmp_path / "run").mkdir(mode=0o700)
         store_owner.record_socket(tmp_path, tmp_path / "run" / "s", mode=0o600)
         os.chown(tmp_path / (store_owner.NAME if theirs == "record" else "run"), NOBODY, NOBODY)
@@ -168,7 +168,7 @@ class TestAlone:
 
     @only_root
     def test_recorded_socket_of_another_user_is_not_trusted(self, home: Home) -> None:
-        """A foreign listener at the recorded path gets no greeting, because the kernel names the process at the other end."""
+        """A client refuses another user's listener at the recorded path, because the kernel identifies the peer."""
         settings = load({"source": SOURCE}, environment=home.cron)
         path = Path(home.login["XDG_RUNTIME_DIR"]) / "gpuwatch" / "s"
         path.parent.mkdir(mode=0o700)

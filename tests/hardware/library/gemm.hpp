@@ -1,4 +1,4 @@
-// A product of 8192 x 8192 bf16 matrices by cuBLAS, which reaches the power cap of an H200; the library is loaded by CUBLAS's path.
+// A product of 8192 x 8192 bf16 matrices by cuBLAS, which reaches the power cap of an H200; the variable CUBLAS is the library's path.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

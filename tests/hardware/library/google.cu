@@ -1,4 +1,4 @@
-// Google Benchmark with the guard object; each call of 1000 passes or more warms up before its window, in time that is not counted.
+// Google Benchmark with the guard object; each call of 1000 passes or more warms up before the window, outside the counted time.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

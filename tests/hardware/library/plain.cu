@@ -1,4 +1,4 @@
-// A plain CUDA program: the C API around a loop on a stream of its own; then a reset of the device, and a window after it.
+// A plain CUDA program: the C API around a loop on a non-blocking stream; with `reset`, a device reset and another window.
 #include <chrono>
 #include <cstring>
 
@@ -12,7 +12,7 @@ int main(int count, char **arguments) {
   cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   bool is_reset = count > 1 && !strcmp(arguments[1], "reset");
   gemm work(stream);
-  gw_prepare();  // not between warm-up and window, where it took 78 ms in the first program of a machine
+  gw_prepare();  // before the warm-up, because the first call on a machine is slow
   for (double until = now_s() + 3.0; now_s() < until; cudaStreamSynchronize(stream))
     for (int i = 0; i < 20; i++) work.launch();
   double before = now_s();

@@ -13,12 +13,12 @@ def _number(budget: dict[str, Any], name: str) -> dict[str, Any] | None:
 
 
 def main(state: str, out: str) -> None:
-    """Print a row for each window that has times, and keep all verdicts."""
+    """Print a row for each window except those of the cost measurement, and write the verdicts."""
     kept = []
     print(f"{'window':24} {'status':9} {'timer':7} {'count':>6} {'median us':>10} {'at one clock':>22} why")
     with Reader(Path(state)) as reader:
         for run in reversed(list(reader.runs(limit=1000))):
-            if run.label == "short":  # of which only the cost was asked
+            if run.label == "short":  # a window of the cost measurement
                 continue
             verdict = dict(run.verdicts[0]) if run.verdicts else {}
             budget = verdict.get("budget") or {}

@@ -1,4 +1,4 @@
-"""A CuPy script whose ranges are CuPy's own."""
+"""A CuPy script with ranges of ``cupyx.profiler.time_range``."""
 
 import time
 

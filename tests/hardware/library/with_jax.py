@@ -1,4 +1,4 @@
-"""A JAX script with NVTX ranges that wait for their result: twenty products each, so that launching is a small part."""
+"""A JAX script with NVTX ranges that include the result: twenty products each, so that launching is a small part."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A torch script that knows nothing of gpuwatch: ranges around launches that nobody waits for, and ranges in a captured graph."""
+"""A torch script without gpuwatch: ranges around asynchronous launches, and a range in a captured graph."""
 
 import time
 

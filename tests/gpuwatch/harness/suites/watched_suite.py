@@ -1,4 +1,4 @@
-"""A suite for the plug-in's tests, named so that gpuwatch's own suite does not collect it."""
+"""A suite for the plug-in's tests; gpuwatch's own test run does not collect a file of this name."""
 
 import sys
 from typing import Any

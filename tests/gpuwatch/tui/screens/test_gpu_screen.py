@@ -1,4 +1,4 @@
-"""Tests of the screen of one GPU in use: its values, its keys, and its queries to the store."""
+"""Tests of the screen of one GPU in use: values, keys, and queries to the store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOW = ScreenContent(live=LIVE, format_time=format_time)
 
 
 class Seen:
-    """The screen of one GPU with a user."""
+    """The screen of one GPU and the actions of a user."""
 
     def __init__(self, host: Host, pilot: Pilot[None]) -> None:
         self.host, self._pilot = host, pilot
@@ -98,7 +98,7 @@ def test_gpu_screen_fits_any_size(size: tuple[int, int]) -> None:
 
 
 def test_missing_history_is_fetched_once() -> None:
-    """The screen queries the unknown part of its range once, and draws it."""
+    """The screen queries the unknown part of the range once, and draws the answer."""
     past = Still(TRACE)
 
     async def use(seen: Seen) -> None:
@@ -107,7 +107,7 @@ def test_missing_history_is_fetched_once() -> None:
         assert "X hw thermal 8" in seen.line("in view")
         assert "FFFFF" in seen.line("procs"), "a neighbour while a window was open"
         assert "FFFF" in seen.line("window")
-        assert seen.curves.split("\n")[-2].count("x") == 1, "an Xid stands on the axis"
+        assert seen.curves.split("\n")[-2].count("x") == 1, "the axis shows an Xid"
         assert len(past.asked) == 1
         for _ in range(8):
             seen.host.show_content(NOW)
@@ -150,7 +150,7 @@ def test_cursor_in_a_gap_shows_no_values() -> None:
     used(use, Still(TRACE))
 
 
-def test_zoom_and_pan_fetch_what_is_missing() -> None:
+def test_zoom_and_pan_fetch_missing_data() -> None:
     """Zooming and panning change the range, and query missing data."""
     past = Still(TRACE)
 
@@ -240,7 +240,7 @@ def test_past_range_ends_at_the_newest_moment() -> None:
 
 
 def test_curves_without_a_store_hold_live_answers_only() -> None:
-    """Without a store the curves grow from live answers, and the screen says so."""
+    """Without a store the curves grow from live answers, and the screen shows a notice."""
 
     async def use(seen: Seen) -> None:
         assert "curves hold only the answers to this screen" in seen.curves
@@ -255,7 +255,7 @@ def test_curves_without_a_store_hold_live_answers_only() -> None:
 
 
 def test_refusing_store_is_shown_and_queried_again() -> None:
-    """The screen shows a store's refusal literally, and queries it again later."""
+    """The screen shows a store's refusal without control characters, and queries the store again later."""
     past = Still(TRACE, refusal="gpuwatch.db: \x1b[31mlocked")
 
     async def use(seen: Seen) -> None:
@@ -289,11 +289,11 @@ def test_n_and_tab_turn_to_the_next_gpu() -> None:
 @pytest.mark.parametrize(
     ("content", "uuid", "said"),
     [
-        (NOW, "GPU-00000006", "! STALE 7 s"), (NOW, "GPU-none", "× not among the GPUs of this time"),
+        (NOW, "GPU-00000006", "! STALE 7 s"), (NOW, "GPU-none", "× no such GPU at this time"),
         (NOW, "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
     ],
 )  # fmt: skip
-def test_trouble_stands_beside_the_name_of_the_gpu(content: ScreenContent, uuid: str, said: str) -> None:
+def test_head_shows_the_state_of_the_gpu(content: ScreenContent, uuid: str, said: str) -> None:
     async def use(seen: Seen) -> None:
         await seen.until(lambda: said in seen.words("#head"))
 
@@ -337,7 +337,7 @@ def test_only_changed_lines_are_redrawn() -> None:
         seen.host.detail.query_one(Curves).__class__ = Counted
         seen.host.show_content(replace(NOW, live=replace(LIVE, at_ns=NOW_NS + S // 1000)))
         await seen.press("end")
-        assert not drawn, "it would look the same"
+        assert not drawn, "no line changed"
         await seen.click(GUTTER_COUNT + 3)
         assert drawn
         drawn.clear()
@@ -348,7 +348,7 @@ def test_only_changed_lines_are_redrawn() -> None:
 
 
 def test_power_line_is_the_limit_in_force() -> None:
-    """The line of the power curve is the present limit, not the one at the start."""
+    """The line of the power curve is the limit in force, not the limit at the start."""
 
     async def use(seen: Seen) -> None:
         assert "limit 700" in seen.line("power")
@@ -361,7 +361,7 @@ def test_power_line_is_the_limit_in_force() -> None:
 
 
 def test_recording_shows_its_neighbour_and_reasons() -> None:
-    """A recording of an H200 is shown with its neighbour and its regimes."""
+    """A recording of an H200 is shown with the neighbour and the clock event reasons."""
     past = Recorded(RECORDING)
     begin_ns = past.span_ns()[0]
     moment_ns = begin_ns + 235 * S
@@ -377,7 +377,7 @@ def test_recording_shows_its_neighbour_and_reasons() -> None:
     used(use, past, content=ScreenContent(live=live, format_time=format_time, past_ns=moment_ns), uuid=live.gpus[0].device.uuid)
 
 
-def test_unknown_gpu_draws_nothing() -> None:
+def test_unread_gpu_has_no_values() -> None:
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "– reasons were not observed" in seen.curves)
         assert " – " in seen.line("power") + " "

@@ -58,7 +58,7 @@ def test_plot_stays_in_its_box_for_any_column(
 @settings(max_examples=share_of(200))
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.floats(0.001, 1e6), st.integers(1, 12))
 def test_scale_holds_its_values_with_few_ticks(low: float, more: float, least: float, count: int) -> None:
-    """A scale covers its values, with at most the requested number of ticks."""
+    """A scale covers its values, with at most one tick more than requested."""
     found = scale(low, low + more, least=least, ticks_count=count)
     slack = 1e-6 * max(abs(low), more, least, 1.0)
     assert found.low <= low + slack
@@ -74,13 +74,13 @@ def test_band_holds_least_and_most_of_every_moment() -> None:
     assert (found.low[3], found.high[3]) == (50.0, 50.0)
 
 
-def test_value_stands_until_next_row_or_stale() -> None:
+def test_value_holds_until_next_row_or_stale() -> None:
     of = column((0, 10.0), (1, 20.0), (5, 30.0))
     found = band(of, Span(0, 6 * S, 12))
     assert found.high[:2].tolist() == [10.0, 10.0]
     assert found.high[2:5].tolist() == [20.0] * 3
-    assert np.isnan(found.high[6:10]).all(), "it was not repeated for more than a heartbeat and a half"
-    assert found.low[2] == 10.0, "a step is drawn from where it came"
+    assert np.isnan(found.high[6:10]).all(), "the value was not repeated for more than a heartbeat and a half"
+    assert found.low[2] == 10.0, "a step is drawn from the previous value"
 
 
 def test_unobserved_signal_is_a_gap_and_never_zero() -> None:
@@ -96,7 +96,7 @@ def test_sampler_gap_is_a_gap_of_the_curve() -> None:
     of = column(*((second / 10, 50.0) for second in range(100)))
     holed = plot.without(of, [Gap(begin_ns=3 * S, end_ns=6 * S)])
     found = band(holed, Span(0, 10 * S, 10))
-    assert np.isnan(found.low[3:6]).tolist() == [False, True, True], "the slice in which it fell silent has a last value"
+    assert np.isnan(found.low[3:6]).tolist() == [False, True, True], "the slice in which the gap starts has a last value"
     assert np.isfinite(found.low[6:]).all()
     assert plot.without(of, []) is of
 
@@ -111,7 +111,7 @@ def test_curve_rises_from_low_to_high() -> None:
 
 
 def test_limit_line_fills_free_cells_and_has_a_label() -> None:
-    """A limit line fills the cells without a curve, and has its label."""
+    """A limit line fills the cells without a curve, and has a label."""
     rows = drawn(column((0, 10.0), (1, 10.0)), Span(0, 2 * S, 6), line=80.0)
     assert rows[0].startswith("    80┤" + 6 * LINE) or rows[1].startswith("    80┤" + 6 * LINE)
     assert not any(LINE in row for row in drawn(column((0, 1.0)), Span(0, S, 6), line=500.0)), "outside the range"
@@ -129,7 +129,7 @@ def test_tones_follow_the_cells() -> None:
     assert [(piece.tone, len(piece.text)) for piece in row] == [(Tone.PLAIN, 1), (Tone.WARN, 2), (Tone.PLAIN, 1)]
 
 
-def test_band_fills_in_where_another_has_nothing() -> None:
+def test_empty_slices_are_filled_from_another_band() -> None:
     dense, sampled = Band(np.array([1.0, np.nan]), np.array([2.0, np.nan])), Band(np.array([7.0, 8.0]), np.array([7.0, 9.0]))
     found = dense.over(sampled)
     assert (found.low.tolist(), found.high.tolist()) == ([1.0, 8.0], [2.0, 9.0])

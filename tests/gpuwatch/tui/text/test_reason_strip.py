@@ -1,4 +1,4 @@
-"""Tests of the strip of clock event reasons: the gravest wins, silence shows, and letters suffice."""
+"""Tests of the strip of clock event reasons: the gravest reason, dashes for unobserved time, and a letter per reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def every(mask: int, begin_s: float, end_s: float) -> list[tuple[float, float]]:
 def test_slice_has_the_letter_of_its_gravest_reason() -> None:
     of = column(*every(0, 0, 1), *every(0x4, 1, 2), *every(0x44, 2, 3), *every(0x1, 3, 4))
     assert said(of, Span(0, 4 * S, 4)) == "·PXi"
-    assert said(of, Span(0, 4 * S, 2)) == "PX", "the gravest of all there was"
+    assert said(of, Span(0, 4 * S, 2)) == "PX", "the gravest reason of each slice"
 
 
 def test_reason_of_one_row_shows_in_an_hour() -> None:
@@ -41,7 +41,7 @@ def test_every_reason_has_its_own_letter(reason: Reason) -> None:
     assert said(column(*every(reason.value, 0, 1)), Span(0, S, 1)) == CHIPS[reason].letter
 
 
-def test_unknown_bit_stands_before_harmless_reasons() -> None:
+def test_unknown_bit_precedes_harmless_reasons() -> None:
     """An unnamed bit precedes harmless reasons, and its share is listed under its number."""
     of = column(*every(0x1001, 0, 2))
     assert said(of, Span(0, 2 * S, 2)) == "??"
@@ -54,7 +54,7 @@ def test_unknown_bit_stands_before_harmless_reasons() -> None:
 def test_silence_in_a_slice_is_a_dash() -> None:
     """Silence is a dash even if the rest of the slice had no reason."""
     of = column(*every(0, 0, 1), *every(0, 5, 6), *every(0x4, 6, 6.2))
-    assert said(of, Span(0, 10 * S, 10)) == "··–––·PP––", "a value stands for a heartbeat and a half"
+    assert said(of, Span(0, 10 * S, 10)) == "··–––·PP––", "a value holds for a heartbeat and a half"
     assert said(EMPTY, Span(0, S, 3)) == "–––"
     assert said(column((0, math.nan), (1, 0.0), (2, math.nan)), Span(0, 3 * S, 3)) == "–·–"
 
@@ -64,7 +64,7 @@ def test_sampler_gap_is_a_dash() -> None:
     assert said(of, Span(0, 6 * S, 6)) == "··––··"
 
 
-def test_shares_are_of_the_time_that_was_observed() -> None:
+def test_shares_are_of_the_observed_time() -> None:
     of = column(*every(0x4, 0, 1), *every(0, 1, 3), (3, math.nan))
     (chip, ratio), = reason_strip.shares(of, 0, 100 * S).items()  # fmt: skip
     assert chip.letter == "P"

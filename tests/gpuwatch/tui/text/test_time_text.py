@@ -37,15 +37,15 @@ def test_typed_moment_is_read(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "yesterday", "-", "-5 parsecs", "25:00", "12:61", "1e9", "99999999999-01-01", "--5m", "5m"]
 )
-def test_bad_moment_says_what_is_expected(text: str) -> None:
+def test_bad_moment_error_names_the_expected_forms(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected 14:02:31, -5m, .* found"):
         moment(text)
 
 
-def test_recording_without_wall_time_takes_lengths_only() -> None:
+def test_recording_without_wall_time_accepts_offsets_only() -> None:
     assert moment("+1m", wall=False) == -540
     assert moment("end", wall=False) == 0
-    with pytest.raises(ValueError, match="since its beginning"):
+    with pytest.raises(ValueError, match="after the start"):
         moment("11:59", wall=False)
 
 
