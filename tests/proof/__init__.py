@@ -1,1 +1,1 @@
-"""The generator of disturbed windows whose true deviation is known; the generator uses no rules of the judge."""
+"""The generator of disturbed windows with a known true deviation, independent of the judge's rules."""

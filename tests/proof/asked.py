@@ -1,4 +1,4 @@
-"""Simulated windows for the judge: a design, its disturbances, and the verdict with the true deviations."""
+"""Simulated windows for the judge: design, disturbances, verdict and true deviation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT = Policy()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A window to simulate: work, length, disturbances, the pause before the window, and the declared times."""
+    """A window to simulate: its work, length and disturbances, the rest before the window, and the recorded times."""
 
     work: Workload
     happens: tuple[Disturbance, ...] = ()
@@ -36,7 +36,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The evidence of a simulated window, and the true deviation of its numbers from the undisturbed ones."""
+    """The evidence of a simulated window, and the true deviation from the undisturbed window."""
 
     evidence: Evidence
     truth: Deviation
@@ -47,7 +47,7 @@ class Seen:
 
 @cache
 def seen(scene: Scene) -> Seen:
-    """Simulate the window of a scene."""
+    """Return the simulated window of a scene."""
     by = replace(design(scene.work, scene.length_s, rest_s=scene.rest_s), variant=scene.variant)
     clean, disturbed = runs(by, scene.happens, scene.seed)
     return Seen(
@@ -57,7 +57,7 @@ def seen(scene: Scene) -> Seen:
 
 
 def growing(depth: float, length_s: float) -> Disturbance:
-    """Return work that grows linearly by this share from the window's start to its end."""
+    """Return a linear growth of the work by this share from the window's start to its end."""
     made = pieces(Shape.DRIFT, 0.0, 0.0, length_s, np.random.default_rng(0))
     return Disturbance(
         family="work-growth", kind="grows", shape=Shape.DRIFT, begin_s=0.0, length_s=length_s, depth=depth, pieces=made
@@ -65,20 +65,20 @@ def growing(depth: float, length_s: float) -> Disturbance:
 
 
 def paused(rest_s: float, work: str = "gemm") -> Scene:
-    """Return a window right after a pause of the GPU."""
+    """Return a window right after a rest of the GPU."""
     return Scene(work=workload(work), happens=(made("pause-before", "rest", (-rest_s, 0.0)),), rest_s=rest_s)
 
 
 def due(verdict: Verdict, *statuses: Status) -> None:
-    """Assert one of these statuses; the verdict is the message."""
+    """Assert one of these statuses, with the verdict as the message."""
     assert verdict.status in statuses, str(verdict)
 
 
 def severities(verdict: Verdict) -> dict[str, str | None]:
-    """Return the severity of each found hazard, by rule."""
+    """Return the severity of each hazard in the verdict, by rule."""
     return {hazard.rule: hazard.severity for hazard in verdict.hazards}
 
 
 def finding(reason: str) -> pytest.MarkDecorator:
-    """Return the mark of a test that the judge does not pass yet; a marked test fails once the judge passes it."""
+    """Return the strict xfail mark of a case that the judge still gets wrong; the mark fails once the judge is right."""
     return pytest.mark.xfail(strict=True, reason=reason)

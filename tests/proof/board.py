@@ -1,4 +1,4 @@
-"""One run of the simulated board: physics steps over a timeline, logged as arrays."""
+"""One run of the simulated board: its physics stepped over a timeline and logged as arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Course:
     sw_thermal_ns: Values
     hw_thermal_ns: Values
     interval: Times
-    bins_ns: Times  # times of the driver's dense power record
+    bins_ns: Times  # of the driver's dense power record
     bins_w: Values
 
     @property
@@ -41,7 +41,7 @@ class Course:
 
 
 class Board:
-    """Physics with a log of steps, which can be forked at the point where two timelines part."""
+    """Physics that is stepped and logged, and can be forked onto another timeline."""
 
     def __init__(self, timeline: Timeline, seed: str) -> None:
         self.timeline = timeline
@@ -50,7 +50,7 @@ class Board:
         self._bins: list[tuple[int, float]] = []
 
     def run(self, until_ns: int) -> None:
-        """Run steps until at least this time."""
+        """Step at least until this time."""
         physics, rows, bins = self._physics, self._rows, self._bins
         record, history, totals = physics.record, physics.history, physics.totals
         while physics.now_ns < until_ns:
@@ -66,7 +66,7 @@ class Board:
             ))  # fmt: skip
 
     def fork(self, timeline: Timeline) -> Board:
-        """Return a board with the same past that goes on along another timeline; both timelines are equal until now."""
+        """Return a board with the same past that continues on another timeline, which must equal this timeline until now."""
         other = Board.__new__(Board)
         other.timeline = timeline
         other._rows, other._bins = list(self._rows), list(self._bins)

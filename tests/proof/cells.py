@@ -1,4 +1,4 @@
-"""Cells of the score tables: printed shares, intervals and ratios, and the selection of rows."""
+"""Cells of the tables of scores: selected rows, and printed shares, intervals and ratios."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNPROVEN = "unproven"
 
 
 def claimed_only(row: Row) -> Row:
-    """Return the row with only the numbers that decide its status: without times, only throughput."""
+    """Return the row with the claimed numbers, or with the throughput alone in a plain window."""
     names = CLAIMED_NAMES if row.variant != Variant.PLAIN else ("throughput",)
     bounds = {name: bound for name, bound in row.answer.bounds.items() if name in names}
     return replace(row, answer=replace(row.answer, bounds=bounds))

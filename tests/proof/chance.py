@@ -1,4 +1,4 @@
-"""Random numbers by seed and purpose: equal on every machine, and independent for each purpose."""
+"""Random numbers by seed and purpose: equal on every machine, and independent between purposes."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def generator(seed: int, purpose: str) -> np.random.Generator:
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    """Draw a number whose logarithm is uniform between these two."""
+    """Draw a number with a uniform logarithm between ``low`` and ``high``."""
     return math.exp(float(rng.uniform(math.log(low), math.log(high))))

@@ -1,4 +1,4 @@
-"""The processes on the simulated GPU: process lists and utilisation records at the rate of an H200's driver."""
+"""Processes on the simulated GPU: process lists and the utilisation record, with the sampling of an H200's driver."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.proof.sight import Sight
 from tests.proof.timeline import FOREIGN_SHARE_RATIO, Timeline
 
 OWN_PID, FIRST_FOREIGN_PID = 4242, 5311
-_SAMPLE_S = 0.2  # period of utilisation samples: each names one process, mostly the one that computed longest
-_REACH_NS = 1_000_000_000  # oldest samples in the utilisation record
+_SAMPLE_S = 0.2  # period of the utilisation record's samples: each names one process
+_REACH_NS = 1_000_000_000  # oldest sample that the record returns
 _CONTEXT_BYTES, _MEMORY_BYTES = 1_447_034_880, 150_754_820_096
 _LIST_TOOK_NS, _USE_TOOK_NS = 280_000, 2_200_000
-_LEAVES_S = 0.4  # time from the end of a process's work to its exit
-_REPEATED_NS = 990_000_000  # an unchanged list is stored once per heartbeat
+_LEAVES_S = 0.4  # from the end of a guest's work to the guest's exit
+_HEARTBEAT_NS = 990_000_000  # an unchanged list is stored once per heartbeat
 _STARTED_S = 1_795_324_263.54
 _NEVER_NS, _ALWAYS_NS = 1 << 61, -(1 << 61)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
-    """Another process on the GPU: start and end of its context, and its memory."""
+    """Another process on the GPU: the start and end of its context, and the memory in use."""
 
     pid: int
     begin_ns: int
@@ -36,7 +36,7 @@ class Guest:
 
 
 def guests(disturbances: Sequence[Disturbance], window_begin_ns: int) -> tuple[Guest, ...]:
-    """Return the processes of these disturbances, in nanoseconds on the clock of the window's start."""
+    """Return the processes of these disturbances, in nanoseconds of the same clock as the window's start."""
     found: list[Guest] = []
     for each in disturbances:
         if not each.family.startswith("neighbour") or not each.pieces:
@@ -56,7 +56,7 @@ def guests(disturbances: Sequence[Disturbance], window_begin_ns: int) -> tuple[G
 
 
 def memory_bytes(of: Sequence[Guest], at_ns: Times) -> Values:
-    """Return the memory that these processes hold at each time."""
+    """Return the memory of these processes at each time."""
     held = np.zeros(len(at_ns))
     for guest in of:
         held += guest.memory_bytes * ((at_ns >= guest.begin_ns) & (at_ns < guest.end_ns))
@@ -85,7 +85,7 @@ class Company:
         self._own = np.where(self._foreign, 0.0, mean(working.astype(np.float64)) * busy_ratio)
 
     def process_lists(self, lists_ns: Times, use_ns: Times, epoch_ns: int) -> tuple[ProcessList, ...]:
-        """Return the stored lists: unchanged ones once per heartbeat, and every list with the utilisation record."""
+        """Return the stored lists: equal lists once per heartbeat, and every list with the utilisation record."""
         found = [self._process_list(int(at_ns), None, epoch_ns) for at_ns in _stored_ns(lists_ns, self._guests)]
         before_ns = 0
         for at_ns in use_ns.tolist() if self._sight.utilization else []:
@@ -104,7 +104,7 @@ class Company:
             ratio = foreign_ratio if i == 0 else None
             if not sight.hidden:
                 processes.append(_process(guest.pid, guest.memory_bytes, ratio, Ownership.FOREIGN))
-            elif ratio is not None:  # a process of another container: only the utilisation record names it
+            elif ratio is not None:  # a process of another container is only in the utilisation record
                 processes.append(Process(pid=guest.pid, utilization_ratio=ratio, listed=False, ownership=Ownership.FOREIGN))
         return ProcessList(
             uuid=self._uuid,
@@ -115,7 +115,7 @@ class Company:
         )
 
     def _ratios(self, since_ns: int | None, at_ns: int) -> tuple[float | None, float | None]:
-        """Return the utilisation of the own and the foreign process since then, by the record's samples."""
+        """Return the utilisation of the own and the foreign process since then, from the record's samples."""
         if since_ns is None:
             return None, None
         first, last = np.searchsorted(self._sampled_ns, [max(since_ns, at_ns - _REACH_NS), at_ns])
@@ -136,17 +136,17 @@ def _process(pid: int, memory_bytes: int, ratio: float | None, ownership: Owners
 
 
 def _stored_ns(lists_ns: Times, of: Sequence[Guest]) -> list[int]:
-    """Return the times of stored lists: the first, the lists before and after each change, one per second, and the last."""
-    stored: list[int] = []
-    before: tuple[int, ...] | None = None
+    """Return the times of the stored lists: each changed list, the last one before a change, and one per heartbeat."""
+    stored_ns: list[int] = []
+    pids_before: tuple[int, ...] | None = None
     last_ns: int | None = None
     for at_ns in lists_ns.tolist():
         pids = tuple(guest.pid for guest in of if guest.begin_ns <= at_ns < guest.end_ns)
-        if pids != before or at_ns - stored[-1] >= _REPEATED_NS:
-            if last_ns is not None and pids != before and last_ns != stored[-1]:
-                stored.append(last_ns)
-            stored.append(at_ns)
-        before, last_ns = pids, at_ns
-    if last_ns is not None and last_ns != stored[-1]:
-        stored.append(last_ns)
-    return stored
+        if pids != pids_before or at_ns - stored_ns[-1] >= _HEARTBEAT_NS:
+            if last_ns is not None and pids != pids_before and last_ns != stored_ns[-1]:
+                stored_ns.append(last_ns)
+            stored_ns.append(at_ns)
+        pids_before, last_ns = pids, at_ns
+    if last_ns is not None and last_ns != stored_ns[-1]:
+        stored_ns.append(last_ns)
+    return stored_ns

@@ -23,14 +23,14 @@ Kinds: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One kind of disturbance: the meaning and the range of its depth, its shapes, and its varieties.
+    """One family of disturbances: the meaning and range of the depth, the shapes, and the kinds.
 
-    If ``stalls``, the depth is the lost share of the window, which decides length and number of the pieces.
-    If ``blind``, the disturbance changes only the observations, so the true deviation is zero.
+    ``stalls``: the depth is the lost share of the window, and determines length and number of the pieces.
+    ``blind``: the disturbance changes the observation alone, so the true deviation is zero.
     """
 
     name: str
-    says: str
+    says: str  # part of FREEZE_ID: a new wording would change the id
     depth: tuple[float, float]
     shapes: tuple[Shape, ...]
     kinds: Kinds
@@ -39,7 +39,7 @@ class Family:
 
     @property
     def weight(self) -> float:
-        """Return the relative frequency of this family."""
+        """Return the relative frequency of draws of this family."""
         return 2.0 if self.name == NOTHING else 0.6 if self.blind else 1.2
 
 
@@ -106,7 +106,7 @@ class Disturbance:
     length_s: float
     depth: float
     pieces: tuple[Piece, ...]
-    visible_s: float = 0.0  # time from another process's context to the start of the disturbance
+    visible_s: float = 0.0  # time for which another process holds a context before its work starts
     inside: bool = False  # a stall lies inside an iteration's time, not between two iterations
 
     @property
@@ -124,7 +124,7 @@ def family_name(seed: int) -> str:
 
 
 def drawn(family: str, seed: int, window_s: float) -> tuple[Disturbance, ...]:
-    """Draw the disturbances of a window of this family: one, none for ``nothing``, two for ``combined``."""
+    """Draw the disturbances of a window of this family: one, but none for ``nothing`` and two for ``combined``."""
     if family == NOTHING:
         return ()
     if family != COMBINED:
@@ -154,7 +154,7 @@ def _draw(family: Family, rng: np.random.Generator, window_s: float) -> Disturba
         room_s = window_s - (length_s if shape is Shape.PULSE else 0.0)
         begin_s = float(rng.uniform(0.0, max(room_s, 0.0)))
         if shape in (Shape.STEP, Shape.SINE) and rng.random() < 0.5:
-            begin_s = -_BEFORE_S  # the disturbance began before the window
+            begin_s = -_BEFORE_S  # already active when the window begins
         made = pieces(shape, begin_s, length_s, window_s, rng)
     return Disturbance(
         family=family.name, kind=kind, shape=shape, begin_s=begin_s, length_s=length_s, depth=depth, pieces=made,
@@ -165,7 +165,7 @@ def _draw(family: Family, rng: np.random.Generator, window_s: float) -> Disturba
 def share_of_window(
     shape: Shape, depth: float, window_s: float, rng: np.random.Generator
 ) -> tuple[float, float, tuple[Piece, ...]]:
-    """Return start, length and pieces of this share of the window: one piece, or a train of equal or random pieces."""
+    """Return start, piece length and pieces that fill this share of the window: one piece, or a train of equal or random pieces."""
     total_s = depth * window_s
     if shape is Shape.PULSE or total_s < 2 * _SHORTEST_S:
         begin_s = float(rng.uniform(0.0, window_s - total_s))

@@ -1,4 +1,4 @@
-"""Windows meant to fool the judge, bad and honest ones; ``python -m tests.proof.fooling [NAME…]`` judges them."""
+"""Windows that are meant to fool the judge, both ways; ``python -m tests.proof.fooling [NAME…]`` judges them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENTRIES: tuple[Entry, ...] = (
     *fooling_honest.ENTRIES,
     *fooling_honest_more.ENTRIES,
 )
-ENTRY_NUMBERS = ("throughput", "mean")  # default numbers of an entry
+ENTRY_NUMBERS = ("throughput", "mean")  # for an entry without ``covers``
 _SHORT = {"throughput": "thr", "mean": "mean", "median": "med", "median_at_clock": "at clock"}
 
 
@@ -50,7 +50,7 @@ class Tried:
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        """Return the numbers whose true deviation exceeds bound plus repeatability."""
+        """Return the numbers that deviate by more than bound plus repeatability."""
         if self.verdict.status.value not in ("valid", "flagged"):
             return ()
         numbers = _numbers(self.verdict)
@@ -84,14 +84,14 @@ def _numbers(verdict: Verdict) -> Mapping[str, NumberBudget]:
 
 
 def _reach(number: NumberBudget) -> float:
-    """Return bound plus repeatability of a number; infinite without a bound."""
+    """Return bound plus repeatability of a number, infinite without a bound."""
     if number.bound_ratio is None:
         return float("inf")
     return number.bound_ratio + (number.repeatability.ratio or 0.0)
 
 
 def line(each: Tried) -> str:
-    """Return one row of the table."""
+    """Return the row of the table."""
     names = each.entry.covers or ENTRY_NUMBERS
     truth = " ".join(f"{_SHORT[name]} {each.attempt.truth[name]:+.1%}" for name in names if name in each.attempt.truth)
     bound = " ".join(f"{_SHORT[name]} {amount}" for name, amount in each.bounds(names).items())
@@ -106,8 +106,8 @@ def line(each: Tried) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.proof.fooling", description=__doc__)
-    parser.add_argument("names", nargs="*", help="names of windows; default: all")
-    parser.add_argument("-v", "--verbose", action="store_true", help="also print the deviation and the verdict")
+    parser.add_argument("names", nargs="*", help="names of windows (default: all)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also print the description and the verdict")
     arguments = parser.parse_args()
     fooled = {"honest": 0, "off": 0}
     asked = [each for each in ENTRIES if not arguments.names or each.name in arguments.names]

@@ -1,4 +1,4 @@
-"""Windows with a hidden change of clock, limit or memory, meant to be called valid."""
+"""Windows with a hidden change of clock, power limit or memory, meant to be called valid."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _EVER_S = 1e3
 
 
 def switch_early() -> Attempt:
-    """Return a window in which a cron job runs ``nvidia-smi -lgc 1822`` after 0.3 s: 92 % of it has the lower clock.
+    """A cron job runs ``nvidia-smi -lgc 1822`` 0.3 s after the start: 92 % of the window has the lower clock.
 
-    Effect: throughput 7 % below the card's.  As for a lock, NVML shows 1980, then 1820, and no reason bit; power falls too.
+    Truth: throughput 7 % low.  NVML shows 1980 MHz, then 1815 MHz, without a reason bit.  Power falls with the clock.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=0.3, end_s=_EVER_S, level="clock", value=0.92)])
     return Attempt(evidence=found.evidence(), truth=found.truth)
 
 
 def staircase() -> Attempt:
-    """Return a window in which a rack controller lowers the clock by 1 % every 0.8 s: no level holds a fifth of it.
+    """A rack controller lowers the clock by 1 % every 0.8 s, so no level holds a fifth of the window.
 
-    Effect: throughput 4 to 5 % low.  NVML shows each step in units of 15 MHz and no reason bit; power follows.
+    Truth: throughput 4 to 5 % low.  NVML shows each step, rounded to 15 MHz, without a reason bit.  Power follows.
     """
     steps = [Edit(begin_s=0.8 * i, end_s=0.8 * (i + 1), level="clock", value=1.0 - 0.01 * i) for i in range(1, 10)]
     found = act(Setting(work=WORK["fp32 gemm"], length_s=8.0), steps)
@@ -35,10 +35,10 @@ def staircase() -> Attempt:
 
 
 def dips_between_refreshes() -> Attempt:
-    """Return a window in which a regulator lowers the clock by a quarter for 30 ms at 10 Hz, in step with NVML's page.
+    """A regulator lowers the clock to three quarters for 30 ms, ten times a second, in step with the refresh of NVML's page.
 
-    Effect: throughput 9 % low, because the clock takes 50 ms more to rise again.  Every refresh of the page is in the high
-    phase, so NVML shows 1980 MHz throughout; the 20 ms power record shows dips.  There are no stamps.
+    Truth: throughput 9 % low, because the clock takes 50 ms more to recover.  Every refresh falls in the high phase, so NVML shows
+    1980 MHz.  The 20 ms power record shows dips.  The window has no stamps.
     """
     dips = [Edit(begin_s=0.7 + 0.1 * i, end_s=0.73 + 0.1 * i, level="clock", value=0.75) for i in range(34)]
     found = act(Setting(work=WORK["fp32 gemm"], stamped=False), dips)
@@ -47,10 +47,10 @@ def dips_between_refreshes() -> Attempt:
 
 
 def stretched_clock() -> Attempt:
-    """Return a window in which the adaptive clock stretches cycles against voltage droop for 40 % of the time.
+    """The adaptive clock stretches cycles against voltage droop for 40 % of the window; NVML shows the programmed clock.
 
-    Effect: throughput 4 % low.  Nothing is capped, and power falls with the true clock.  The two stamps at the edges give a
-    mean clock 4 % below the programmed 1980 MHz that NVML shows throughout.
+    Truth: throughput 4 % low, without a cap.  Power falls with the true clock.  The two stamps at the edges give the mean clock, 4 %
+    below the 1980 MHz that NVML shows throughout.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=1.5, end_s=3.1, level="clock", value=0.9)])
     evidence = column(found.evidence(), "sm_clock_mhz", lambda at_ns, mhz: np.full_like(mhz, 1980.0))
@@ -58,9 +58,9 @@ def stretched_clock() -> Attempt:
 
 
 def creeping_limit() -> Attempt:
-    """Return a window of 50 s in which a power manager lowers the limit from 700 to 600 W, 2 W at a time.
+    """A room's power manager lowers the limit from 700 to 600 W over a window of 50 s, in steps of 2 W.
 
-    Effect: throughput 3 to 5 % low.  Power falls by 2 W per second; this VM cannot read the limit.
+    Truth: throughput 3 to 5 % low.  Power falls by 2 W per second.  The power limit is not readable in this VM.
     """
     steps = [Edit(begin_s=1.0 * i, end_s=1.0 * (i + 1), level="power_limit_w", value=700.0 - 2.0 * i) for i in range(1, 52)]
     found = act(Setting(work=WORK["large gemm"], length_s=50.0), steps)
@@ -68,9 +68,9 @@ def creeping_limit() -> Attempt:
 
 
 def limit_cut_between_polls() -> Attempt:
-    """Return a window with an emergency cut to 480 W for 0.85 s, between two readings of the limit, 1 s apart.
+    """A rack's emergency cut sets the limit to 480 W for 0.85 s, between two readings of the limit once a second.
 
-    Effect: throughput 2 to 3 % low.  Power falls to 480 W; the two readings of the limit around the cut show 700 W.
+    Truth: throughput 4 % low.  Power falls to 480 W.  Both readings of the limit around the cut show 700 W.
     """
     found = act(
         Setting(work=WORK["attention"], length_s=6.0), [Edit(begin_s=2.1, end_s=2.95, level="power_limit_w", value=480.0)]
@@ -80,9 +80,9 @@ def limit_cut_between_polls() -> Attempt:
 
 
 def lock_lost_after_stamps() -> Attempt:
-    """Return a window claimed at 1500 MHz, whose lock is removed after the buffer of stamps is full.
+    """The claim is a fixed clock of 1500 MHz; stamps end after 35 % of the iterations, and the lock is then removed.
 
-    Effect: mean 15 % short of the time at 1500 MHz.  Stamps prove 1500 MHz for the first part, NVML shows 1980 in the rest.
+    Truth: mean 15 % short of the time at 1500 MHz.  Stamps prove 1500 MHz for the first part, NVML shows 1980 MHz for the rest.
     """
     low = 1500.0 / 1980.0
     always = (
@@ -105,9 +105,9 @@ def lock_lost_after_stamps() -> Attempt:
 
 
 def heat_that_varies() -> Attempt:
-    """Return a window slowed for heat by a tenth for 45 % of the time, with times declared to vary by design.
+    """Software thermal slowdown lowers the clock by 10 % for 45 % of the window; the loop declares ``varies=True``.
 
-    Effect: mean 4 % long.  The driver has no thermal counters and the VM hides the reasons; the card is at 83 °C.
+    Truth: mean 4 to 5 % long.  The driver (before R575) lacks thermal counters, and this VM hides the reasons.  The GPU is at 80 °C.
     """
     slow = (
         Edit(begin_s=1.4, end_s=3.2, level="clock", value=0.9),
@@ -120,10 +120,10 @@ def heat_that_varies() -> Attempt:
 
 
 def hot_memory() -> Attempt:
-    """Return a window whose memory passes 95 °C and is refreshed twice as often: the bandwidth falls by 6 %.
+    """The memory passes 95 °C at half time and doubles its refresh rate: bandwidth falls by 6 % at the same memory clock.
 
-    Effect: throughput 3 % low, without times.  The witnesses are GPM's share of the bandwidth, which falls from 91 to 86 %,
-    the memory's temperature, and slightly lower power.
+    Truth: throughput 3 % low in a plain window.  The witnesses are GPM's memory activity, which falls from 90 to 84 %, the memory
+    temperature and a slightly lower power.
     """
     found = act(
         Setting(work=WORK["copy"], length_s=6.0),
@@ -142,10 +142,10 @@ def hot_memory() -> Attempt:
 
 
 def frozen_page() -> Attempt:
-    """Return a window in which the driver's page of cheap readings hangs: every fast signal is constant.
+    """The driver's page of cheap readings hangs (busy firmware): every fast-lane signal is constant to the milliwatt.
 
-    Effect: throughput 5 to 6 % low, because the clock fell by 12 % in the second half.  Energy still rises; there is no power
-    record.
+    Truth: the clock falls by 12 % in the second half, and throughput is 5 to 6 % low.  The energy counter still grows.  The driver
+    has no power record.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=2.0, end_s=_EVER_S, level="clock", value=0.88)])
     evidence = without(found.evidence(), "dense_power")
@@ -161,9 +161,9 @@ def frozen_page() -> Attempt:
 
 
 def slowdown_spikes() -> Attempt:
-    """Return a window in which over-current protection halves the clock for 60 ms about once a second.
+    """The over-current protection halves the clock for 60 ms about once a second, on a driver without reasons and counters.
 
-    Effect: throughput 3 % low.  The 100 ms page shows only some dips; the driver has no reasons, counters or power record.
+    Truth: throughput 4 % low.  The 100 ms page shows some of the dips.  The driver has no dense power record.
     """
     rng = generator(5, "spikes")
     begins_s = np.cumsum(rng.uniform(0.7, 1.3, 9))
@@ -174,9 +174,9 @@ def slowdown_spikes() -> Attempt:
 
 
 def ramp_of_another_model() -> Attempt:
-    """Return a window of 1.5 s on an L4 that leaves the idle clock 0.12 s after the work begins.
+    """An L4 keeps the idle clock for the first 0.12 s of a window of 1.5 s; the daemon starts with the window.
 
-    Effect: throughput 5 to 6 % low.  An L4 idles at a few hundred MHz, unlike an H200; the daemon started with the window.
+    Truth: throughput 6 % low.  L4s idle at a few hundred MHz, unlike the H200.  No reading precedes the window.
     Clocks, power and limit are scaled to an L4's 2040 MHz and 72 W.
     """
     found = act(
@@ -188,7 +188,7 @@ def ramp_of_another_model() -> Attempt:
         without(found.evidence(), "dense_power"), name="NVIDIA L4", sm_clock_max_mhz=2040, mem_clock_max_mhz=6251,
         power_limit_min_w=40.0, **limits,
     )  # fmt: skip
-    evidence = _from_its_begin(evidence)
+    evidence = _from_window_start(evidence)
     for name in ("power_w", "power_average_w", "energy_j", "power_limit_w"):
         evidence = column(evidence, name, lambda at_ns, watts: watts * 72.0 / 700.0)
     evidence = column(evidence, "sm_clock_mhz", lambda at_ns, mhz: 15.0 * np.round(mhz * 2040.0 / 1980.0 / 15.0))
@@ -196,7 +196,7 @@ def ramp_of_another_model() -> Attempt:
     return Attempt(evidence=evidence, truth=found.truth)
 
 
-def _from_its_begin(evidence: Evidence) -> Evidence:
+def _from_window_start(evidence: Evidence) -> Evidence:
     """Return the evidence of a daemon that started with the window."""
     first_ns = evidence.window.begin_ns - 1_000_000
     columns = {name: each.where(each.at_ns >= first_ns) for name, each in evidence.trace.columns.items()}
@@ -205,18 +205,18 @@ def _from_its_begin(evidence: Evidence) -> Evidence:
 
 
 def cold_burst() -> Attempt:
-    """Return a window of 1.2 s of a capped GEMM right after 3 s of idle time, without a power record.
+    """Capped products run for 1.2 s right after a rest, under a daemon that starts with the window and has no power record.
 
-    Effect: throughput 1.3 % above the claimed sustained rate, and the median more.  The daemon started with the window.
+    Truth: throughput is 1.3 % above the claimed sustained rate, and the median deviates more.
     """
     found = act(Setting(work=WORK["large gemm"], length_s=1.2), [Edit(begin_s=-4.0, end_s=-0.005, level="working", value=0.0)])
-    return Attempt(evidence=_from_its_begin(without(found.evidence(), "dense_power")), truth=found.truth)
+    return Attempt(evidence=_from_window_start(without(found.evidence(), "dense_power")), truth=found.truth)
 
 
 def switched_before() -> Attempt:
-    """Return a window whose clock was locked lower a minute before; the work has a record on this card.
+    """A lock lowered the clock long before the window; the record of this work has this card's usual numbers.
 
-    Effect: throughput 8 % below the record of six windows.  NVML shows 1800 MHz throughout, and no reason bit.
+    Truth: throughput 8 to 9 % below the record of six windows.  NVML shows 1800 MHz throughout, without a reason bit.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="clock", value=0.91)])
     evidence = replace(found.evidence(), record=recorded(found, power_w=571.0, clock_mhz=1978.0))
@@ -225,28 +225,28 @@ def switched_before() -> Attempt:
 
 ENTRIES: tuple[Entry, ...] = (
     off(switch_early, "clock 8 % low for all but the first 0.3 s", "throughput"),
-    off(staircase, "ten clock levels of a tenth each, up to 9 % low", "throughput"),
+    off(staircase, "ten clock levels, each a tenth of the window, up to 9 % low", "throughput"),
     off(dips_between_refreshes, "30 ms clock dips in step with NVML's refresh, 9 %", "throughput"),
-    off(stretched_clock, "true clock low for 40 %, NVML's constant", "throughput"),
+    off(stretched_clock, "true clock low for 40 % of the window, NVML's clock constant", "throughput"),
     off(
         creeping_limit,
-        "power limit creeps from 700 to 600 W, unread",
+        "power limit falls slowly from 700 to 600 W, unread",
         "throughput",
-        limit="flagged, and the bound is 0.2 percentage points too small: the reference is a level of a fifth of the window, and in the "
-        "first fifth the limit has already fallen by 20 W.",
+        limit="the bound of the flagged verdict is 0.2 percentage points too small: a reference is a level of a fifth of the window, and "
+        "the limit falls by 20 W in the first fifth.",
     ),
     off(limit_cut_between_polls, "limit 480 W for 0.85 s, unread", "throughput"),
-    off(lock_lost_after_stamps, "fixed clock lost where stamps end, mean 15 %", "mean"),
-    off(heat_that_varies, "a tenth slower for 45 %, under varies=True", "mean"),
+    off(lock_lost_after_stamps, "fixed clock lost after the last stamp, mean 15 % short", "mean"),
+    off(heat_that_varies, "clock 10 % low for 45 % of the window, under varies=True", "mean"),
     off(hot_memory, "memory bandwidth 6 % low in the second half", "throughput"),
     off(frozen_page, "clock 12 % low behind a hung page", "throughput"),
-    off(slowdown_spikes, "60 ms at half the clock each second, 3 %", "throughput"),
-    off(ramp_of_another_model, "0.12 s at the idle clock of 1.5 s", "throughput"),
-    off(cold_burst, "1.2 s from rest claimed as sustained", "throughput"),
+    off(slowdown_spikes, "half the clock for 60 ms each second, 4 %", "throughput"),
+    off(ramp_of_another_model, "0.12 s of 1.5 s at the idle clock", "throughput"),
+    off(cold_burst, "1.2 s right after a rest, claimed as sustained", "throughput"),
     off(switched_before, "8 % below this card's own record", "throughput"),
 )
 
-# Windows that the evidence cannot bound completely, with the reason.
+# Windows without a sufficient bound, and the reasons.
 LIMITS: dict[str, str] = {
-    "creeping-limit": "the bound is 0.2 percentage points too small: the reference is the first fifth, in which the drift had begun",
+    "creeping-limit": "the bound is 0.2 percentage points too small: the reference is the first fifth, which contains part of the drift",
 }

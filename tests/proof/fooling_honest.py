@@ -34,9 +34,9 @@ _EVER_S = 1e3
 
 
 def copies_from_the_host() -> Attempt:
-    """Return a benchmark of pinned-memory copies: the copy engines always work, and no kernel runs.
+    """A benchmark copies pinned memory: the copy engines always work, and no kernel runs.
 
-    Power is about 185 W against 123 W idle, utilisation reads 0 to 2 %, and SM activity 0.
+    Power is 182 W (123 W when idle), utilisation reads 2 %, and SM activity 0.
     """
     always = (
         Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="copies", value=1.0),
@@ -44,7 +44,7 @@ def copies_from_the_host() -> Attempt:
         Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="load", value=0.0),
     )
     base = WORK["copy"]
-    # 64 MiB at 55 GB/s; the meters measure kernels, and there are no kernels.
+    # 64 MiB at 55 GB/s; the meters count kernels, and no kernel runs.
     kernel = replace(
         base.kernel, name="copy from the host", time_s=1.22e-3, sm_activity_ratio=0.0, occupancy_ratio=0.0, noise_ratio=0.0008,
         utilization_ratio=0.0, mem_utilization_ratio=0.02, dram_activity_ratio=0.01, tensor_activity_ratio=0.0,
@@ -59,9 +59,9 @@ def copies_from_the_host() -> Attempt:
 
 
 def prefill_and_decode() -> Attempt:
-    """Return eight serving steps of 0.7 s without times, half of each capped (prefill) and half uncapped (decoding).
+    """A server runs eight steps of 0.7 s, half capped (prefill) and half uncapped (decoding), in a plain window.
 
-    Clock, power and memory traffic swing by design, the same in every step.
+    Clock, power and memory traffic change by design, equally in every step.
     """
     phases = tuple(
         edit
@@ -76,7 +76,7 @@ def prefill_and_decode() -> Attempt:
 
 
 def three_long_calls() -> Attempt:
-    """Return a solver's three calls of 1.9 s each: warm, uncapped, consecutive, timed by events."""
+    """A solver makes three calls of 1.9 s: warm, uncapped, back to back, timed by events."""
     base = WORK["fp32 gemm"]
     work = replace(base, kernel=replace(base.kernel, time_s=1.9))
     found = act(Setting(work=work, variant=Variant.TIMES, length_s=5.0))
@@ -84,7 +84,7 @@ def three_long_calls() -> Attempt:
 
 
 def bucketed_lengths() -> Attempt:
-    """Return training steps on batches of four lengths in random order, with ``varies=True`` for a claimed mean."""
+    """Training steps have four batch lengths in random order, with factors from 0.8 to 1.2, under ``varies=True``."""
     found = act(Setting(work=WORK["decoding"], variant=Variant.TIMES, length_s=8.0))
 
     def change(ran: Iterations) -> Iterations:
@@ -95,11 +95,11 @@ def bucketed_lengths() -> Attempt:
         kept = begin_s + took_s < ran.window_end_s
         return replace(ran, begin_s=begin_s[kept], took_s=took_s[kept], clock_mhz=ran.clock_mhz[kept])
 
-    return Attempt(evidence=declaring(found.changed_evidence(change), varies=True), truth=found.truth)
+    return Attempt(evidence=declaring(found.reporting(change), varies=True), truth=found.truth)
 
 
 def neighbour_that_holds_memory() -> Attempt:
-    """Return a window next to a foreign notebook that holds 40 GB and is idle; the record confirms the number."""
+    """Another user's idle notebook holds 40 GB; the number agrees with this card's record of the work."""
     found = act(Setting(work=WORK["softmax"], variant=Variant.STAMPED))
     evidence = listed(found.evidence(), beside(lambda at_s: 0.0, name="jupyter", memory_bytes=40_000_000_000))
     evidence = column(evidence, "memory_used_bytes", lambda at_ns, used: used + 40e9)
@@ -107,13 +107,13 @@ def neighbour_that_holds_memory() -> Attempt:
 
 
 def alone_in_a_container() -> Attempt:
-    """Return a window in a container without a process list; the utilisation record names only its own host PID."""
+    """A container has no process list; the utilisation record names one PID, the host's PID of the window's own process."""
     found = act(Setting(work=WORK["gemm"], variant=Variant.STAMPED))
     return Attempt(evidence=listed(found.evidence(), inside_namespace), truth=found.truth)
 
 
 def first_window_of_a_daemon() -> Attempt:
-    """Return a window whose daemon started 0.2 s before, after the work; the power record reaches back 2.36 s."""
+    """The daemon starts 0.2 s before the window and the work long before; the power record reaches 2.36 s further back."""
     found = act(Setting(work=WORK["copy"], length_s=6.0))
     evidence = found.evidence()
     first_ns = evidence.window.begin_ns - 200_000_000
@@ -126,7 +126,7 @@ def first_window_of_a_daemon() -> Attempt:
 
 
 def just_below_the_limit() -> Attempt:
-    """Return a kernel that draws 660 to 675 W of 700 and is never capped, right after a pause of 1 s."""
+    """A kernel draws 650 W of 700 W without a cap, right after a rest of 1 s; the clock is at its level at once."""
     base = WORK["copy"]
     work = replace(base, kernel=replace(base.kernel, dynamic_w=528.0))
     found = act(Setting(work=work), (), [Edit(begin_s=-1.0, end_s=-0.01, level="working", value=0.0)])
@@ -134,28 +134,28 @@ def just_below_the_limit() -> Attempt:
 
 
 def thirty_frames_a_second() -> Attempt:
-    """Return inference for a camera as a burst: 11 ms of work, then a declared wait for the next frame."""
+    """Inference for a camera works 11 ms and waits for the next frame, with ``every=`` declared and burst claimed."""
     found = act(Setting(work=WORK["sleeps between"], variant=Variant.TIMES, length_s=6.0))
     period_s = float(np.median(np.diff(found.ran.iterations.begin_s)))
     return Attempt(evidence=declaring(found.evidence(), every_s=round(period_s, 4)), truth=found.truth, claim="burst")
 
 
 def flushes_declared() -> Attempt:
-    """Return a harness that writes 120 MB between calls to empty the cache, a declared fifth of the busy time."""
+    """A harness writes 120 MiB between calls to empty the cache and declares each flush: a fifth of the busy time."""
     base = WORK["softmax"]
     whole = replace(base, kernel=replace(base.kernel, time_s=base.kernel.time_s * 1.25))
     found = act(Setting(work=whole, variant=Variant.TIMES))
     ran = found.ran.iterations
     flush_s = ran.took_s * 0.2
     other = OtherWork(times_ns(ran.begin_s, EPOCH_NS), flush_s - 3e-6, ("flush",) * ran.count)
-    evidence = found.changed_evidence(lambda each: replace(each, begin_s=each.begin_s + flush_s, took_s=each.took_s - flush_s))
+    evidence = found.reporting(lambda each: replace(each, begin_s=each.begin_s + flush_s, took_s=each.took_s - flush_s))
     return Attempt(
         evidence=declaring(replace(evidence, other_work=other), cache="cold", flush_bytes=125_829_120), truth=found.truth
     )
 
 
 def routed_experts() -> Attempt:
-    """Return an undisturbed mixture of experts, whose step times vary lognormally by 15 %."""
+    """The step times of a mixture of experts are lognormal with 15 %, by the tokens' routes, without a disturbance."""
     found = act(Setting(work=WORK["decoding"], variant=Variant.TIMES, length_s=20.0))
 
     def change(ran: Iterations) -> Iterations:
@@ -166,17 +166,17 @@ def routed_experts() -> Attempt:
         kept = begin_s + took_s < ran.window_end_s
         return replace(ran, begin_s=begin_s[kept], took_s=took_s[kept], clock_mhz=ran.clock_mhz[kept])
 
-    return Attempt(evidence=found.changed_evidence(change), truth=found.truth)
+    return Attempt(evidence=found.reporting(change), truth=found.truth)
 
 
 def two_minutes_seldom_read() -> Attempt:
-    """Return 120 s of steady decoding under a daemon that reads once a second and missed 0.25 s."""
+    """A daemon reads 120 s of steady decoding once a second and misses 0.25 s."""
     found = act(Setting(work=WORK["decoding"], length_s=120.0))
     return Attempt(evidence=silent(sparse(found.evidence(), 1.0), [(70.0, 70.25)], gaps=True), truth=found.truth)
 
 
 def old_card() -> Attempt:
-    """Return steady fp32 work on a T4-like card without GPM, dense power, reason counters and energy."""
+    """A T4-like card, without GPM, dense power, reason counters and energy, runs steady fp32 work alone."""
     found = act(Setting(work=WORK["fp32 gemm"], stamped=False))
     hidden = (
         "sm_activity_ratio", "sm_occupancy_ratio", "tensor_activity_ratio", "dram_activity_ratio", "dense_power", "power_cap_ns",
@@ -188,7 +188,7 @@ def old_card() -> Attempt:
 
 
 def locked_and_held() -> Attempt:
-    """Return a window whose declared lock at 1500 MHz held, by every stamp; power is far below the limit."""
+    """A declared and claimed clock lock at 1500 MHz holds: every stamp confirms it, and power is far below the limit."""
     always = (
         Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="clock", value=1500.0 / 1978.0),
         Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="reasons_mask", value=float(Reason.APPLICATIONS_CLOCKS)),
@@ -198,7 +198,7 @@ def locked_and_held() -> Attempt:
 
 
 def hot_but_not_throttled() -> Attempt:
-    """Return a card at 80 °C, four degrees below any slow-down: no thermal time, highest clock."""
+    """A card in a warm aisle runs at 80 °C, below every thermal limit: no counted thermal time, clock at the maximum."""
     found = act(
         Setting(work=WORK["fp32 gemm"], variant=Variant.STAMPED, warm_s=12.0), (), [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="air_c", value=27.0)]
     )  # fmt: skip
@@ -206,7 +206,7 @@ def hot_but_not_throttled() -> Attempt:
 
 
 def lower_limit_by_choice() -> Attempt:
-    """Return a stamped, capped window on a card that always runs at 500 W, equal to this card's record."""
+    """A data centre always runs its cards at 500 W: a stamped, capped, warm window that agrees with this card's record."""
     found = act(
         Setting(work=WORK["attention"], variant=Variant.STAMPED), (), [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="power_limit_w", value=500.0)]
     )  # fmt: skip
@@ -216,19 +216,19 @@ def lower_limit_by_choice() -> Attempt:
 
 
 def briefly_dark_but_timed() -> Attempt:
-    """Return a window with 0.12 s of missed readings, which the power record and stamped iterations cover."""
+    """The watcher loses 0.12 s of 4 s; the power record, fetched later, and stamped iterations cover the gap."""
     found = act(Setting(work=WORK["fp32 gemm"], variant=Variant.STAMPED))
     return Attempt(evidence=silent(found.evidence(), [(2.0, 2.12)], gaps=True), truth=found.truth)
 
 
 def short_window_of_copies() -> Attempt:
-    """Return 1.2 s of an uncapped, warm, memory-bound, timed loop."""
+    """An uncapped, warm, memory-bound loop is timed for 1.2 s."""
     found = act(Setting(work=WORK["softmax"], variant=Variant.TIMES, length_s=1.2))
     return Attempt(evidence=found.evidence(), truth=found.truth)
 
 
 def alone_on_an_instance() -> Attempt:
-    """Return a MIG instance with empty siblings and without utilisation; the list names the own process."""
+    """A MIG instance has empty siblings; MIG reports no utilisation, and the list names the own process."""
     found = act(Setting(work=WORK["fp32 gemm"], variant=Variant.TIMES))
     evidence = device(found.evidence(), name="NVIDIA H200 MIG 3g.71gb", mig_mode=True, parent_uuid="GPU-parent")
     evidence = column(evidence, "mig_mode", lambda at_ns, mode: np.ones_like(mode))
@@ -241,19 +241,19 @@ ENTRIES: tuple[Entry, ...] = (
     honest(three_long_calls, "three calls of 1.9 s", fair=NOT_ACCUSED),
     honest(bucketed_lengths, "four lengths in random order, varies=True"),
     honest(neighbour_that_holds_memory, "a neighbour that only holds memory; record"),
-    honest(alone_in_a_container, "no list, one unknown PID, the window's"),
-    honest(first_window_of_a_daemon, "only power known from before"),
-    honest(just_below_the_limit, "94 to 96 % of the limit, never capped"),
+    honest(alone_in_a_container, "no list, one unknown PID: the own process"),
+    honest(first_window_of_a_daemon, "only power known from before the window"),
+    honest(just_below_the_limit, "93 % of the limit, never capped"),
     honest(thirty_frames_a_second, "regular waits, declared, burst"),
-    honest(flushes_declared, "a fifth of busy time flushes, declared"),
+    honest(flushes_declared, "declared flushes for a fifth of the busy time"),
     honest(routed_experts, "15 % of natural noise, 20 s"),
-    honest(two_minutes_seldom_read, "120 s read at 1 Hz, 0.25 s dark"),
-    honest(old_card, "a card with few counters", fair=NOT_ACCUSED),
+    honest(two_minutes_seldom_read, "120 s read at 1 Hz, 0.25 s unobserved"),
+    honest(old_card, "an old card with few counters", fair=NOT_ACCUSED),
     honest(locked_and_held, "a lock that held"),
     honest(hot_but_not_throttled, "80 °C, nothing throttled"),
     honest(lower_limit_by_choice, "500 W limit, as in the record"),
-    honest(briefly_dark_but_timed, "0.12 s unwatched, covered by power and stamps"),
+    honest(briefly_dark_but_timed, "0.12 s unobserved, power and stamps continuous"),
     honest(short_window_of_copies, "1.2 s, uncapped, warm"),
-    # Unseen siblings may share the board's power, so the flag "shared by design" is fair too.
+    # Invisible siblings may share the board's power, so a flag for sharing is also fair.
     honest(alone_on_an_instance, "MIG, siblings empty", fair=("valid", "unproven", "flagged")),
 )

@@ -17,25 +17,25 @@ _EVER_S = 1e3
 
 
 def capped_product_timed() -> Attempt:
-    """Return the README's example with events and without stamps: warm, capped GEMMs of 4096, 6 µs apart."""
+    """Products of 4096³, 6 µs apart, warm and capped, are timed by events without stamps (no cuda-bindings)."""
     found = act(Setting(work=WORK["gemm"], variant=Variant.TIMES))
     return Attempt(evidence=found.evidence(), truth=found.truth)
 
 
 def capped_attention_timed() -> Attempt:
-    """Return attention under the cap, timed by events without stamps; the clock's cycle of 1 s widens the times."""
+    """Attention under the cap is timed by events without stamps: the clock's own cycle of 1 s widens the times."""
     found = act(Setting(work=WORK["attention"], variant=Variant.TIMES))
     return Attempt(evidence=found.evidence(), truth=found.truth)
 
 
 def capped_large_product_timed() -> Attempt:
-    """Return GEMMs of 13 ms under the cap, timed by events without stamps: about 300 times in 4 s."""
+    """Products of 13 ms under the cap are timed by events without stamps: about 300 times in 4 s."""
     found = act(Setting(work=WORK["large gemm"], variant=Variant.TIMES))
     return Attempt(evidence=found.evidence(), truth=found.truth)
 
 
 def steps_of_two_phases_timed() -> Attempt:
-    """Return nine equal serving steps of 0.7 s, timed by step, half of each capped."""
+    """A server runs steps of 0.7 s, half capped and half uncapped, timed by step: nine equal times."""
     phases = tuple(
         edit
         for i in range(-9, 13)
@@ -52,17 +52,17 @@ def steps_of_two_phases_timed() -> Attempt:
         ends_s = (ran.begin_s + ran.took_s)[first[1:] - 1]
         return replace(ran, begin_s=begin_s, took_s=ends_s - begin_s, clock_mhz=ran.clock_mhz[first[:-1]])
 
-    return Attempt(evidence=found.changed_evidence(by_step), truth=found.truth)
+    return Attempt(evidence=found.reporting(by_step), truth=found.truth)
 
 
 def neighbour_gone_before() -> Attempt:
-    """Return a window that began 1.5 s after a foreign process left the GPU."""
+    """Another user's process left the GPU 1.5 s before the window began."""
     found = act(Setting(work=WORK["copy"], variant=Variant.TIMES))
     return Attempt(evidence=listed(found.evidence(), beside(lambda at_s: 0.0, end_s=-1.5)), truth=found.truth)
 
 
 def metronome() -> Attempt:
-    """Return a graph replayed at a constant clock: nearly all times are the same tick of the events."""
+    """A loop repeats equal work at a constant clock: nearly all times are the same tick of the events' clock."""
     base = WORK["fp32 gemm"]
     work = replace(base, kernel=replace(base.kernel, noise_ratio=0.0), gap_noise_ratio=0.0, outliers_ratio=0.0)
     found = act(Setting(work=work, variant=Variant.STAMPED))
@@ -70,7 +70,7 @@ def metronome() -> Attempt:
 
 
 def lock_nobody_mentions() -> Attempt:
-    """Return a sustained window on a card locked at 1410 MHz, without a declared lock."""
+    """A data centre locks its cards at 1410 MHz for reproducible numbers; the claim is sustained, and no lock is declared."""
     always = (
         Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="clock", value=1410.0 / 1978.0),
         Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="reasons_mask", value=float(Reason.APPLICATIONS_CLOCKS)),
@@ -80,7 +80,7 @@ def lock_nobody_mentions() -> Attempt:
 
 
 def short_collection() -> Attempt:
-    """Return a window in which a recorded garbage collection takes 12 ms of 6 s, or 0.2 %."""
+    """Python's garbage collector stops the loop for 12 ms of 6 s (0.2 %), and the collector's record names the pause."""
     setting = Setting(work=WORK["attention"], length_s=6.0, variant=Variant.STAMPED)
     found = act(setting, [Edit(begin_s=2.0, end_s=2.012, level="working", value=0.0)])
     at_ns = EPOCH_NS + round((setting.design.plan.begin_s + 2.0) * 1e9)
@@ -89,13 +89,13 @@ def short_collection() -> Attempt:
 
 
 def two_minutes_capped() -> Attempt:
-    """Return 120 s of training under the cap without times; heat and the controller change the clock slightly."""
+    """Training runs under the cap for a plain window of 120 s: heat and the power controller change the clock slightly."""
     found = act(Setting(work=WORK["training"], length_s=120.0))
     return Attempt(evidence=found.evidence(), truth=found.truth)
 
 
 def idle_children() -> Attempt:
-    """Return a window with eight idle worker processes of the benchmark, each with a context on the GPU."""
+    """Eight workers of the benchmark hold a context each on the GPU and compute nothing."""
     found = act(Setting(work=WORK["fp32 gemm"], variant=Variant.TIMES))
     evidence = found.evidence()
     for pid in range(4300, 4308):
@@ -105,7 +105,7 @@ def idle_children() -> Attempt:
 
 
 def short_and_small() -> Attempt:
-    """Return 1.2 s of timed launches of 62 µs with gaps of 28 µs, bound by launches."""
+    """Kernels of 62 µs, bound by launches 28 µs apart, are timed for 1.2 s."""
     found = act(Setting(work=WORK["small launches"], length_s=1.2, variant=Variant.TIMES))
     return Attempt(evidence=found.evidence(), truth=found.truth)
 
@@ -120,12 +120,12 @@ ENTRIES: tuple[Entry, ...] = (
     honest(lock_nobody_mentions, "a lock at 1410 MHz, undeclared, sustained"),
     honest(short_collection, "12 ms of garbage collection in 6 s"),
     honest(two_minutes_capped, "120 s of capped training, plain"),
-    honest(idle_children, "eight own contexts that do nothing"),
+    honest(idle_children, "eight idle contexts of the own job"),
     honest(
         short_and_small,
         "1.2 s of small launches",
-        limit="the expectation is wrong.  Events around a kernel that the GPU waits for include the launch: on an H200 a kernel of 56.9 "
-        "µs launched each 91 µs read 63.2, 11 % too long (2026-11-22).  The simulated events read the kernel alone.  The tolerance "
-        "flags a time that the host determines.",
+        limit="the expectation is wrong.  If the GPU waits for a launch, the events around the kernel include part of the launch: on an H200 "
+        "a kernel of 56.9 µs, launched every 91 µs, read 63.2 µs, 11 % too long (2026-11-22).  The simulated events read the kernel alone. "
+        " A launch-bound time beyond the tolerance is flagged.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Windows in which the GPU did not work all the time, meant to be called valid."""
+"""Windows in which the GPU stopped the work for part of the time, meant to be called valid."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.proof.fooling_table import Entry, off
 
 
 def pinpricks() -> Attempt:
-    """Return a loop that a data loader starves sixty times at random, for less than a bin of power each.
+    """A data loader starves the loop sixty times at random, for 4 to 9 ms: each pause is shorter than a power sample.
 
-    Effect: throughput 5 to 9 % low, without times.  The 20 ms record dips irregularly, and utilisation is slightly lower.
+    Truth: throughput 5 to 9 % low in a plain window.  The 20 ms power record dips irregularly, and utilisation is lower.
     """
     rng = generator(11, "pinpricks")
     begins_s = np.sort(rng.uniform(0.05, 3.9, 60))
@@ -28,9 +28,9 @@ def pinpricks() -> Attempt:
 
 
 def dark_pause_of_the_machine() -> Attempt:
-    """Return a window in which the hypervisor stops the guest for 0.28 s, launches and watcher together.
+    """The hypervisor stops the guest for 0.28 s: launches and the watcher stop, so no reading shows the stall.
 
-    Effect: throughput 6 % low, without times.  The vGPU has no power record.  Every lane has a recorded gap.
+    Truth: throughput 6 % low in a plain window.  The vGPU has no power record.  The evidence has a gap in every lane.
     """
     found = act(Setting(work=WORK["attention"], stamped=False), [Edit(begin_s=1.7, end_s=1.97, level="working", value=0.0)])
     evidence = silent(without(found.evidence(), "dense_power"), [(1.69, 1.97)], gaps=True)
@@ -42,9 +42,9 @@ def dark_pause_of_the_machine() -> Attempt:
 
 
 def short_freezes() -> Attempt:
-    """Return a window in which all virtual CPUs and the watcher freeze 25 times for 45 ms, too short for a gap.
+    """All virtual CPUs and the watcher freeze 25 times for 45 ms, too short for a recorded gap.
 
-    Effect: throughput 11 to 14 % low, without times.  There is no power record; the 200 ms utilisation reads 78 to 100 %.
+    Truth: throughput 14 % low in a plain window.  The GPU has no power record.  The 200 ms utilisation reads 75 to 97 %.
     """
     begins_s = np.arange(25) * 0.31 + generator(3, "freezes").uniform(0.02, 0.2, 25)
     stalls = [Edit(begin_s=float(at_s), end_s=float(at_s) + 0.045, level="working", value=0.0) for at_s in begins_s]
@@ -54,18 +54,18 @@ def short_freezes() -> Attempt:
 
 
 def long_window_seldom_read() -> Attempt:
-    """Return a loop that a checkpoint stops for 2.6 s of 120 s, under a daemon that reads once a second.
+    """A checkpoint stops the loop for 2.6 s of 120 s; the daemon reads once a second and has no power record.
 
-    Effect: throughput 2.2 % low, without times.  Two or three rows of 120 show an idle GPU; there is no power record.
+    Truth: throughput 2.2 % low in a plain window.  Two or three of 120 rows show an idle GPU.
     """
     found = act(Setting(work=WORK["decoding"], length_s=120.0), [Edit(begin_s=61.0, end_s=63.6, level="working", value=0.0)])
     return Attempt(evidence=sparse(without(found.evidence(), "dense_power"), 1.0), truth=found.truth)
 
 
 def spinning_megakernel() -> Attempt:
-    """Return a persistent kernel that spins while the host stalls for 0.35 s, busy by every meter.
+    """A persistent kernel polls for work and spins during a host stall of 0.35 s; every meter reports a busy GPU.
 
-    Effect: throughput 8 % low, without times.  Utilisation and SM activity stay; power falls to about 350 W in between.
+    Truth: throughput 8 % low in a plain window.  Utilisation and SM activity do not change.  Power falls to about 370 W.
     """
     spinning = (
         Edit(begin_s=2.2, end_s=2.55, level="slower", value=1e6),
@@ -76,9 +76,9 @@ def spinning_megakernel() -> Attempt:
 
 
 def waiting_collectives() -> Attempt:
-    """Return training steps whose collective waits for a straggler for 20 to 40 ms at full utilisation.
+    """Some training steps wait 20 to 40 ms for a straggling rank at full utilisation, more often in the second half.
 
-    Effect: throughput 9 % low, without times.  The power record shows lower power in the waits; no meter shows idle time.
+    Truth: throughput 9 % low in a plain window.  The power record shows a lower draw in the waits, and no meter shows idle time.
     """
     rng = generator(21, "straggler")
     begins_s = np.concatenate([np.sort(rng.uniform(0.2, 3.0, 5)), np.sort(rng.uniform(3.0, 5.8, 13))])
@@ -94,25 +94,27 @@ def waiting_collectives() -> Attempt:
 
 
 def spells_of_the_interpreter() -> Attempt:
-    """Return small launches whose gaps double for 0.4 s at a time, while a logging thread holds Python's lock.
+    """A logging thread holds Python's lock from time to time: the gaps between small launches double for spells of 0.4 s.
 
-    Effect: throughput 10 % low, without times.  The GPU is 63 % busy; during the locks it is 47 % busy and draws less.
+    Truth: throughput 9 % low in a plain window.  The GPU is 63 % busy outside the spells, and 47 % busy at lower power inside.
     """
     rng = generator(8, "spells")
     edits: list[Edit] = []
     for at_s in (0.4 + 1.1 * np.arange(5) + rng.uniform(0.0, 0.4, 5)).tolist():
         edits += [
             Edit(begin_s=at_s, end_s=at_s + 0.4, level="working", value=0.74),
-            Edit(begin_s=at_s, end_s=at_s + 0.4, level="slower", value=1.55),  # in kernel time: a gap of 28 grows by 34 µs
+            Edit(
+                begin_s=at_s, end_s=at_s + 0.4, level="slower", value=1.55
+            ),  # 55 % of the kernel time: a gap of 28 µs grows by 34 µs
         ]
     found = act(Setting(work=WORK["small launches"], length_s=6.0), edits)
     return Attempt(evidence=found.evidence(), truth=found.truth)
 
 
 def late_start_and_early_end() -> Attempt:
-    """Return a window that a parent process opens 0.15 s before the work and closes 0.12 s after the work.
+    """A parent opens the window 0.15 s before the worker starts and closes the window 0.12 s after the worker ends.
 
-    Effect: throughput 6 % low, without times.  Neither pause lies between two stretches of work.
+    Truth: throughput 7 % low in a plain window.  Neither pause lies between two stretches of work.
     """
     setting = Setting(work=WORK["softmax"])
     edges = (
@@ -124,9 +126,9 @@ def late_start_and_early_end() -> Attempt:
 
 
 def work_elsewhere_at_the_end() -> Attempt:
-    """Return a loop whose last tenth runs mostly on the CPU, as a fallback of an operator without a kernel.
+    """The loop's last tenth runs on the CPU (an operator without a GPU kernel), with short GPU work in between.
 
-    Effect: throughput 8 % low, without times.  The GPU is busy for 2 of every 10 ms in that tenth.
+    Truth: throughput 8 % low in a plain window.  The GPU is busy for 2 of every 10 ms in the last tenth.
     """
     edits = [Edit(begin_s=4.5 + 0.01 * i, end_s=4.508 + 0.01 * i, level="working", value=0.0) for i in range(50)]
     found = act(Setting(work=WORK["fp32 gemm"], length_s=5.0), edits)
@@ -134,9 +136,9 @@ def work_elsewhere_at_the_end() -> Attempt:
 
 
 def no_meter_but_the_mean_of_power() -> Attempt:
-    """Return a loop that stalls three times for 0.15 s on a card that reports mean power, temperature, memory and clocks.
+    """A cloud's card reports mean power, temperature, memory and clocks only; the loop stalls three times for 0.15 s.
 
-    Effect: throughput 10 % low, without times.
+    Truth: throughput 10 % low in a plain window.
     """
     stalls = [Edit(begin_s=at_s, end_s=at_s + 0.15, level="working", value=0.0) for at_s in (0.8, 1.9, 3.3)]
     found = act(Setting(work=WORK["convolution"], stamped=False), stalls)
@@ -150,13 +152,13 @@ def no_meter_but_the_mean_of_power() -> Attempt:
 
 ENTRIES: tuple[Entry, ...] = (
     off(pinpricks, "sixty stalls of 4 to 9 ms", "throughput"),
-    off(dark_pause_of_the_machine, "stall of 0.28 s while the watcher stalled too", "throughput"),
+    off(dark_pause_of_the_machine, "stall of 0.28 s without readings", "throughput"),
     off(short_freezes, "25 stalls of 45 ms, watcher frozen too", "throughput"),
     off(long_window_seldom_read, "2.6 s of 120 s idle, read at 1 Hz", "throughput"),
     off(spinning_megakernel, "0.35 s of spinning at 100 % utilisation", "throughput"),
     off(waiting_collectives, "steps that wait for a straggler at full utilisation", "throughput"),
     off(spells_of_the_interpreter, "launch gaps double in spells", "throughput"),
     off(late_start_and_early_end, "idle 0.15 s at the start and 0.12 s at the end", "throughput"),
-    off(work_elsewhere_at_the_end, "last tenth busy for a fifth", "throughput"),
+    off(work_elsewhere_at_the_end, "GPU busy for only a fifth of the last tenth", "throughput"),
     off(no_meter_but_the_mean_of_power, "three stalls, few meters", "throughput"),
 )

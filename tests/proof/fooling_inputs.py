@@ -1,4 +1,4 @@
-"""Windows of other work than stated: easier data, another GPU, cached results, meant to be called valid."""
+"""Windows of other work than stated (easier data, another GPU, cached results), meant to be called valid."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _EVER_S = 1e3
 
 
 def zeros_throughout() -> Attempt:
-    """Return a GEMM of zeros: the whole window is cooler and faster, like the warm-up before it.
+    """A leaderboard entry multiplies zeros: the window and the warm-up are cooler and faster.
 
-    Effect: mean 16 % short of this card's record of the same label and program, made with random data.  As on an H200, power
-    is 415 W, NVML shows about 1725 MHz, the true clock is 1566, and the power cap's reason is nearly always set.
+    Truth: mean 16 % short of this card's record of the same label and program, made with random data.  Power is about 410 W.
+    NVML shows 1725 MHz at a true clock of 1564 MHz, with the power cap's reason set during the work.
     """
     setting = Setting(work=WORK["large gemm"], variant=Variant.TIMES)
     found = act(setting, [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="load", value=0.353)])
@@ -41,9 +41,9 @@ def zeros_throughout() -> Attempt:
 
 
 def activations_die() -> Attempt:
-    """Return a network whose activations die out, so that its data becomes easier with each step of the window.
+    """The activations of a network die out: the data becomes easier from step to step, over the whole window.
 
-    Effect: mean 3 to 5 % short of that of the first data.  Power stays at the cap while the clock rises slowly.
+    Truth: mean 3 to 5 % short of the mean with the first data.  Power stays at the cap while the clock rises slowly.
     """
     drift = [Edit(begin_s=0.1 * i, end_s=0.1 * (i + 1), level="load", value=1.0 - 0.0033 * i) for i in range(61)]
     found = act(Setting(work=WORK["attention"], variant=Variant.TIMES, length_s=6.0), drift)
@@ -51,10 +51,10 @@ def activations_die() -> Attempt:
 
 
 def times_of_another_gpu() -> Attempt:
-    """Return a window of a process with contexts on two GPUs, whose times come from the other GPU.
+    """A process has contexts on two GPUs: another rank keeps this GPU busy, and the times come from the other GPU.
 
-    The readings are those of this GPU, but the number is not.  The stamps always show 1978 MHz, while NVML's clock of this
-    GPU, which reads above the true clock under a cap, is below 1700 MHz.
+    The readings of this GPU are true, and the number belongs to the other GPU.  The stamps always show 1978 MHz.  NVML's clock of this
+    GPU is below 1700 MHz, although NVML reads above the true clock under a cap.
     """
     here = act(Setting(work=WORK["gemm"], variant=Variant.STAMPED))
     there = act(Setting(work=WORK["fp32 gemm"], variant=Variant.STAMPED))
@@ -65,9 +65,9 @@ def times_of_another_gpu() -> Attempt:
 
 
 def memoised() -> Attempt:
-    """Return calls with a wrapper that returns early for repeated inputs: 55 % of the calls do 45 % of the work.
+    """Inputs repeat, and a wrapper returns early for known inputs: 55 % of the calls do 45 % of a full call's work.
 
-    Effect: mean 30 % and median 55 % short of a full call.  Times, start times and busy time agree; the times have two modes.
+    Truth: mean 30 % and median 55 % short of a full call.  Times, start times and busy time agree; the times have two modes.
     """
     work = WORK["softmax"]
     share = 0.55 * 0.45 + 0.45
@@ -82,26 +82,26 @@ def memoised() -> Attempt:
         kept = begin_s + took_s < ran.window_end_s - 1e-4
         return replace(ran, begin_s=begin_s[kept], took_s=took_s[kept], clock_mhz=ran.clock_mhz[kept])
 
-    return Attempt(evidence=found.changed_evidence(change), truth={"mean": share - 1.0, "median": -0.55})
+    return Attempt(evidence=found.reporting(change), truth={"mean": share - 1.0, "median": -0.55})
 
 
 def early_exit_in_five_batches() -> Attempt:
-    """Return a converging solver, timed in five batches of 1 s, whose calls do a fifth less in the last fifth.
+    """A solver converges: each call of the last fifth does 20 % less work; the harness times five batches of 1 s.
 
-    Effect: mean 4 % short and throughput 4 % high against full calls.  Utilisation, clock and power do not change, so the fifth
-    entry is the only witness.
+    Truth: mean 5 % short and throughput 5 % high, compared with full calls.  Utilisation, clock and power do not change, so the
+    fifth entry is the only witness.
     """
     setting = Setting(work=WORK["fp32 gemm"], length_s=5.0, variant=Variant.TIMES)
     found = act(setting, [Edit(begin_s=4.0, end_s=_EVER_S, level="slower", value=0.8)])
     evidence = found.evidence()
-    each = found.ran.iterations.count // 5  # the remaining calls run untimed
+    each = found.ran.iterations.count // 5  # the few remaining calls are untimed
     return Attempt(evidence=replace(evidence, timings=batches(evidence.timings, each)), truth=found.truth)
 
 
 def slow_buffers() -> Attempt:
-    """Return a loop in which every other iteration uses badly aligned buffers and takes 8 % longer.
+    """Every other iteration uses buffers with rows 4 KiB apart in one channel and takes 8 % longer.
 
-    Effect: mean 4 % above that of good buffers in the record of this work.  The two modes alternate strictly.
+    Truth: mean 4 % above the mean with good buffers, which is in the record of this work.  The two modes strictly alternate.
     """
     work = WORK["copy"]
     setting = Setting(work=work, variant=Variant.TIMES)
@@ -115,12 +115,12 @@ def slow_buffers() -> Attempt:
         begin_s = ran.begin_s[0] + np.concatenate([[0.0], np.cumsum(took_s[:-1] + gaps_s)])
         return replace(ran, begin_s=begin_s, took_s=took_s)
 
-    evidence = replace(slow.changed_evidence(change), record=recorded(good, power_w=561.0, clock_mhz=1976.0))
+    evidence = replace(slow.reporting(change), record=recorded(good, power_w=561.0, clock_mhz=1976.0))
     return Attempt(evidence=evidence, truth={"throughput": 1 / 1.04 - 1.0, "mean": 0.04})
 
 
 ENTRIES: tuple[Entry, ...] = (
-    off(zeros_throughout, "zeros, 15 % faster than this card's record", "mean"),
+    off(zeros_throughout, "zeros, mean 16 % below this card's record", "mean"),
     off(activations_die, "data becomes easier throughout", "mean"),
     off(times_of_another_gpu, "times of another GPU"),
     off(memoised, "55 % of calls return early", "mean"),

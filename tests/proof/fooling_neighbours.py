@@ -1,4 +1,4 @@
-"""Windows on a GPU shared with other processes, meant to be called valid."""
+"""Windows on a shared GPU, meant to be called valid."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _EVER_S = 1e3
 
 
 def _unused(at_s: float, seen: ProcessList) -> ProcessList | None:
-    """Drop the lists with utilisation, which is not permitted here, and hide the processes of the others."""
+    """Return the list as seen in a container, or None for a list with the utilisation record, which is not permitted here."""
     return None if any(each.utilization_ratio is not None for each in seen.processes) else inside_namespace(at_s, seen)
 
 
 def hidden_tenant() -> Attempt:
-    """Return a window next to another container that always works for a tenth of the time, without lists or utilisation.
+    """Another container works for a tenth of the time; this container has no list and no permission for utilisation.
 
-    Effect: throughput 6 % low.  The 669 MB of the other container are unexplained memory in use.
+    Truth: throughput 5 % low.  The other container's 669 MB appear as unexplained memory in use.
     """
     found = act(Setting(work=WORK["gemm"]), [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="slices", value=0.11)])
     evidence = column(listed(found.evidence(), _unused), "memory_used_bytes", lambda at_ns, used: used + 669e6)
@@ -44,10 +44,10 @@ def hidden_tenant() -> Attempt:
 
 
 def half_of_the_sms() -> Attempt:
-    """Return a window in which a second MPS client always uses a share of every SM; only the server is listed.
+    """A second MPS client takes a share of every SM throughout the window; the list names the MPS server alone.
 
-    Effect: mean 20 % above the record of six windows.  There are no time slices: all iterations are equally longer.  Neither
-    the host's facts nor the list name the client, whose memory counts for the server.
+    Truth: mean 20 % above the record of six windows.  Without time slices, every iteration is equally longer.  Neither host facts
+    nor lists show the client, and the server's memory includes the client's.
     """
     found = act(
         Setting(work=WORK["softmax"], variant=Variant.TIMES),
@@ -59,9 +59,9 @@ def half_of_the_sms() -> Attempt:
 
 
 def idle_looking_neighbour() -> Attempt:
-    """Return a window next to a listed process that takes 3 ms of every 60, with a recorded utilisation of 0.
+    """A listed process of 669 MB works 3 ms of every 60 ms; its rare samples in the utilisation record read 0.
 
-    Effect: throughput 5 % low, without times.
+    Truth: throughput 5 % low in a plain window.
     """
     bursts = [Edit(begin_s=0.06 * i, end_s=0.06 * i + 0.006, level="slices", value=1.0) for i in range(-100, 70)]
     found = act(Setting(work=WORK["decoding"]), bursts)
@@ -69,9 +69,9 @@ def idle_looking_neighbour() -> Attempt:
 
 
 def own_decoder() -> Attempt:
-    """Return a window in which a child of the benchmark decodes video on the GPU for the last 60 % of the time.
+    """A child of the benchmark, which counts as own, decodes video on the GPU for the last 60 % of the window.
 
-    Effect: mean about 8 % high.  The child is listed as own, with a utilisation of 10 %.
+    Truth: mean 4 to 5 % high.  The list marks the child as own, and the utilisation record shows 10 % for the child.
     """
     found = act(
         Setting(work=WORK["attention"], variant=Variant.TIMES, length_s=5.0),
@@ -84,9 +84,9 @@ def own_decoder() -> Attempt:
 
 
 def remote_desktop() -> Attempt:
-    """Return a window next to a headless X server that renders for 1 ms per frame, at 60 frames per second.
+    """A headless X server renders another user's visualisation (EGL, VirtualGL): 1 ms per frame, 60 frames a second.
 
-    Effect: throughput 4 % low, without times.  The process is listed as graphics, for which NVML reports no utilisation.
+    Truth: throughput 4 % low in a plain window.  The list marks a graphics process, for which NVML has no utilisation.
     """
     frames = [Edit(begin_s=i / 60, end_s=i / 60 + 0.001, level="slower", value=3.0) for i in range(-360, 250)]
     found = act(Setting(work=WORK["fp32 gemm"]), frames)
@@ -94,9 +94,9 @@ def remote_desktop() -> Attempt:
 
 
 def other_virtual_machine() -> Attempt:
-    """Return a window on a vGPU whose scheduler gives another VM time slices in the second half.
+    """A vGPU scheduler gives another VM time slices in the second half; this guest has readings of the guest alone.
 
-    Effect: throughput about 16 % low, without times.  There is no list, power or GPM; utilisation is that of the guest.
+    Truth: throughput 15 % low in a plain window, without lists, power and GPM.  Utilisation covers this guest alone.
     """
     found = act(Setting(work=WORK["convolution"], stamped=False), [Edit(begin_s=2.0, end_s=_EVER_S, level="slices", value=0.6)])
     evidence = device(found.evidence(), name="NVIDIA H200-71C", virtualization="vgpu")
@@ -109,9 +109,9 @@ def other_virtual_machine() -> Attempt:
 
 
 def sibling_instance() -> Attempt:
-    """Return a MIG instance whose siblings draw the board's power for 45 % of the window, so that the cap lowers the clock.
+    """The siblings of a MIG instance draw the board's power for 45 % of the window, so the cap lowers this instance's clock.
 
-    Effect: mean 4 to 7 % high.  The board's power stays at the limit while the clock falls; MIG has no utilisation.
+    Truth: mean 4 to 7 % high.  The board's power stays at the limit while the clock falls.  MIG reports no utilisation.
     """
     setting = Setting(work=WORK["attention"], variant=Variant.TIMES, stamped=False)
     found = act(setting, [Edit(begin_s=1.0, end_s=2.8, level="power_limit_w", value=580.0)])
@@ -126,10 +126,10 @@ def sibling_instance() -> Attempt:
 
 
 def jobs_between_lists() -> Attempt:
-    """Return a window with three bandwidth tests of 0.25 s by a health check, between two process lists.
+    """A health check runs a bandwidth test of 0.25 s three times, and no process list falls into a test.
 
-    Effect: throughput 5 to 7 % low, without times.  Utilisation is not permitted.  During a test, power and memory traffic
-    change, and about 500 MB more memory is in use.
+    Truth: throughput 5 to 7 % low in a plain window.  The utilisation record is not permitted.  During each test, power and memory
+    traffic change, and memory in use is 500 MB higher.
     """
     spans = [(1.12, 1.37), (2.62, 2.87), (4.3, 4.55)]
     found = act(
@@ -152,9 +152,9 @@ def jobs_between_lists() -> Attempt:
 
 
 def thief_of_bandwidth() -> Attempt:
-    """Return a window with ``varies=True``, a third of which is slowed by copies of a process in another namespace.
+    """Copies of a process in another namespace slow a third of the window; the loop declares ``varies=True``.
 
-    Effect: mean 8 % high.  There are no time slices; in this container the utilisation record names only the own PID.
+    Truth: mean 8 % high, without time slices.  In this container, the utilisation record names the own PID alone.
     """
     found = act(
         Setting(work=WORK["decoding"], variant=Variant.TIMES),
@@ -167,9 +167,9 @@ def thief_of_bandwidth() -> Attempt:
 
 
 def second_rank_of_the_same_job() -> Attempt:
-    """Return a window in which a wrong local rank binds two ranks of the measured tree to one GPU.
+    """A wrong local rank bound two ranks of the measured process tree to one GPU, so both share the time slices.
 
-    Effect: throughput 50 % of that of one rank alone.  Each of the two own processes has half of the utilisation.
+    Truth: throughput 46 % below one rank alone.  The lists have two own processes, each with half of the utilisation.
     """
     found = act(Setting(work=WORK["convolution"]), [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="slices", value=0.92)])
     twin = beside(lambda at_s: 0.5, ownership=Ownership.OWN, own=lambda at_s: 0.48, memory_bytes=10_000_000_000, pid=4243)
@@ -179,7 +179,7 @@ def second_rank_of_the_same_job() -> Attempt:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    off(hidden_tenant, "another container at a tenth, unseen", "throughput"),
+    off(hidden_tenant, "an invisible container that works for a tenth of the time", "throughput"),
     off(half_of_the_sms, "an MPS client throughout, mean 20 % above the record", "mean"),
     off(idle_looking_neighbour, "a listed neighbour whose utilisation reads 0", "throughput"),
     off(own_decoder, "an own child decodes on the GPU", "mean"),
@@ -188,5 +188,5 @@ ENTRIES: tuple[Entry, ...] = (
     off(sibling_instance, "MIG siblings take the power", "mean"),
     off(jobs_between_lists, "three bandwidth tests between two lists", "throughput"),
     off(thief_of_bandwidth, "foreign copies for a third, under varies=True", "mean"),
-    off(second_rank_of_the_same_job, "two own ranks on one GPU, half of the record's rate", "throughput"),
+    off(second_rank_of_the_same_job, "two own ranks on one GPU, about half of the record's rate", "throughput"),
 )

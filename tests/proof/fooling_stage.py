@@ -1,8 +1,8 @@
-"""Simulation of windows meant to fool the judge: a simulated H200 that runs twice, and edits of the evidence.
+"""The stage for windows that are meant to fool the judge: two runs of a simulated H200, and changes of the evidence.
 
-The physics is that of the proof's board.  An act is one loop of kernels, run undisturbed and with edits of the board's levels;
-both runs share their noise.  Functions from evidence to evidence then change the readings and declared facts, only in ways
-that a real card or machine could.
+The physics is the proof's own board.  An act is one loop of kernels, run once undisturbed and once with edits of the board's
+levels.  Both runs share their noise.  Functions from evidence to evidence then change the reports of the driver, the host and the
+process, only in ways that are possible on a real machine.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ FOREIGN_PID = 9913
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """A change of one of the board's levels from start to end, in seconds since the window began.
+    """A change of one of the board's levels from ``begin_s`` to ``end_s``, in seconds since the window began.
 
-    A number multiplies ``clock``, ``mem_clock``, ``slower`` and ``load`` and replaces any other level.
+    The value multiplies ``clock``, ``mem_clock``, ``slower`` and ``load``, and replaces any other level.
     """
 
     begin_s: float
@@ -55,14 +55,14 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One benchmark: the loop, the window's length, the declared times, and the length of the warm-up."""
+    """One benchmark: its loop, the window's length, the recorded times, and the length of the warm-up."""
 
     work: Workload
     length_s: float = 4.0
     variant: Variant = Variant.PLAIN
     warm_s: float = 6.0
     seed: int = 7
-    stamped: bool = True  # stamps at the window's edges
+    stamped: bool = True  # at the window's edges
     batch_count: int = 1
     queue_s: float = 0.01
 
@@ -74,7 +74,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """One benchmark: the disturbed and the undisturbed run."""
+    """One benchmark's disturbed and clean run."""
 
     setting: Setting
     ran: Run
@@ -82,14 +82,14 @@ class Act:
 
     @property
     def truth(self) -> dict[str, float]:
-        """Return the true deviation of each number: the disturbed run over the undisturbed run, minus 1."""
+        """Return the deviation of each number: disturbed over clean, − 1."""
         return truth_of(deviation(self.ran.iterations, self.clean.iterations))
 
     def evidence(self) -> Evidence:
         return observed(self.setting.design, self.ran, (), self.setting.seed)
 
-    def changed_evidence(self, change: Callable[[Iterations], Iterations]) -> Evidence:
-        """Return the evidence with changed declared iterations in the same window."""
+    def reporting(self, change: Callable[[Iterations], Iterations]) -> Evidence:
+        """Return the evidence with changed iterations in the process's report, and the same window."""
         ran = self.ran.iterations
         changed = replace(change(ran), window_begin_s=ran.window_begin_s, window_end_s=ran.window_end_s)
         return observed(self.setting.design, replace(self.ran, iterations=changed), (), self.setting.seed)
@@ -97,7 +97,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A window to be judged: the evidence, the claim, and the true deviations of the numbers."""
+    """A window to be judged: its evidence, the claim, and the true deviation of its numbers."""
 
     evidence: Evidence
     truth: Mapping[str, float] = field(default_factory=dict)
@@ -114,7 +114,7 @@ def truth_of(found: Deviation) -> dict[str, float]:
 
 
 def act(setting: Setting, edits: Sequence[Edit] = (), always: Sequence[Edit] = ()) -> Act:
-    """Run a benchmark twice, undisturbed and with the edits; ``always`` belongs to both runs."""
+    """Run a benchmark with and without the edits; ``always`` applies to both runs."""
     disturbed = _run(setting, (*always, *edits))
     return Act(setting=setting, ran=disturbed, clean=_run(setting, always) if edits else disturbed)
 
@@ -123,7 +123,7 @@ def _run(setting: Setting, edits: Sequence[Edit]) -> Run:
     plan = setting.design.plan
     along = _edited(timeline(plan, setting.work, (), np.ones(1), 1.0), plan, edits)
     board = Board(along, f"fooling {setting.seed}")
-    # Leave room after the window for iterations that take longer.
+    # The extra second gives a slowed last iteration room to end.
     board.run(round((plan.end_s + setting.work.kernel.time_s + plan.tail_s + 1.0) * 1e9))
     course = board.course()
     return Run(timeline=along, course=course, iterations=iterations(along, course, plan, (), setting.seed))
@@ -150,7 +150,7 @@ def _edited(plain: Timeline, plan: Plan, edits: Sequence[Edit]) -> Timeline:
     return Timeline(edges_s, levels, plain.workload)
 
 
-# --- edits of the evidence -----------------------------------------------------------------------------------------------------
+# --- evidence ------------------------------------------------------------------------------------------------------------------
 
 
 def traced(evidence: Evidence, change: Callable[[Trace], Trace]) -> Evidence:
@@ -158,7 +158,7 @@ def traced(evidence: Evidence, change: Callable[[Trace], Trace]) -> Evidence:
 
 
 def without(evidence: Evidence, *names: str) -> Evidence:
-    """Return the evidence without these signals, including ``dense_power`` and ``process_list``."""
+    """Return the evidence without these signals; ``dense_power`` and ``process_list`` are also names."""
     columns = {name: column for name, column in evidence.trace.columns.items() if name not in names}
     power = Column(np.empty(0, np.int64), np.empty(0)) if "dense_power" in names else evidence.trace.dense_power
     lists = () if "process_list" in names else evidence.trace.process_lists
@@ -182,7 +182,7 @@ def declaring(evidence: Evidence, **facts: Fact) -> Evidence:
 
 
 def listed(evidence: Evidence, change: Callable[[float, ProcessList], ProcessList | None]) -> Evidence:
-    """Return the evidence with each process list changed; the time is seconds since the window began."""
+    """Return the evidence with each process list changed or dropped; times are seconds since the window began."""
     begin_ns = evidence.window.begin_ns
     changed = (change((each.at_ns - begin_ns) / 1e9, each) for each in evidence.trace.process_lists)
     kept = tuple(each for each in changed if each is not None)
@@ -194,7 +194,7 @@ def beside(
     own: Callable[[float], float] | None = None, memory_bytes: int = 669_000_000, pid: int = FOREIGN_PID, graphics: bool = False,
     begin_s: float = -1e9, end_s: float = 1e9,
 ) -> Callable[[float, ProcessList], ProcessList]:  # fmt: skip
-    """Put another process on the lists from start to end; ``use`` is the utilisation of that process at each time."""
+    """Return a change that adds another process to the lists; ``use`` gives the process's utilisation at each time."""
 
     def change(at_s: float, seen: ProcessList) -> ProcessList:
         if not begin_s <= at_s < end_s:
@@ -213,7 +213,7 @@ def beside(
 
 
 def inside_namespace(at_s: float, seen: ProcessList) -> ProcessList:
-    """Return the process list of a container: only unnamed PIDs of the utilisation record."""
+    """Return the list as seen in a container: no listed process, and unknown PIDs from the utilisation record."""
     unknown = tuple(
         replace(each, name=None, user=None, started_s=None, memory_bytes=None, listed=False, ownership=Ownership.UNKNOWN)
         for each in seen.processes
@@ -223,7 +223,7 @@ def inside_namespace(at_s: float, seen: ProcessList) -> ProcessList:
 
 
 def recorded(clean: Act, *, power_w: float, clock_mhz: float, at_clock_mhz: float | None = None) -> WorkRecord:
-    """Return a record of six earlier VALID windows of this work on this card: the clean run with its natural spread."""
+    """Return a record of six valid windows of this work on this card: the clean run with a natural spread."""
     ran = clean.clean.iterations
     spread = (0.0004, -0.0007, 0.0002, -0.0003, 0.0006, -0.0001)
     at_mhz = at_clock_mhz or clock_mhz
@@ -245,7 +245,7 @@ def recorded(clean: Act, *, power_w: float, clock_mhz: float, at_clock_mhz: floa
 
 
 def silent(evidence: Evidence, spans_s: Sequence[tuple[float, float]], *, gaps: bool) -> Evidence:
-    """Return the evidence without readings in these stretches, with recorded gaps if ``gaps``."""
+    """Return the evidence without readings in these stretches; with ``gaps``, each stretch is recorded as a gap."""
     begin_ns = evidence.window.begin_ns
     spans_ns = [(begin_ns + round(first * 1e9), begin_ns + round(last * 1e9)) for first, last in spans_s]
 
@@ -265,7 +265,7 @@ def silent(evidence: Evidence, spans_s: Sequence[tuple[float, float]], *, gaps: 
 
 
 def sparse(evidence: Evidence, period_s: float) -> Evidence:
-    """Return the evidence of a daemon that reads with this period."""
+    """Return the evidence of a daemon that reads once per period."""
 
     def thin(found: Column) -> Column:
         ticks = (found.at_ns - evidence.window.begin_ns) // round(period_s * 1e9)
@@ -277,12 +277,12 @@ def sparse(evidence: Evidence, period_s: float) -> Evidence:
 
 def device(evidence: Evidence, **facts: object) -> Evidence:
     assert evidence.device is not None
-    # The fields have several types, and a wrong type would fail at once.
+    # The fields have several types; a test would fail on a wrong type.
     return replace(evidence, device=replace(evidence.device, **facts))  # type: ignore[arg-type]
 
 
 def batches(timings: Timings | None, count: int) -> Timings:
-    """Put ``count`` calls into each entry, like a harness that times batches."""
+    """Return the times in entries of ``count`` calls, like those of a harness that times batches."""
     assert timings is not None
     whole = len(timings.took_s) // count * count
     took_s = timings.took_s[:whole].reshape(-1, count).mean(axis=1)

@@ -1,4 +1,4 @@
-"""The entry of a window meant to fool the judge: the function that makes it, the deviation, and the fair statuses."""
+"""The entry of a window that is meant to fool the judge: its maker, its deviation, and the fair statuses."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ from typing import TypeAlias
 from tests.proof.fooling_stage import Attempt
 
 NOT_VALID = ("flagged", "rejected", "unproven")
-NOT_ACCUSED = (
-    "valid",
-    "unproven",
-)  # of an honest window; unproven is fair only if the machine hides evidence that the claim requires
+NOT_ACCUSED = ("valid", "unproven")  # for an honest window on a machine that hides evidence which the claim requires
 
-Maker: TypeAlias = Callable[[], Attempt]
+Maker: TypeAlias = Callable[[], Attempt]  # the docstring of a maker describes the scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One window for the judge: ``fair`` are the acceptable statuses.
+    """One window to try; ``fair`` holds the acceptable statuses.
 
-    ``covers`` are the numbers whose bound plus repeatability must reach the true deviation in a valid or flagged verdict.  A
-    rejected or unproven verdict states no number.  ``limit`` is the reason for a verdict that stays not acceptable; else empty.
+    ``covers`` are the numbers whose bound plus repeatability must reach the truth in a valid or flagged verdict.  A rejected or
+    unproven verdict states no number.  ``limit`` is the reason for an unacceptable verdict that remains, or empty.
     """
 
     make: Maker
@@ -38,7 +35,7 @@ class Entry:
 
 
 def off(make: Maker, off: str, *covers: str, fair: tuple[str, ...] = NOT_VALID, limit: str = "") -> Entry:
-    """Return the entry of a window whose number is off, or is of other work than stated."""
+    """Return the entry of a window with a number that is off or belongs to other work."""
     return Entry(make=make, off=off, fair=fair, covers=covers, honest=False, limit=limit)
 
 

@@ -1,4 +1,4 @@
-"""Windows whose times are not those of the work, by cheating or by mistake, meant to be called valid."""
+"""Windows with wrong times, from a cheat or a mistake, meant to be called valid."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _EVER_S = 1e3
 
 
 def untimed_tail() -> Attempt:
-    """Return calls whose last 3 %, a reduction, run on a second stream after the event that ends the time.
+    """The last 3 % of each call, a reduction, runs on a second stream after the event that ends the time.
 
-    Effect: mean 3 % short.  The GPU is busy for the whole call; the events are correct for the first stream.
+    Truth: mean 3 % short.  The GPU is busy during the reduction.  The events are right for the first stream.
     """
     found = act(Setting(work=WORK["large gemm"], variant=Variant.STAMPED))
-    evidence = found.changed_evidence(lambda ran: replace(ran, took_s=ran.took_s * 0.97))
+    evidence = found.reporting(lambda ran: replace(ran, took_s=ran.took_s * 0.97))
     return Attempt(evidence=evidence, truth={"mean": -0.03, "median": -0.03})
 
 
 def stall_declared_as_check() -> Attempt:
-    """Return a loop that waits for a lock for 0.3 s and declares the wait as ``w.other_work("check")``.
+    """The loop waits 0.3 s for a lock and declares the wait as a check of the results: ``w.other_work("check")``.
 
-    Effect: throughput 7 % low.  The board idles at 123 W during the wait: no check ran.
+    Truth: throughput 7 % low.  The board idles at 123 W during the wait, so no check ran.
     """
     setting = Setting(work=WORK["gemm"], variant=Variant.STAMPED)
     found = act(setting, [Edit(begin_s=1.5, end_s=1.8, level="working", value=0.0)])
@@ -41,9 +41,9 @@ def stall_declared_as_check() -> Attempt:
 
 
 def untimed_autotuning() -> Attempt:
-    """Return a window in which a library tries algorithms for 0.35 s between two calls, with the GPU busy.
+    """A library tries algorithms for 0.35 s between two calls, which keep the GPU equally busy with other kernels.
 
-    Effect: throughput 9 % low.  The gap is between two times; power and utilisation hardly change.
+    Truth: throughput 9 % low.  The gap lies between two times, and power and utilisation hardly change.
     """
     found = act(
         Setting(work=WORK["attention"], variant=Variant.TIMES), [Edit(begin_s=2.0, end_s=2.35, level="slower", value=1e6)]
@@ -56,14 +56,14 @@ def untimed_autotuning() -> Attempt:
         took_s[longest] = took_s[longest - 1]
         return replace(ran, begin_s=begin_s, took_s=took_s)
 
-    return Attempt(evidence=found.changed_evidence(change), truth={"throughput": found.truth["throughput"]})
+    return Attempt(evidence=found.reporting(change), truth={"throughput": found.truth["throughput"]})
 
 
 def deep_queue() -> Attempt:
-    """Return a window without synchronisation: the host's clock times launches into a queue of a thousand.
+    """The host's clock times launches without synchronisation; launches wait only while the queue of 1000 is full.
 
-    Effect: throughput 5 % high and mean 5 % short, because a twentieth of the counted calls had not run at the end.  The GPU
-    works on for 0.2 s; all entries of a thousand calls except the first look correct.
+    Truth: a twentieth of the counted calls had not run when the window ended, so throughput is 5 % high and the mean 5 % short.  The
+    GPU works for 0.2 s after the end.  Only the first entry of 1000 calls looks wrong.
     """
     setting = Setting(work=WORK["gemm"], variant=Variant.TIMES, stamped=False)
     found = act(setting, (), [Edit(begin_s=0.0, end_s=4.2, level="working", value=1.0)])
@@ -77,7 +77,7 @@ def deep_queue() -> Attempt:
         clock_mhz = np.concatenate([ran.clock_mhz[:ahead], ran.clock_mhz])
         return replace(ran, begin_s=begin_s, took_s=np.maximum(took_s, 4e-6), clock_mhz=clock_mhz)
 
-    evidence = found.changed_evidence(change)
+    evidence = found.reporting(change)
     share = ahead / found.ran.iterations.count
     evidence = replace(evidence, timings=batches(evidence.timings, ahead))
     evidence = declaring(evidence, timer="caller", sync_s=None)
@@ -85,24 +85,24 @@ def deep_queue() -> Attempt:
 
 
 def forged_stamps() -> Attempt:
-    """Return a window claimed at 1500 MHz with forged stamps of 1500 MHz, on a GPU at 1978 MHz.
+    """The claim is a fixed clock of 1500 MHz, and the process reports forged stamps of 1500 MHz; the GPU runs at 1978 MHz.
 
-    Effect: mean 24 % short of the time at 1500 MHz.  NVML's clock, correct to 0.2 % without a cap, reads 1980 MHz.
+    Truth: mean about 23 % short of the time at 1500 MHz.  NVML's clock reads 1980 MHz.
     """
     found = act(Setting(work=WORK["fp32 gemm"], variant=Variant.STAMPED))
 
     def change(ran: Iterations) -> Iterations:
         return replace(ran, clock_mhz=1500.0 + 0.4 * generator(1, "forged").standard_normal(ran.count))
 
-    evidence = declaring(found.changed_evidence(change), locked_mhz=1500.0, true_clock_mhz=1500.2)
+    evidence = declaring(found.reporting(change), locked_mhz=1500.0, true_clock_mhz=1500.2)
     short = 1.0 - (1500.0 / 1978.0) ** 0.94
     return Attempt(evidence=evidence, truth={"mean": -short, "median": -short}, claim="fixed-clock")
 
 
 def period_not_kept() -> Attempt:
-    """Return a loop with a declared period of 31 ms that calls every 45 ms, because it sleeps after each call.
+    """The loop declares a call every 31 ms but makes one every 45 ms, because its sleep ignores the time of the work.
 
-    Effect: throughput 31 % below the declared one.
+    Truth: throughput 31 % below the declared rate.
     """
     work = replace(WORK["sleeps between"], gap_s=34e-3)
     found = act(Setting(work=work, variant=Variant.TIMES))
@@ -110,9 +110,9 @@ def period_not_kept() -> Attempt:
 
 
 def stalls_called_a_period() -> Attempt:
-    """Return a loop that stalls forty times at random for 5 to 20 ms, with ``every=0.02`` as an excuse.
+    """The loop stalls forty times at random, for 5 to 20 ms, and declares ``every=0.02`` as an excuse.
 
-    Effect: throughput 8 to 10 % low.  Except for the stalls, calls of 0.5 ms follow within 6 µs, without a period.
+    Truth: throughput 12 % low.  Outside the stalls, calls of 0.5 ms follow each other within 6 µs, without a period.
     """
     rng = generator(13, "excused")
     begins_s = np.sort(rng.uniform(0.05, 3.9, 40))
@@ -124,9 +124,9 @@ def stalls_called_a_period() -> Attempt:
 
 
 def slow_steps_left_out() -> Attempt:
-    """Return the durations of a harness that drops steps 15 % longer than the median.
+    """A harness drops durations that are 15 % longer than the median before it reports the others.
 
-    Effect: the mean of all steps is 3 % longer.  The dropped steps are in sixteen slow intervals, 8 % of the time.
+    Truth: the mean of all steps is 3 % longer.  The sixteen slow spells take 12 % of the time and are missing from the report.
     """
     rng = generator(31, "slow steps")
     begins_s = 0.1 + 0.24 * np.arange(16) + rng.uniform(0.0, 0.2, 16)
@@ -138,15 +138,18 @@ def slow_steps_left_out() -> Attempt:
         return replace(ran, begin_s=ran.begin_s[kept], took_s=ran.took_s[kept], clock_mhz=ran.clock_mhz[kept])
 
     true_s = float(found.ran.iterations.took_s.mean())
-    kept = change(found.ran.iterations)
-    truth = {"mean": float(kept.took_s.mean()) / true_s - 1.0, "throughput": kept.count / found.ran.iterations.count - 1.0}
-    return Attempt(evidence=found.changed_evidence(change), truth=truth)
+    reported = change(found.ran.iterations)
+    truth = {
+        "mean": float(reported.took_s.mean()) / true_s - 1.0,
+        "throughput": reported.count / found.ran.iterations.count - 1.0,
+    }
+    return Attempt(evidence=found.reporting(change), truth=truth)
 
 
 def counted_twice() -> Attempt:
-    """Return durations of which a retry appended a tenth twice.
+    """A retry appends a tenth of the durations twice.
 
-    Effect: throughput 10 % high.  The list has more calls than ran, with a sum of 110 % of the window.
+    Truth: throughput 10 % high.  The list has more calls than ran, and its durations add up to 110 % of the window.
     """
     found = act(Setting(work=WORK["fp32 gemm"], variant=Variant.DURATIONS))
 
@@ -154,23 +157,23 @@ def counted_twice() -> Attempt:
         again = np.sort(np.concatenate([np.arange(ran.count), np.arange(0, ran.count, 10)]))
         return replace(ran, begin_s=ran.begin_s[again], took_s=ran.took_s[again], clock_mhz=ran.clock_mhz[again])
 
-    return Attempt(evidence=found.changed_evidence(change), truth={"throughput": 0.1})
+    return Attempt(evidence=found.reporting(change), truth={"throughput": 0.1})
 
 
 def overlapping_calls() -> Attempt:
-    """Return overlapping times: two streams alternate, and each call's events enclose almost all of the next call.
+    """Two streams take turns, and each call's events include 90 % of the next call: times overlap.
 
-    Effect: the declared mean is 90 % above the cost of a call in this loop.
+    Truth: the reported mean is 90 % above the mean time of a call.
     """
     found = act(Setting(work=WORK["convolution"], variant=Variant.TIMES))
-    evidence = found.changed_evidence(lambda ran: replace(ran, took_s=ran.took_s * 1.9))
+    evidence = found.reporting(lambda ran: replace(ran, took_s=ran.took_s * 1.9))
     return Attempt(evidence=evidence, truth={"mean": 0.9, "median": 0.9})
 
 
 def coarse_tick() -> Attempt:
-    """Return calls of 20 ms timed by a virtual machine's clock with ticks of 15.6 ms: one or two ticks each.
+    """A virtual machine's clock ticks every 15.6 ms: calls of 20 ms read one tick or two.
 
-    Effect: the declared median is 22 % short, and the mean is correct.  The claim is the median of a burst.
+    Truth: the reported median is 22 % short, and the mean is right.  The claim is burst.
     """
     base = WORK["decoding"]
     work = replace(base, kernel=replace(base.kernel, time_s=20.0e-3))
@@ -183,7 +186,7 @@ def coarse_tick() -> Attempt:
         begin_s[0] = max(begin_s[0], ran.window_begin_s)
         return replace(ran, begin_s=begin_s, took_s=np.maximum(ends_s - begin_s, 1e-6))
 
-    evidence = declaring(found.changed_evidence(change), timer="host")
+    evidence = declaring(found.reporting(change), timer="host")
     return Attempt(evidence=evidence, truth={"median": 15.6 / 20.0 - 1.0, "mean": 0.0}, claim="burst")
 
 
@@ -193,37 +196,37 @@ def _tiny() -> Workload:
 
 
 def tiny_kernel_between_events() -> Attempt:
-    """Return times of events that read 3 µs more than a kernel of 12 µs, without a measured timer overhead.
+    """Events around a kernel of 12 µs read 3 µs too long, and the overhead of empty events was not measured.
 
-    Effect: mean 25 % long.  The utilisation of 54 % is that of the kernel alone.
+    Truth: mean 25 % long.  The utilisation of 51 % covers the kernel alone.
     """
     found = act(Setting(work=_tiny(), variant=Variant.TIMES, length_s=2.0, stamped=False))
 
     def change(ran: Iterations) -> Iterations:
         return replace(ran, begin_s=ran.begin_s - 1.5e-6, took_s=ran.took_s + 3.0e-6)
 
-    return Attempt(evidence=found.changed_evidence(change), truth={"mean": 0.25, "median": 0.25})
+    return Attempt(evidence=found.reporting(change), truth={"mean": 0.25, "median": 0.25})
 
 
 def flush_that_was_the_work() -> Attempt:
-    """Return calls whose first sixth is declared as a flush, inside ``w.other_work("flush")``.
+    """The loop declares the first sixth of each call as a flush: ``w.other_work("flush")``.
 
-    Effect: mean 17 % short.  The books balance; the declared flush takes as long, and the cache is declared warm.
+    Truth: mean 17 % short.  The books balance.  The declared flush takes the missing time, and the declared cache is warm.
     """
     found = act(Setting(work=WORK["attention"], variant=Variant.TIMES))
     ran = found.ran.iterations
     first_s: Values = ran.took_s / 6
     flush = OtherWork(times_ns(ran.begin_s, EPOCH_NS), first_s - 2e-6, ("flush",) * ran.count)
-    evidence = found.changed_evidence(lambda each: replace(each, begin_s=each.begin_s + first_s, took_s=each.took_s - first_s))
+    evidence = found.reporting(lambda each: replace(each, begin_s=each.begin_s + first_s, took_s=each.took_s - first_s))
     evidence = declaring(replace(evidence, other_work=flush), cache="warm")
     return Attempt(evidence=evidence, truth={"mean": -1 / 6, "median": -1 / 6})
 
 
 def forged_regular_times() -> Attempt:
-    """Return invented durations, equal to 0.01 %, whose sum is the busy time of the window.
+    """The process reports invented durations, equal to 0.01 %, that add up to the busy time of the window.
 
-    Effect: the declared mean is correct, and the median 3 to 4 % long.  A third of the window ran 12 % slower, so the declared
-    times are not those of real calls.
+    Truth: the clock was 12 % lower for a third of the window.  The reported mean is that of the disturbed run, and the reported
+    median is 3 to 4 % long.
     """
     found = act(
         Setting(work=WORK["fp32 gemm"], variant=Variant.DURATIONS), [Edit(begin_s=1.3, end_s=2.6, level="clock", value=0.88)]
@@ -234,7 +237,7 @@ def forged_regular_times() -> Attempt:
         return replace(ran, took_s=float(ran.took_s.mean()) * noise)
 
     return Attempt(
-        evidence=found.changed_evidence(change), truth={"mean": found.truth["mean"], "throughput": found.truth["throughput"]}
+        evidence=found.reporting(change), truth={"mean": found.truth["mean"], "throughput": found.truth["throughput"]}
     )
 
 
@@ -242,16 +245,16 @@ ENTRIES: tuple[Entry, ...] = (
     off(untimed_tail, "3 % of each call behind the last event", "mean"),
     off(stall_declared_as_check, "0.3 s of idleness declared as a check", "throughput"),
     off(untimed_autotuning, "0.35 s of busy autotuning between two times", "throughput"),
-    off(deep_queue, "a thousand counted launches that had not run"),
+    off(deep_queue, "a thousand launches counted before they ran"),
     off(forged_stamps, "stamps of 1500 MHz forged"),
     off(period_not_kept, "every=31 ms declared, 45 ms kept"),
     off(stalls_called_a_period, "forty random stalls under every=0.02", "throughput"),
     off(slow_steps_left_out, "slow steps dropped from the durations", "mean", "throughput"),
-    off(counted_twice, "a tenth of the durations declared twice", "throughput"),
+    off(counted_twice, "a tenth of the durations reported twice", "throughput"),
     off(overlapping_calls, "times overlap, 90 % long"),
     off(coarse_tick, "a clock of 15.6 ms around calls of 20 ms"),
-    off(tiny_kernel_between_events, "events add 3 us to 12"),
+    off(tiny_kernel_between_events, "events add 3 µs to 12 µs"),
     off(forged_regular_times, "invented durations over a slower third", "throughput"),
-    # A forged account is printed, and no evidence contradicts it: by the specification, valid is fair.
+    # The evidence cannot expose a forged declaration, so valid is fair by the specification.
     off(flush_that_was_the_work, "a sixth of the work declared as a flush", fair=("valid", "flagged", "rejected", "unproven")),
 )

@@ -1,7 +1,7 @@
-"""Verdicts on the generator's pairs, as rows of a results file.
+"""Rows of judged windows of the generator's pairs.
 
 python -m tests.proof.judged --seeds 0:3000 [--even|--odd] [--processes 2] [--add]
-judges both windows of each pair and writes tests/proof/results.json, from which ``make pages`` computes every figure;
+judges both windows of each pair and writes tests/proof/results.json.  ``make pages`` computes the proof's figures from this file.
 ``--add`` keeps the file's rows of other seeds.
 """
 
@@ -32,7 +32,7 @@ from tests.proof.shapes import Shape
 from tests.proof.testified import Variant
 
 RESULTS = Path(__file__).parent / "results.json"
-PROCESSES_COUNT = 2  # most processes: the scoring machine is shared
+PROCESSES_COUNT = 2  # most worker processes: the scoring machine is shared
 # The generator's name of each number of a verdict.
 NAMES: Mapping[Number, str] = {
     Number.THROUGHPUT: "throughput",
@@ -42,27 +42,27 @@ NAMES: Mapping[Number, str] = {
 }
 CLAIMED_NAMES = tuple(NAMES[number] for number in CLAIMED[Policy().claim])
 BOOKED_S = 1.0  # shorter windows have no books, so they are never valid
-RHYTHM_COUNT = 5  # fewest equal pauses, at equal distances, of a rhythm
-REFERENCE_RATIO = 0.2  # of the window: the specification's least share of a level that serves as reference
+RHYTHM_COUNT = 5  # least count of equal, equally spaced pauses of a rhythm, and of periods of a steady sine
+REFERENCE_RATIO = 0.2  # smallest share of the window that the specification accepts as a reference level
 _OWN_WORK = frozenset({"own-other-work", "work-growth", "work-modes"})
 _LEVELLED = _OWN_WORK | {"sm-clock", "thermal", "power-cap"}
 _FLAT = frozenset({Shape.STEP, Shape.PULSE, Shape.SQUARE, Shape.TELEGRAPH, Shape.BURSTS})
-_DIGITS = 6  # of a ratio: a ten-thousandth of the tolerance
-_UNBOUNDED = 1e9  # represents an infinite bound, because JSON has no infinity
+_DIGITS = 6  # decimals of a stored ratio: 1e-6 is a ten-thousandth of the tolerance
+_UNBOUNDED = 1e9  # written for an infinite bound, because JSON has no infinity
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRow:
-    """One judged window, with marks for disturbances that the specification does not bound without a record."""
+    """One judged window, with the reasons that put the window or some of its numbers out of scope."""
 
     row: Row
-    is_steady: bool = False  # a disturbance held throughout
-    is_mostly: bool = False  # the undisturbed part is too short for a reference
-    left_open: frozenset[str] = frozenset()  # numbers that the specification does not bound here, see ``left_open``
+    is_steady: bool = False  # a disturbance lasts throughout the window: only a record of this work bounds it
+    is_mostly: bool = False  # the undisturbed work holds too little of the window to be a reference
+    left_open: frozenset[str] = frozenset()  # numbers that the specification leaves unbounded, see ``left_open``
 
     @property
     def bounded(self) -> Row | None:
-        """Return the row with the numbers in scope; None without any."""
+        """Return the row with its in-scope numbers, or None if no number is in scope."""
         kept = {name: bound for name, bound in self.row.answer.bounds.items() if name not in self.left_open}
         if self.is_steady or self.is_mostly or not kept:
             return None
@@ -70,10 +70,10 @@ class JudgedRow:
 
 
 def answer(evidence: Evidence) -> Answer:
-    """Return the judge's answer for one window under the default policy, in the form of the scores.
+    """Return the judge's answer for one window under the default policy.
 
-    The answer has the numbers that were measured or are claimed.  If a repeatability is unknown, its known parts count.  The
-    named hazards are those that flag or reject.
+    The answer covers the numbers that were measured or are claimed.  An unknown repeatability is replaced by its known parts.
+    ``named`` holds the hazards that flag or reject.
     """
     verdict = judge(evidence)
     assert verdict.budget is not None
@@ -95,10 +95,10 @@ def _repeats(number: NumberBudget, evidence: Evidence) -> float | None:
 
 
 def is_steady(disturbances: Iterable[Disturbance], length_s: float) -> bool:
-    """Return whether a disturbance acts equally from before the window to its end.
+    """Return whether a disturbance is constant from before the window's start to the window's end.
 
-    Nothing in the window separates such a disturbance from the work itself.  Rhythms of the iterations count too, and sines
-    of five or more periods that began before the window.  Wrong times do not count, because the books bound them.
+    Nothing in the window separates such a disturbance from the work itself.  A rhythm of the iterations counts as constant.  So
+    does a sine of at least five periods that began before the window.  Wrong times do not count, because the books bound them.
     """
     return any(
         each.kind.startswith("every-")
@@ -118,10 +118,10 @@ def _is_steady_sine(each: Disturbance, length_s: float) -> bool:
 
 
 def is_mostly(disturbances: Iterable[Disturbance], length_s: float) -> bool:
-    """Return whether a level holds for more than four fifths of the window.
+    """Return whether the level of a disturbance leaves less than a fifth of the window undisturbed.
 
-    The specification's references are levels that hold a fifth of the window; the undisturbed level then does not.  A raised
-    limit is lower outside its pieces.  Stalls and courses that change all the time (a sine, a saw, a drift) are not levels.
+    The specification accepts a level as a reference if the level holds a fifth of the window.  A raised power limit is lower
+    outside its pieces.  Stalls have no level, and a sine, a saw or a drift changes all the time: neither counts.
     """
     return any(
         _level_share(each, length_s) > 1.0 - REFERENCE_RATIO
@@ -136,11 +136,11 @@ def _level_share(each: Disturbance, length_s: float) -> float:
 
 
 def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
-    """Return the numbers that the specification does not bound in this window.
+    """Return the numbers that the specification leaves unbounded in this window.
 
-    For throughput, a rhythm of pauses throughout is part of the work; only the clock that it gains counts.  Wrong times
-    count beyond the books' error, and windows under a second have no books.  Without times, the acts of the measured
-    process are its work: "steadiness of the times: not shown".
+    Throughput is open under a rhythm of pauses, which is part of the work.  The times are open if their error is within the
+    books' own error, and in windows under a second, which have no books.  All numbers are open in a plain window whose own
+    work changed: "steadiness of the times: not shown".
     """
     is_plain = row.variant == Variant.PLAIN
     found: set[str] = set()
@@ -156,12 +156,12 @@ def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
 
 
 def sleeps_undeclared(row: Row) -> bool:
-    """Return whether a timed loop sleeps between its calls without a declared period, so that it runs at a burst's clock."""
+    """Return whether a timed loop sleeps between its calls, with the clock of a burst, and declares no period."""
     return row.workload == "sleeps between" and row.variant != Variant.PLAIN
 
 
 def waits_for_launches(row: Row) -> bool:
-    """Return whether events time calls so short that the GPU waits for each launch, which the times then include in part."""
+    """Return whether events time calls so short that the GPU waits for each launch, and the times include part of the wait."""
     return row.workload == "small launches" and row.variant in (Variant.TIMES, Variant.STAMPED)
 
 
@@ -173,7 +173,7 @@ def _judged_row(row: Row) -> JudgedRow:
 
 
 def judged_pair(seed: int) -> tuple[list[JudgedRow], float, float]:
-    """Return the rows of one seed, and the time in seconds to make and to judge its windows."""
+    """Return the rows of one seed, and the seconds spent on making and on judging its windows."""
     begin_s = time.perf_counter()
     made = pair(seed)
     made_s = time.perf_counter()
@@ -182,7 +182,7 @@ def judged_pair(seed: int) -> tuple[list[JudgedRow], float, float]:
 
 
 def to_data(of: JudgedRow) -> list[Any]:
-    """Return a row as plain data; an infinite bound becomes a huge number, an absent one null."""
+    """Return a row as plain data: an infinite bound as ``_UNBOUNDED``, an absent number as None."""
     row = of.row
 
     def ratios(by: Mapping[str, float]) -> list[float | None]:
@@ -196,7 +196,7 @@ def to_data(of: JudgedRow) -> list[Any]:
 
 
 def from_data(data: Sequence[Any]) -> JudgedRow:
-    """Return the row of plain data by ``to_data``."""
+    """Return the row of the output of ``to_data``."""
     seed, family, clean, workload, variant, length_s, truth, bounds, repeatability, status, named = data
 
     def ratios(values: Sequence[float | None]) -> dict[str, float]:
@@ -223,14 +223,14 @@ def load(path: Path = RESULTS) -> list[JudgedRow]:
 
 
 def write(found: Iterable[JudgedRow], path: Path = RESULTS) -> None:
-    """Write rows to a file, one per line, by seed."""
+    """Write the rows to a file, one per line, ordered by seed."""
     ordered = sorted(found, key=lambda each: (each.row.seed, each.row.clean))
     lines = ",\n".join(json.dumps(to_data(each), separators=(",", ":")) for each in ordered)
     path.write_text(f'{{"rows": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 def judged(seeds: Sequence[int], processes: int) -> Iterator[list[JudgedRow]]:
-    """Yield the judged rows of each seed, and print the mean times."""
+    """Yield the rows of each seed as worker processes finish, and print mean times."""
     made_s = judged_s = 0.0
     count = windows = 0
     with get_context("spawn").Pool(processes) as pool:

@@ -1,4 +1,4 @@
-"""Pairs of windows, one disturbed and one clean, with a known true deviation; a seed determines each pair."""
+"""Pairs of a disturbed and a clean window with a known true deviation; a pair follows from its seed alone."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.proof.workloads import WORKLOADS, Workload
 LENGTH_S = (0.5, 12.0)
 _WARM_S = (3.2, 4.2)
 _LOAD_STEP_S, _LOAD_SD_RATIO = 0.25, 0.002
-_REPEAT = 1_000_003  # shifts the noise of a repeated run
+_REPEAT = 1_000_003  # added to the seed of a repeated run, for other noise
 _VARIANTS = {Variant.PLAIN: 0.25, Variant.TIMES: 0.25, Variant.DURATIONS: 0.1, Variant.STAMPED: 0.4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """The ratio of one run to another, - 1: of the throughput over the window, and of the reported times."""
+    """The relative deviation (ratio − 1) of one run from another, in throughput and in the reported times."""
 
     throughput: float
     mean: float
@@ -43,7 +43,7 @@ NUMBERS = tuple(field.name for field in fields(Deviation))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A disturbed window, the same window clean, with the same noise, and the true deviation between them."""
+    """A disturbed window, the clean window with the same noise, and the true deviation between both."""
 
     seed: int
     family: str
@@ -59,7 +59,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """The properties that two runs of a pair share, except the noise."""
+    """The common properties of a pair's runs, without noise and disturbances."""
 
     workload: Workload
     variant: Variant
@@ -90,7 +90,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One simulated run: its timeline, the board's course, and its iterations."""
+    """One simulated run: its timeline, the course of the board, and its iterations."""
 
     timeline: Timeline
     course: Course
@@ -98,12 +98,12 @@ class Run:
 
 
 def length_s(seed: int) -> float:
-    """Draw the length of a pair's windows."""
+    """Draw the length of a pair's windows, in seconds."""
     return round(log_uniform(generator(seed, "length"), *LENGTH_S), 6)
 
 
 def pair(seed: int) -> Pair:
-    """Return the pair of this seed, which is the same on every machine."""
+    """Return the pair of this seed, which is equal on every machine."""
     family, window_s = family_name(seed), length_s(seed)
     disturbances = drawn(family, seed, window_s)
     design = Design.drawn(seed, disturbances, window_s)
@@ -123,7 +123,7 @@ def pair(seed: int) -> Pair:
 
 
 def repeat(seed: int) -> Pair:
-    """Return two clean windows of one design that differ only by their noise; the truth is their difference."""
+    """Return two clean windows of one design that differ in noise alone, and the deviation between both."""
     window_s = length_s(seed)
     design = Design.drawn(seed, (), window_s)
     first, _ = runs(design, (), seed)
@@ -143,7 +143,7 @@ def repeat(seed: int) -> Pair:
 
 
 def runs(design: Design, disturbances: tuple[Disturbance, ...], seed: int) -> tuple[Run, Run]:
-    """Run the design without and with the disturbances, with the same noise; both share the past before the first one."""
+    """Run the design without and with the disturbances, on the same noise and with a common start of the simulation."""
     plan, workload = design.plan, _restless(design.workload, seed)
     load = _load(workload, seed)
     calm = timeline(plan, workload, (), load, _LOAD_STEP_S)
@@ -181,12 +181,12 @@ def _run(along: Timeline, course: Course, plan: Plan, disturbances: tuple[Distur
 
 
 def _differ(first: Timeline, second: Timeline) -> bool:
-    """Return whether the board's intervals differ; disturbances of iterations or the watcher change none."""
+    """Return whether the intervals differ.  A disturbance of iterations or of the watcher alone changes no interval."""
     return len(first.stretches) != len(second.stretches) or first.stretches != second.stretches
 
 
 def _parting_s(first: Timeline, second: Timeline) -> float:
-    """Return the start of the first interval that differs."""
+    """Return the start of the first interval that differs, in seconds."""
     count = min(len(first.stretches), len(second.stretches))
     for i in range(count):
         if first.stretches[i] != second.stretches[i]:
@@ -195,16 +195,16 @@ def _parting_s(first: Timeline, second: Timeline) -> float:
 
 
 def _restless(workload: Workload, seed: int) -> Workload:
-    """Return the workload with the card's unrest of that day."""
+    """Return the workload with its unrest scaled by a factor drawn from the seed."""
     factor = log_uniform(generator(seed, "unrest"), 0.4, 0.9)
     return replace(workload, kernel=replace(workload.kernel, unrest_ratio=workload.kernel.unrest_ratio * factor))
 
 
 def _load(workload: Workload, seed: int) -> Values:
-    """Return the slow noise of a kernel's power, by steps.
+    """Return the slow noise of a kernel's power, one factor per step.
 
-    A capped clock has one of two courses (measured): a gradual cycle of a second, or a dip each second, which changes the
-    median but not the mean.
+    Half of the capped runs also draw more power in one step of each second.  The capped clock then dips each second, which
+    changes the median and not the mean.
     """
     rng = generator(seed, "load")
     count = round(60.0 / _LOAD_STEP_S)

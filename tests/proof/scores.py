@@ -1,4 +1,4 @@
-"""Coverage, sharpness and status errors of a judge on pairs with a known true deviation; pure, and independent of rules."""
+"""Coverage, sharpness and status errors of any judge on pairs with a known true deviation."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.rate_bounds import clopper_pearson
 
 VALID = "valid"
 TOLERANCE_RATIO = 0.01
-SHARP_S = 3.0  # the shortest clean windows that count for sharpness
+SHARP_S = 3.0  # shortest clean window that counts for sharpness
 _LEVEL = 0.95
-_ROUNDING = 1e-9  # true deviations are rounded: a bound of zero covers equal windows
+_ROUNDING = 1e-9  # true deviations are rounded: a bound of zero still covers zero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A judge's answer for one window: bound and repeatability of each number, the status, and the named hazards.
+    """A judge's answer for one window: bound and repeatability of each number, status, and named hazards.
 
-    A number without an answer is absent, or NaN.  An infinite bound is an answer.
+    A number without an answer is absent or NaN.  An infinite bound is an answer.
     """
 
     bounds: Mapping[str, float]
@@ -36,14 +36,14 @@ class Answer:
 
 
 class Judge(Protocol):
-    """An adapter to a judge."""
+    """A function that returns a judge's answer for one window."""
 
     def __call__(self, evidence: Evidence, /) -> Answer: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One judged window with its true deviation, which is zero for a clean window."""
+    """One judged window with its true deviations, which are zero for a clean window."""
 
     seed: int
     family: str
@@ -55,7 +55,7 @@ class Row:
     answer: Answer
 
     def bound(self, number: str) -> float | None:
-        """Return the bound of a number; None without an answer."""
+        """Return the bound of a number, or None without an answer."""
         found = self.answer.bounds.get(number)
         return None if found is None or math.isnan(found) else found
 
@@ -64,14 +64,14 @@ class Row:
         return 0.0 if math.isnan(found) else found
 
     def covers(self, number: str) -> bool | None:
-        """Return whether the true deviation lies within bound plus repeatability; None without an answer."""
+        """Return whether the truth lies within bound plus repeatability, or None without an answer."""
         bound = self.bound(number)
         return None if bound is None else abs(self.truth[number]) <= bound + self.repeatability(number) + _ROUNDING
 
     def is_off(self, tolerance_ratio: float) -> bool:
-        """Return whether an answered number is off by more than tolerance plus repeatability.
+        """Return whether a number with an answer is off by more than tolerance plus repeatability.
 
-        For a window without answers, throughput counts.
+        Without any answer, the throughput decides.
         """
         spoken = [number for number in NUMBERS if self.bound(number) is not None] or ["throughput"]
         return any(abs(self.truth[number]) > tolerance_ratio + self.repeatability(number) for number in spoken)
@@ -79,12 +79,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A count of a total with its exact (Clopper–Pearson) interval, and the count of rows without an answer."""
+    """A count out of a total with its exact (Clopper–Pearson) interval, and the number of rows without an answer."""
 
     count: int
     total: int
     unanswered: int = 0
-    unbounded: int = 0  # of those counted: answers with an infinite bound
+    unbounded: int = 0  # counted answers with an infinite bound
 
     @property
     def ratio(self) -> float | None:
@@ -92,7 +92,7 @@ class Share:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval; 0 to 1 for a total of 0."""
+        """Return the 95 % interval: 0 to 1 if the total is 0."""
         return clopper_pearson(self.count, self.total, _LEVEL)
 
     def is_at_least(self, target: float) -> bool:
@@ -106,7 +106,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile:
-    """A quantile of a sample, and its distribution-free 95 % interval from order statistics."""
+    """A quantile of a sample, with a distribution-free 95 % interval from order statistics."""
 
     value: float
     low: float
@@ -116,7 +116,7 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusErrors:
-    """Both errors of the status, each over its rows."""
+    """Both errors of the status: clean windows not called valid, and windows that are off but called valid."""
 
     clean_not_valid: Share
     off_called_valid: Share
@@ -124,7 +124,7 @@ class StatusErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Naming:
-    """The share of a family's rows with its own hazards named, and the share with other hazards named."""
+    """The shares of a family's rows with a hazard of the family's own and with another hazard."""
 
     own: Share
     by_catch: Share
@@ -132,7 +132,7 @@ class Naming:
 
 
 def rows(pairs: Iterable[Pair], judge: Judge) -> Iterator[Row]:
-    """Yield the rows of both windows of each pair; a pair without a disturbance has one row."""
+    """Judge both windows of each pair, or the clean window alone of a pair without a disturbance."""
     for each in pairs:
         if each.family != NOTHING:
             yield _row(each, each.disturbed, clean=False, truth=asdict(each.truth), judge=judge)
@@ -153,13 +153,13 @@ def _row(of: Pair, evidence: Evidence, *, clean: bool, truth: Mapping[str, float
 
 
 def halves(of: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """Split rows into those of even and of odd seeds: one half to fit bounds on, the other to report."""
+    """Split rows into even seeds, which fit the bounds, and odd seeds, which are reported."""
     kept = list(of)
     return [row for row in kept if row.seed % 2 == 0], [row for row in kept if row.seed % 2]
 
 
 def coverage(of: Iterable[Row], number: str) -> Share:
-    """Return the share of rows whose true deviation lies within bound plus repeatability."""
+    """Return the share of answers whose true deviation lies within bound plus repeatability."""
     kept = list(of)
     answers = [row.covers(number) for row in kept]
     return Share(
@@ -171,7 +171,7 @@ def coverage(of: Iterable[Row], number: str) -> Share:
 
 
 def coverage_by_family(of: Iterable[Row], number: str) -> dict[str, Share]:
-    """Return the coverage of the disturbed windows of each family."""
+    """Return the coverage of the rows of each family."""
     families: dict[str, list[Row]] = {}
     for row in of:
         families.setdefault(row.family, []).append(row)
@@ -181,13 +181,13 @@ def coverage_by_family(of: Iterable[Row], number: str) -> dict[str, Share]:
 def sharpness(
     of: Iterable[Row], number: str, *, ratio: float, select: Callable[[Row], bool] = lambda row: True
 ) -> Quantile | None:
-    """Return a quantile of the bounds of clean windows of 3 s or more; None without any."""
+    """Return a quantile of the bounds of clean windows of at least 3 s, or None without any."""
     found = [row.bound(number) for row in of if row.clean and row.length_s >= SHARP_S and select(row)]
     return quantile([bound for bound in found if bound is not None], ratio)
 
 
 def quantile(values: Sequence[float], ratio: float) -> Quantile | None:
-    """Return a sample's quantile with its interval; an end that the sample is too small for is infinite."""
+    """Return a sample's quantile, or None for an empty sample.  An end of the interval that needs more values is infinite."""
     if not len(values):
         return None
     ordered, count = np.sort(np.asarray(values, np.float64)), len(values)
@@ -203,7 +203,7 @@ def quantile(values: Sequence[float], ratio: float) -> Quantile | None:
 
 
 def status_errors(of: Iterable[Row], *, tolerance_ratio: float = TOLERANCE_RATIO) -> StatusErrors:
-    """Count clean windows that are not valid, and valid windows that are off by more than tolerance plus repeatability."""
+    """Count clean windows not called valid, and windows off by more than tolerance plus repeatability but called valid."""
     kept = list(of)
     clean = [row for row in kept if row.clean]
     off = [row for row in kept if row.is_off(tolerance_ratio)]
@@ -214,7 +214,7 @@ def status_errors(of: Iterable[Row], *, tolerance_ratio: float = TOLERANCE_RATIO
 
 
 def naming(of: Iterable[Row], own: Mapping[str, frozenset[str]]) -> dict[str, Naming]:
-    """Return the naming shares of each family; ``own`` holds the rules that name the family's hazards."""
+    """Return the naming of each family's hazard; ``own`` maps a family to its own hazards."""
     families: dict[str, list[Row]] = {}
     for row in of:
         families.setdefault(row.family, []).append(row)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-REPEATS_COUNT = 100  # most repetitions of a periodic or random train
+REPEATS_COUNT = 100  # most pieces of a periodic or random train
 _SINE_COUNT, _SAW_COUNT, _DRIFT_COUNT, _PIECES_COUNT = 12, 8, 40, 240
 
 
@@ -36,10 +36,10 @@ class Piece:
 
 
 def pieces(shape: Shape, begin_s: float, length_s: float, until_s: float, rng: np.random.Generator) -> tuple[Piece, ...]:
-    """Return the pieces of one disturbance, cut at the window's end.
+    """Return the pieces of one disturbance, cut at ``until_s``.
 
-    ``length_s`` is the length of a pulse, the on-time of a train, or the period of a sine or saw.  Step and drift fill the
-    rest of the window.
+    ``length_s`` is the length of a pulse, the on-time of a train (the mean of a random train), or the period of a sine or saw.
+    A step and a drift last until ``until_s``.
     """
     made = _MAKERS[shape](begin_s, length_s, until_s, rng)
     cut = (Piece(each.begin_s, min(each.end_s, until_s), each.level) for each in made if each.begin_s < until_s)

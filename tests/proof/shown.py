@@ -1,4 +1,4 @@
-"""The driver's values over a run of the board: gauges with a refresh period, counters, means between two readings."""
+"""The driver's values during a run of the board: periodically refreshed pages, counters, and means between two reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GPM = {
 
 
 class Shown:
-    """The answers of one run's driver at given times, in nanoseconds since the simulation's epoch."""
+    """The driver's answers during one run, for any read times in nanoseconds since the simulation's epoch."""
 
     def __init__(self, timeline: Timeline, course: Course, sight: Sight, foreign_bytes: Callable[[Times], Values], seed: int):
         self._timeline, self._course, self._sight = timeline, course, sight
@@ -59,7 +59,7 @@ class Shown:
         }
 
     def pulse(self, at_ns: Times) -> Mapping[str, Values]:
-        """Return the clock and the reasons, which the pulse reads between two rows."""
+        """Return the clock and the event reasons, which the pulse lane reads between two rows."""
         page_ns = self._refreshed_ns("sm_clock_mhz", at_ns)
         return {
             "sm_clock_mhz": self._held(self._course.shown_mhz, page_ns),
@@ -67,7 +67,7 @@ class Shown:
         }
 
     def slow(self, at_ns: Times) -> Mapping[str, Values]:
-        """Return the slow lane's signals; a mean covers the time since the reading before, so the first is NaN."""
+        """Return the slow lane's signals.  A mean covers the time since the previous read, so the first mean is NaN."""
         course, step = self._course, self._step(at_ns)
         interval = course.interval[step]
         temperature_c = np.round(course.temperature_c[step])
@@ -95,13 +95,13 @@ class Shown:
         return slow
 
     def edge(self, at_ns: Times) -> Mapping[str, Values]:
-        """Return the counter that is read at a window's edges and advances without steps."""
+        """Return the power violation counter, which the daemon reads at a window's edges and which grows without steps."""
         return {
             "power_violation_ns": self._loaded_ns + np.round(np.interp(at_ns, self._course.end_ns, self._course.power_cap_ns))
         }
 
     def dense_power(self) -> tuple[Times, Values]:
-        """Return all samples of the driver's power record."""
+        """Return all samples of the driver's own power record."""
         return self._course.bins_ns, np.round(self._course.bins_w, 1)
 
     def _refreshed_ns(self, name: str, at_ns: Times) -> Values:
@@ -121,7 +121,7 @@ class Shown:
         return np.asarray(np.round(self._course.bins_w[np.maximum(number, 0)], 3), np.float64)
 
     def _use(self, name: str, at_ns: Values) -> Values:
-        """Return the mean over the refresh period before each time, in whole percent."""
+        """Return the mean ratio over the refresh period that ends at each time, rounded to a whole percent."""
         period_ns = REFRESH_NS["utilization_ratio"] * self._sight.refresh_factor
         total = self._integrals[name]
         ends_ns = self._course.end_ns

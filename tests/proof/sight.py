@@ -12,7 +12,7 @@ from gpuwatch.sampling.plan import FAST_ACTIVE_NS, FAST_IDLE_NS, ROW_NS, SLOW_AC
 from tests.proof.chance import generator
 from tests.proof.disturbances import Disturbance
 
-# The refresh periods of an H200's driver (measured); both utilisations, and all counters of a page, share a phase.
+# Refresh periods of an H200's driver (docs/HARDWARE.md).  The two utilisation ratios share a phase, and so do the counters.
 REFRESH_NS: Mapping[str, int] = {
     "sm_clock_mhz": 100_000_000,
     "power_w": 100_000_000,
@@ -21,12 +21,12 @@ REFRESH_NS: Mapping[str, int] = {
     "power_cap_ns": 100_000_000,
     "utilization_ratio": 200_000_000,
 }
-_KEPT = frozenset({"sm_clock_mhz", "event_reasons_mask"})  # never missing: without them nothing is observed
+_KEPT = frozenset({"sm_clock_mhz", "event_reasons_mask"})  # never missing: the window would be unobserved without these signals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """A stretch in which lanes were not read, in seconds since the window began."""
+    """A stretch in which the daemon did not read some lanes, in seconds since the window began."""
 
     begin_s: float
     end_s: float
@@ -35,7 +35,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """The readings of the watcher and the driver's answers; the defaults are a healthy daemon on an H200."""
+    """The watcher's reads and their answers; the defaults are those of a healthy daemon on an H200."""
 
     refresh_factor: float = 1.0
     row_ns: int = ROW_NS
@@ -43,21 +43,21 @@ class Sight:
     idle_ns: int = FAST_IDLE_NS
     slow_ns: int = SLOW_ACTIVE_NS
     late_s: float = 2e-4  # mean delay of a row
-    lead_s: float = 5.0  # readings before the window; negative: they begin inside it
+    lead_s: float = 5.0  # readings start this long before the window; negative: after its start
     tail_s: float = 0.5
     silences: tuple[Silence, ...] = ()
     missing: frozenset[str] = frozenset()
     missing_lanes: frozenset[Lane] = frozenset()
     host: bool = True
     refresh_known: bool = True
-    lists_ratio: float = 1.0  # share of the process lists that were read
+    lists_ratio: float = 1.0  # share of the process lists that were taken
     own_listed: bool = True
     utilization: bool = True
-    hidden: bool = False  # other processes live in other namespaces
+    hidden: bool = False  # other processes are in other namespaces
 
 
 def sight(disturbances: Sequence[Disturbance], seed: int, window_s: float) -> Sight:
-    """Return a healthy watcher's view, reduced by these disturbances."""
+    """Return a healthy watcher's view after these disturbances."""
     rng = generator(seed, "sight")
     seen = Sight(tail_s=float(rng.uniform(0.3, 0.5)), refresh_known=bool(rng.random() < 0.85))
     for each in disturbances:
@@ -88,7 +88,7 @@ def _blurred(seen: Sight, each: Disturbance, rng: np.random.Generator, window_s:
         case "coarse-refresh", "page":
             return replace(seen, refresh_factor=1.0 + depth)
         case "coarse-refresh", "rows":
-            # With such rare rows there are no pulses.
+            # Equal periods switch the pulse lane off.
             row_ns = round(seen.row_ns * (1.0 + depth))
             return replace(seen, row_ns=row_ns, pulse_ns=row_ns, idle_ns=row_ns)
         case "coarse-refresh", _:

@@ -1,4 +1,4 @@
-"""Evidence of one simulated run, as the daemon would store it."""
+"""Evidence of one simulated run as the daemon would store it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tests.proof.company import OWN_PID, Company
 from tests.proof.shown import Shown
 from tests.proof.sight import REFRESH_NS, Sight
 
-EPOCH_NS = 3_600_000_000_000  # the simulation's epoch on the machine's clock
-_TAIL_NS = 250_000_000  # time from the window's end to the daemon's last reading of the power record
+EPOCH_NS = 3_600_000_000_000  # start of the simulation on the machine's clock
+_TAIL_NS = 250_000_000  # from the window's end to the daemon's last read of the power record
 _POWER = ("power_w", "power_average_w")
 _MOVING = ("power_w", "power_average_w", "temperature_c", "utilization_ratio", "mem_utilization_ratio")
 _MOVING_CAPPED = ("sm_clock_mhz", "power_cap_ns")
 
 
 def evidence(window: WindowRecord, shown: Shown, company: Company, sight: Sight, seed: int, *, last_ns: int) -> Evidence:
-    """Return the evidence of this window without its device, host and times.
+    """Return this window's evidence without device, host, declared facts and times.
 
-    ``last_ns`` is the end of the simulation, in nanoseconds since its epoch.
+    ``last_ns`` is the end of the simulation, in nanoseconds since the simulation's epoch.
     """
     columns: dict[str, Column] = {}
     begin_ns, end_ns = window.begin_ns - EPOCH_NS, window.end_ns - EPOCH_NS
@@ -44,11 +44,11 @@ def evidence(window: WindowRecord, shown: Shown, company: Company, sight: Sight,
     rows_ns = asked.rows_ns
     if len(rows_ns):
         fast = shown.fast(rows_ns)
-        kept_ns, of_row = _standing(rows_ns, fast)
+        kept_ns, of_row = _restored_rows(rows_ns, fast)
         columns |= {name: Column(EPOCH_NS + kept_ns, fast[name][of_row]) for name in signals(Lane.FAST)}
     if len(asked.pulses_ns):
         pulse = shown.pulse(asked.pulses_ns)
-        pulsed_ns, of_pulse = _standing(asked.pulses_ns, pulse)
+        pulsed_ns, of_pulse = _restored_rows(asked.pulses_ns, pulse)
         for name, values in pulse.items():
             columns[name] = _joined(columns.get(name), Column(EPOCH_NS + pulsed_ns, values[of_pulse]))
     for lane, at_ns, answers in (
@@ -76,7 +76,7 @@ def evidence(window: WindowRecord, shown: Shown, company: Company, sight: Sight,
 
 
 class _Asked:
-    """The times at which each lane was read around one window, in nanoseconds since the simulation's epoch."""
+    """The times of each lane's answers for one window, in nanoseconds since the simulation's epoch."""
 
     def __init__(self, begin_ns: int, end_ns: int, last_ns: int, sight: Sight, seed: int) -> None:
         self._rng, self._sight = generator(seed, "lanes"), sight
@@ -107,7 +107,7 @@ class _Asked:
             self.uses_ns = self.uses_ns[:0]
 
     def recorded(self, at_ns: Times, watts: Values) -> tuple[Times, Values]:
-        """Return the samples of the dense power record that the daemon fetched.
+        """Return the fetched samples of the dense power record.
 
         The daemon reads the record once a second and once more after the window.  The record holds the last 2.36 s.
         """
@@ -121,13 +121,16 @@ class _Asked:
         return at_ns[kept], watts[kept]
 
     def gaps(self, rows_ns: Times) -> tuple[Gap, ...]:
-        """Return the silences of the fast lane that are longer than its deadlines."""
+        """Return the fast lane's gaps: the distances between rows that exceed the store's limit."""
         limit_ns = max(GAP_NS, GAP_PERIODS * min(self._sight.row_ns, self._sight.idle_ns))
         long = np.flatnonzero(np.diff(rows_ns) > limit_ns)
         return tuple(Gap(begin_ns=EPOCH_NS + int(rows_ns[i]), end_ns=EPOCH_NS + int(rows_ns[i + 1])) for i in long)
 
     def _came(self, due_ns: Times, lane: Lane, late_s: float) -> Times:
-        """Return the times of the answers: slightly after each deadline, without deadlines that a later answer passed."""
+        """Return the times of the answers to these deadlines, each a little late.
+
+        An answer that comes before the answer to an earlier deadline is left out.
+        """
         due_ns = due_ns[(due_ns >= self._first_ns) & (due_ns <= self._last_ns)]
         due_ns = due_ns[self._is_asked(due_ns, lane)].astype(np.int64)
         late_ns = (self._rng.exponential(late_s, len(due_ns)) * 1e9).astype(np.int64) + 20_000
@@ -146,29 +149,29 @@ class _Asked:
         return asked
 
 
-def _standing(at_ns: Times, values: Mapping[str, Values]) -> tuple[Times, Times]:
-    """Return the times and sources of stored rows: equal rows keep the first, one per heartbeat, and the last."""
+def _restored_rows(at_ns: Times, values: Mapping[str, Values]) -> tuple[Times, Times]:
+    """Return times and indices of the rows restored from the store.  A run of equal rows repeats once per heartbeat."""
     exact = np.column_stack([of for name, of in values.items() if name not in _POWER])
     same = np.concatenate([[False], (exact[1:] == exact[:-1]).all(axis=1)])
     same[1:] &= np.diff(at_ns) <= GAP_NS
     watts = np.column_stack([of for name, of in values.items() if name in _POWER]) if _POWER[0] in values else None
     if watts is not None:
-        stands = same.tolist()
+        repeats = same.tolist()
         power, average = watts[:, 0].tolist(), watts[:, 1].tolist()
         first = 0
-        for i in range(1, len(stands)):
-            stands[i] &= abs(power[i] - power[first]) < POWER_BAND_W and abs(average[i] - average[first]) < POWER_BAND_W
-            first = first if stands[i] else i
-        same = np.array(stands)
+        for i in range(1, len(repeats)):
+            repeats[i] &= abs(power[i] - power[first]) < POWER_BAND_W and abs(average[i] - average[first]) < POWER_BAND_W
+            first = first if repeats[i] else i
+        same = np.array(repeats)
     begins = np.flatnonzero(~same)
     ends = np.concatenate([begins[1:] - 1, [len(at_ns) - 1]])
     times: list[int] = []
     rows: list[int] = []
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        stood = list(range(int(at_ns[begin]), int(at_ns[end]), HEARTBEAT_NS)) or [int(at_ns[begin])]
-        stood += [int(at_ns[end])] if at_ns[end] > stood[-1] else []
-        times += stood
-        rows += [begin] * len(stood)
+        kept_ns = list(range(int(at_ns[begin]), int(at_ns[end]), HEARTBEAT_NS)) or [int(at_ns[begin])]
+        kept_ns += [int(at_ns[end])] if at_ns[end] > kept_ns[-1] else []
+        times += kept_ns
+        rows += [begin] * len(kept_ns)
     return np.array(times, np.int64), np.array(rows, np.int64)
 
 
@@ -184,7 +187,7 @@ def _joined(first: Column | None, second: Column) -> Column:
 
 
 def _refresh(columns: Mapping[str, Column], sight: Sight, capped: bool, seed: int) -> dict[str, int]:
-    """Return the refresh periods that the daemon measured, for values that changed."""
+    """Return the refresh periods that the daemon would measure for values that change."""
     if not sight.refresh_known:
         return {}
     rng = generator(seed, "refresh")

@@ -13,17 +13,17 @@ from tests.proof.disturbances import Disturbance
 from tests.proof.timeline import FOREIGN_SHARE_RATIO, Flags, Plan, Timeline
 from tests.proof.workloads import Workload
 
-SLICE_S = 2.4e-3  # another process's time slice, for which a kernel waits (measured, H200)
-TICK_S = 32e-9  # the tick of the events' clock
-_HALTED = 1e-9  # progress while halted: above zero, so that progress has an inverse
+SLICE_S = 2.4e-3  # length of another process's time slice on an H200: the wait of a caught kernel
+TICK_S = 32e-9  # resolution of the events' clock
+_HALTED = 1e-9  # rate of progress while halted: above zero, so that progress has an inverse
 _LATE_CALL_S = 80e-6  # extra time of a window's first call
-_END_S = 0.3e-3  # time from the last iteration's end to the window's end
+_END_S = 0.3e-3  # from the last iteration's end to the window's
 _EVERY = {"every-second": 2, "every-third": 3, "every-eighth": 8}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iterations:
-    """The true iterations of one window; times are seconds since the simulation's epoch."""
+    """The iterations of one window with their reported times; start times are seconds since the simulation's epoch."""
 
     begin_s: Values
     took_s: Values
@@ -43,13 +43,13 @@ class Iterations:
 
     @property
     def at_one_clock_s(self) -> Values:
-        """Return the times converted to 1980 MHz with the kernel's true exponent."""
+        """Return the times converted to 1980 MHz with the kernel's own sensitivity to the clock."""
         return np.asarray(self.took_s * (self.clock_mhz / 1980.0) ** self.beta)
 
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """The kernel seconds at the reference clock done by each time: strictly increasing, linear between knots."""
+    """The kernel seconds at the reference clock done by each time; strictly growing, linear between knots."""
 
     at_s: Values
     done_s: Values
@@ -64,7 +64,7 @@ class _Progress:
 def iterations(
     timeline: Timeline, course: Course, plan: Plan, disturbances: tuple[Disturbance, ...], noise_seed: int
 ) -> Iterations:
-    """Run the loop through the window; an iteration that starts in the window is finished after it.
+    """Run the loop through the window; the last iteration starts before the planned end and runs to completion.
 
     Two runs with one seed have the same noise in each iteration.
     """
@@ -99,7 +99,7 @@ def iterations(
 
 @dataclass(frozen=True, slots=True)
 class _Noise:
-    """The noise of one run: of each iteration's work, of the gaps, and of the position of time slices."""
+    """The noise of one run: in each iteration's work, in the gaps, and in the position of time slices."""
 
     work: Values
     gap_s: Values
@@ -108,7 +108,7 @@ class _Noise:
     @staticmethod
     def drawn(workload: Workload, seed: int, count: int) -> _Noise:
         run = generator(seed, "noise of the run")
-        # The placement of buffers, and small changes that a moving clock hides.
+        # The position of the buffers changes the work; a capped clock hides more of the change.
         placement = 1.0 + (1.8e-4 if workload.capped else 5e-5) * float(run.standard_normal())
         outliers_ratio = workload.outliers_ratio * float(np.exp(0.4 * run.standard_normal()))
         long_gaps_ratio = 0.015 * float(np.exp(0.65 * run.standard_normal()))
@@ -126,15 +126,15 @@ class _Noise:
 
 
 def _clocks(timeline: Timeline, course: Course) -> Values:
-    """Return the clock of iterations in each step; while the loop sleeps, that of the last busy step."""
+    """Return the clock ratio in each step.  A step in which the loop sleeps has the ratio of the last step before the sleep."""
     resting = timeline.levels.resting[course.interval]
     return course.clock_ratio[np.maximum.accumulate(np.where(resting, 0, np.arange(len(resting))))]
 
 
 def _speeds(timeline: Timeline, course: Course, clock_ratio: Values, finishing: Flags) -> Values:
-    """Return the kernel seconds done per second in each step, for a loop alone on the GPU.
+    """Return the kernel seconds done per second in each step of the board if the loop has the GPU alone.
 
-    Iterations that finish after the window keep the speed at its end.
+    The steps after the run's planned stop keep the last speed before the stop, so that the last iteration completes.
     """
     kernel, levels = timeline.workload.kernel, timeline.levels
     clock = (clock_ratio / kernel.reference_ratio) ** kernel.beta
@@ -153,7 +153,7 @@ def _progress(timeline: Timeline, course: Course, speed: Values, finishing: Flag
 
 
 def _slices(timeline: Timeline, seed: int) -> Values:
-    """Return the start and end of another process's time slices, in order and disjoint."""
+    """Return the start and end times of another process's time slices, in order."""
     edges_s, wanted = timeline.edges_s, timeline.levels.slices
     if not wanted.any():
         return np.empty((0, 2))
@@ -171,7 +171,7 @@ def _slices(timeline: Timeline, seed: int) -> Values:
 
 
 def _halted(progress: _Progress, halts: Values) -> _Progress:
-    """Return the progress without work during these stretches."""
+    """Return the progress with a halt during each of these stretches."""
     if not len(halts):
         return progress
     knots_s = np.union1d(progress.at_s, halts.ravel())
@@ -186,9 +186,9 @@ def _halted(progress: _Progress, halts: Values) -> _Progress:
 def _laid_out(
     progress: _Progress, course: Course, speed: Values, first_s: float, works_s: Values, gaps_s: Values
 ) -> tuple[Values, Values]:
-    """Return the start and end times of iterations one after the other.
+    """Return the start and end times of consecutive iterations.
 
-    A gap takes the same time at any clock, so it is converted to work at the local speed, which two rounds find.
+    A gap lasts equally long at any clock.  Two rounds convert each gap into work at the speed of the gap's own time.
     """
     start_s = float(progress.by(np.array([first_s]))[0])
     at_speed = np.full(len(works_s), float(np.median(speed)))
@@ -201,7 +201,7 @@ def _laid_out(
 
 
 def _modes(disturbances: tuple[Disturbance, ...], count: int, seed: int) -> Values:
-    """Return the factor of each iteration's work by the disturbances at every Nth iteration."""
+    """Return the work factor of each iteration: every second, third or eighth iteration takes longer."""
     factor = np.ones(count)
     for each in disturbances:
         if each.family == "work-modes" and each.kind in _EVERY:
@@ -211,7 +211,7 @@ def _modes(disturbances: tuple[Disturbance, ...], count: int, seed: int) -> Valu
 
 
 def _stalls(timeline: Timeline, disturbances: tuple[Disturbance, ...], plan: Plan) -> Values:
-    """Return the stretches without launches that lie between two iterations."""
+    """Return the stretches without launches in the window, or none if a stall lies inside an iteration."""
     if any(each.inside and each.family in ("host-stall", "garbage-pauses") for each in disturbances):
         return np.empty((0, 2))
     edges_s, working = timeline.edges_s, timeline.levels.working > 0.0
@@ -220,7 +220,7 @@ def _stalls(timeline: Timeline, disturbances: tuple[Disturbance, ...], plan: Pla
 
 
 def _move_between(begin_s: Values, end_s: Values, halts: Values) -> None:
-    """Move halts before the iteration that they would split: the iteration starts later by their length."""
+    """Delay in place the start of each iteration that contains a halt, by the length of the halt."""
     number = np.searchsorted(begin_s, halts[:, 0], side="right") - 1
     split = (number >= 0) & (halts[:, 1] <= end_s[np.maximum(number, 0)])
     np.add.at(begin_s, number[split], (halts[:, 1] - halts[:, 0])[split])
@@ -234,18 +234,18 @@ def _mean_clocks(course: Course, clock_ratio: Values, begin_s: Values, end_s: Va
 
 
 def _wrong_times(disturbances: tuple[Disturbance, ...]) -> float:
-    """Return the ratio of reported to true times: any share, or that of a wrong count of calls."""
+    """Return the ratio of reported to true times: any ratio, or the ratio of a wrong count of calls."""
     ratio = 1.0
     for each in disturbances:
         if each.family == "times-wrong" and each.kind == "scaled":
             ratio *= 1.0 - each.depth
         elif each.family == "times-wrong":
-            # Either one extra call was counted in each batch, or several for each call.
+            # Either one call too many is counted per batch, or several calls for each real one.
             few = each.depth > 0.5
             ratio *= 1.0 / round(1.0 / (1.0 - each.depth)) if few else 1.0 - 1.0 / round(1.0 / each.depth)
     return ratio
 
 
 def times_ns(seconds: Values, epoch_ns: int) -> Times:
-    """Convert times in seconds to whole nanoseconds of the machine's clock."""
+    """Return times as whole nanoseconds of the machine's clock."""
     return np.round(seconds * 1e9).astype(np.int64) + epoch_ns

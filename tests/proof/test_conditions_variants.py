@@ -1,4 +1,4 @@
-"""Tests of variants of windows that fooled the judge about conditions, records, gauges and neighbours."""
+"""Variants of the windows that fooled the judge about conditions, records, gauges and neighbours, and their honest counterparts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def throughout(level: str, value: float) -> Edit:
 
 
 def reach(verdict: Verdict, number: str = "throughput") -> float:
-    """Return the bound plus the repeatability of a number in the verdict."""
+    """Return the bound plus the repeatability of a number from the verdict, infinite without a bound."""
     assert verdict.budget is not None
     found = next(each for each in verdict.budget.numbers if each.number.value == number)
     if found.bound_ratio is None:
@@ -42,7 +42,7 @@ def reach(verdict: Verdict, number: str = "throughput") -> float:
 
 
 def is_covered(verdict: Verdict, truth: float, number: str = "throughput") -> bool:
-    """Return whether the window is not valid and, if flagged, has a bound that covers the true deviation."""
+    """Return whether the window is rejected, unproven, or flagged with a bound that reaches the truth."""
     if verdict.status is VALID:
         return False
     return verdict.status is not Status.FLAGGED or reach(verdict, number) >= abs(truth)
@@ -60,7 +60,8 @@ def is_covered(verdict: Verdict, truth: float, number: str = "throughput") -> bo
         ("softmax", throughout("slices", 0.2), 528.0, 1976.0),
     ],
 )
-def test_constant_condition_is_found_by_the_record(work: str, edit: Edit, power_w: float, clock_mhz: float) -> None:
+def test_steady_disturbance_is_found_by_the_record(work: str, edit: Edit, power_w: float, clock_mhz: float) -> None:
+    """A disturbance of the whole window raises ``record-shift`` if a record of the same work exists."""
     found = act(Setting(work=WORK[work], variant=Variant.TIMES, length_s=5.0), [edit])
     evidence = replace(found.evidence(), record=recorded(found, power_w=power_w, clock_mhz=clock_mhz))
     assert judge(found.evidence()).status is VALID or abs(found.truth["throughput"]) < 0.01 or edit.level == "slices"
@@ -81,8 +82,8 @@ def test_window_like_its_record_stays_valid(work: str, variant: Variant) -> None
     assert verdict.budget.scope.kind == ("itself" if variant is Variant.PLAIN else "record")
 
 
-def test_gauge_below_the_record_is_not_valid() -> None:
-    """A driver's clock below the record makes the window not valid: the true clock is never above it."""
+def test_driver_clock_below_the_record_is_not_valid() -> None:
+    """The driver's clock never reads low, so a reading below the record proves a lower clock without stamps."""
     found = act(Setting(work=WORK["softmax"], stamped=False), [throughout("clock", 0.85)])
     record = recorded(found, power_w=528.0, clock_mhz=1976.0)
     assert judge(replace(found.evidence(), record=record)).status is not VALID
@@ -91,8 +92,8 @@ def test_gauge_below_the_record_is_not_valid() -> None:
 # --- gauges ----------------------------------------------------------------------------------------------------------------
 
 
-def standing(evidence: Evidence, from_s: float) -> Evidence:
-    """Return the evidence with every gauge frozen from one time on."""
+def freeze_page(evidence: Evidence, from_s: float) -> Evidence:
+    """Return the evidence with every fast-lane signal constant from this time on."""
 
     def frozen(at_ns: Times, values: Values) -> Values:
         last = values[max(0, int(np.searchsorted(at_ns, from_s * 1e9)) - 1)]
@@ -104,15 +105,15 @@ def standing(evidence: Evidence, from_s: float) -> Evidence:
     return evidence
 
 
-def test_frozen_gauges_contradicted_by_energy_are_ignored() -> None:
-    """A clock that falls by 20 % after 1.5 s of 6 is found, although the gauges froze 0.2 s before."""
+def test_frozen_page_against_energy_is_not_valid() -> None:
+    """The clock falls by 20 % at 1.5 s of 6 s, and the driver's page is frozen from 1.3 s on."""
     found = act(Setting(work=WORK["softmax"], length_s=6.0), [Edit(begin_s=1.5, end_s=_EVER_S, level="clock", value=0.8)])
-    assert judge(standing(without(found.evidence(), "dense_power"), 1.3)).status is not VALID
+    assert judge(freeze_page(without(found.evidence(), "dense_power"), 1.3)).status is not VALID
 
 
-def test_constant_gauges_confirmed_by_energy_are_valid() -> None:
+def test_frozen_page_with_steady_energy_is_valid() -> None:
     found = act(Setting(work=WORK["softmax"], length_s=6.0))
-    assert judge(standing(found.evidence(), 1.0)).status is VALID
+    assert judge(freeze_page(found.evidence(), 1.0)).status is VALID
 
 
 # --- the rate without times ------------------------------------------------------------------------------------------------
@@ -122,15 +123,15 @@ def test_constant_gauges_confirmed_by_energy_are_valid() -> None:
     ("work", "begin_s", "end_s", "ratio"),
     [("fp32 gemm", 0.4, 6.0, 0.95), ("decoding", 3.4, 6.0, 0.9), ("softmax", 2.0, 3.6, 0.85)],
 )
-def test_hidden_clock_change_is_found_by_power(work: str, begin_s: float, end_s: float, ratio: float) -> None:
+def test_clock_drop_missing_from_the_page_is_found_by_power(work: str, begin_s: float, end_s: float, ratio: float) -> None:
     edit = Edit(begin_s=begin_s, end_s=end_s, level="clock", value=ratio)
     found = act(Setting(work=WORK[work], length_s=6.0, stamped=False), [edit])
     evidence = column(found.evidence(), "sm_clock_mhz", lambda at_ns, mhz: np.full_like(mhz, 1980.0))
     assert is_covered(judge(evidence), found.truth["throughput"])
 
 
-def test_slow_memory_is_found_by_its_traffic() -> None:
-    """Work that is a tenth slower from 4 s of 9 on, at the same power and clock, is found by memory traffic."""
+def test_slow_memory_is_found_by_traffic() -> None:
+    """Work that is 10 % slower from 4 s of 9 s on, at the same power and clock, is found."""
     found = act(Setting(work=WORK["decoding"], length_s=9.0), [Edit(begin_s=4.0, end_s=_EVER_S, level="slower", value=1.1)])
 
     def fallen(at_ns: Times, share: Values) -> Values:
@@ -157,14 +158,14 @@ def stalls(begins_s: np.ndarray, length_s: float) -> list[Edit]:
     return [Edit(begin_s=float(at_s), end_s=float(at_s) + length_s, level="working", value=0.0) for at_s in begins_s]
 
 
-def test_pauses_that_begin_with_the_window_are_found() -> None:
-    """Pauses of 70 ms every 0.5 s in a window of 9 s are found without the power record if there were none before."""
+def test_pauses_absent_before_the_window_are_not_a_rhythm() -> None:
+    """Pauses of 70 ms every half second inside the window alone are covered, without the power record."""
     found = act(Setting(work=WORK["softmax"], length_s=9.0, stamped=False), stalls(0.3 + 0.5 * np.arange(17), 0.07))
     assert is_covered(judge(without(found.evidence(), "dense_power")), found.truth["throughput"])
 
 
-def test_pauses_that_began_before_the_window_are_valid() -> None:
-    """Pauses that also occurred in the warm-up belong to the loop, so the window is valid."""
+def test_pauses_since_the_warm_up_are_valid() -> None:
+    """Pauses of 70 ms that also occur before the window are part of the work, such as data loading."""
     always = stalls(-5.9 + 0.5 * np.arange(29), 0.07)
     found = act(Setting(work=WORK["softmax"], length_s=9.0, stamped=False), (), always)
     assert judge(found.evidence()).status is VALID
@@ -174,7 +175,7 @@ def test_pauses_that_began_before_the_window_are_valid() -> None:
 
 
 @pytest.mark.parametrize("low_s", [0.06, 0.15, 0.25])
-def test_ramp_is_bounded_with_a_refresh_at_its_edge(low_s: float) -> None:
+def test_ramp_at_the_window_start_is_bounded(low_s: float) -> None:
     edits = [
         Edit(begin_s=0.0, end_s=low_s, level="clock", value=0.4),
         Edit(begin_s=-4.0, end_s=0.0, level="working", value=0.0),
@@ -190,15 +191,16 @@ def drawing(found: Act, use: float | None) -> Status:
     return judge(listed(found.evidence(), beside(lambda at_s: use, name="Xwayland", graphics=True))).status
 
 
-def test_display_of_unknown_utilisation_is_flagged() -> None:
+def test_display_with_unknown_utilisation_is_flagged() -> None:
+    """A display process without a utilisation reading flags the window; a reading of 0 leaves the window valid."""
     found = act(Setting(work=WORK["softmax"]))
     assert drawing(found, None) is Status.FLAGGED
     assert drawing(found, 0.0) is VALID
 
 
 @pytest.mark.parametrize(("slices", "status"), [(0.0, VALID), (0.3, None)])
-def test_record_decides_about_a_listed_idle_neighbour(slices: float, status: Status | None) -> None:
-    """For a listed neighbour with a utilisation of 0, the record of this work decides whether the window is valid."""
+def test_record_shows_the_share_of_a_listed_neighbour(slices: float, status: Status | None) -> None:
+    """With a record of the work, a listed neighbour at utilisation 0 stays valid only if the neighbour took no time slices."""
     edits = [throughout("slices", slices)] if slices else []
     found = act(Setting(work=WORK["decoding"], variant=Variant.TIMES, length_s=5.0), edits)
     evidence = listed(found.evidence(), beside(lambda at_s: 0.0, memory_bytes=9_000_000_000))

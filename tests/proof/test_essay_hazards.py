@@ -1,4 +1,4 @@
-"""Tests that the main hazards of essays on benchmarks, such as sleeps and starts from idle, are not valid."""
+"""Headline hazards of essays on benchmarks, invalid under ``sustained``: sleeps between GEMMs and starts from idle."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TRACES = Path(__file__).parents[1] / "traces"
 
 SLEEPING = Scene(work=workload("sleeps between"))
 BUSY_LABEL = (
-    "without times regular idle time is a label by the specification, so a GPU idle for two thirds of the window is valid; "
-    "needed: a change of the specification, or a record of this work with its usual busy share, which separates pauses from work"
+    "without times, the specification makes regular idle time a label, so a window with two thirds idle time is valid; "
+    "needed: a change of the specification, or a record of the usual busy share of this work"
 )
 
 
@@ -33,7 +33,7 @@ BUSY_LABEL = (
     [pytest.param(each, marks=finding(BUSY_LABEL) if each is PLAIN else ()) for each in EVERY],
 )
 def test_gemms_with_sleeps_are_not_sustained(variant: Variant) -> None:
-    """GEMMs of 10.9 ms with sleeps of 20 ms are not valid: they run 18.6 % faster than without sleeps."""
+    """GEMMs of 10.9 ms with sleeps of 20 ms run 18.6 % faster than without sleeps, because the clock never falls."""
     rested, unbroken = (seen(Scene(work=work)).evidence.timings for work in (SLEEPING.work, LARGE))
     assert rested is not None
     assert unbroken is not None
@@ -43,7 +43,7 @@ def test_gemms_with_sleeps_are_not_sustained(variant: Variant) -> None:
 
 @pytest.mark.parametrize("variant", [Variant.STAMPED, Variant.TIMES])
 def test_declared_sleeps_between_gemms_are_valid(variant: Variant) -> None:
-    """A declared period that the loop keeps is part of the work."""
+    """Sleeps with a declared period that the loop keeps are part of the work."""
     found = seen(replace(SLEEPING, variant=variant)).evidence
     assert found.timings is not None
     every_s = float(np.median(np.diff(found.timings.at_ns))) / 1e9
@@ -54,7 +54,7 @@ def test_declared_sleeps_between_gemms_are_valid(variant: Variant) -> None:
 @pytest.mark.parametrize("length_s", [0.1, 0.4])
 @pytest.mark.parametrize("variant", EVERY)
 def test_short_window_from_idle_is_not_valid(work: str, length_s: float, variant: Variant) -> None:
-    """Windows of 100 and 400 ms after three idle seconds are not valid: capped work runs 5 to 14 % fast."""
+    """Windows of 100 and 400 ms right after three idle seconds are not valid."""
     scene = replace(paused(3.0, work), length_s=length_s, variant=variant)
     assert seen(scene).verdict().status is not VALID
 

@@ -1,4 +1,4 @@
-"""Tests of the windows of the specification's first table, each with its required status."""
+"""The windows of the specification's first table, each with the expected status."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHORT_LEAD = made("records-short", "no-lead", (0.0, 4.0), depth=0.9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A row of the table: the window, its true throughput, the allowed statuses, and the rule that finds it."""
+    """A row of the table: the window, the true deviation of throughput, the expected statuses and the rule that must fire."""
 
     scene: Scene
     throughput: float
@@ -47,12 +47,12 @@ def stalled(work: str, kind: str, length_s: float, *stall: tuple[float, float]) 
 
 
 def started(rest_s: float) -> Scene:
-    """Return a window after a pause, of which a daemon that has just started observed only a short part."""
+    """Return a window after a rest of this length, with readings from 0.5 s before the window on."""
     return replace(paused(rest_s), happens=(*paused(rest_s).happens, SHORT_LEAD))
 
 
 def pause_ago(seed: int) -> Scene:
-    """Return a window 2.5 s after a pause of a second."""
+    """Return a window that starts 2.5 s after a pause of 1 s."""
     return Scene(work=GEMM, happens=(made("pause-before", "rest", (-3.5, -2.5)),), rest_s=3.5, seed=seed)
 
 
@@ -118,10 +118,10 @@ TABLE: Mapping[str, Due] = {
     ),
 }  # fmt: skip
 
-# Rows that the judge does not meet yet, with the reason: each is a strict xfail, to be removed with the fix.
+# Rows that the judge still gets wrong, with reasons.  Each row is a strict xfail: a fix must remove the entry.
 UNSTAMPED = (
-    "without stamps, e(t) (0.7 to 0.8 %) adds to late calls of 0.4 % or levels of the raw times of 1.8 %: above 1 %; "
-    "needed: a clock of each call, which separates levels of the work from the clock's, or an e(t) measured for the kernel"
+    "without stamps, e(t) (0.7 to 0.8 %) plus late calls of 0.4 %, or levels of the raw times of 1.8 %, exceed 1 %; "
+    "needed: a clock of each call, which separates work levels from clock levels, or an e(t) measured for the kernel itself"
 )
 KNOWN: Mapping[tuple[str, Variant], str] = {
     ("a pause of 1.5 s before", TIMES): UNSTAMPED,
@@ -141,7 +141,7 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "variant"), cases())
-def test_first_table_row_has_its_required_status(name: str, variant: Variant) -> None:
+def test_first_table_row_gets_the_expected_status(name: str, variant: Variant) -> None:
     row = TABLE[name]
     found = seen(replace(row.scene, variant=variant))
     assert found.truth.throughput == pytest.approx(row.throughput, abs=1.5e-3)
@@ -153,7 +153,7 @@ def test_first_table_row_has_its_required_status(name: str, variant: Variant) ->
 
 @pytest.mark.parametrize("variant", EVERY)
 def test_toggling_clock_is_rejected_under_fixed_clock(variant: Variant) -> None:
-    """A toggling clock is rejected under ``fixed-clock``, although the missing lock alone would leave it unproven."""
+    """Without a clock lock the claim would be unproven at best; the toggling clock rejects the window."""
     due(
         seen(replace(TABLE["a clock that toggles each second"].scene, variant=variant)).verdict(
             Policy(claim=Claim.FIXED_CLOCK)
@@ -163,8 +163,8 @@ def test_toggling_clock_is_rejected_under_fixed_clock(variant: Variant) -> None:
 
 
 @pytest.mark.parametrize("variant", [STAMPED, TIMES])
-def test_first_table_growth_is_reported_as_growth(variant: Variant) -> None:
-    """At a constant clock, only ``iteration-growth`` reports growing times."""
+def test_growth_is_reported_as_growth(variant: Variant) -> None:
+    """Growing times at a constant clock raise ``iteration-growth`` alone; every other finding is a note."""
     found = severities(seen(replace(TABLE["times that grow by 30 %"].scene, variant=variant)).verdict())
     assert {name for name, severity in found.items() if severity != "note"} == {"iteration-growth"}
 
@@ -183,7 +183,7 @@ def test_zeros_are_rejected_at_other_tolerances(tolerance: float, variant: Varia
 
 
 def test_zeros_are_not_idle_time() -> None:
-    """Easier inputs draw less power but do not idle: the bound of ``idle-stretch`` stays below the tolerance."""
+    """Inputs of zeros draw less power without idle time: ``idle-stretch`` bounds throughput by less than the tolerance."""
     verdict = seen(replace(TABLE["zeros for a third"].scene, variant=PLAIN)).verdict()
     assert severities(verdict).get("idle-stretch") != "reject"
     assert verdict.budget is not None
@@ -193,8 +193,8 @@ def test_zeros_are_not_idle_time() -> None:
 
 
 @pytest.mark.parametrize("variant", [STAMPED, TIMES])
-def test_collection_is_named_and_does_not_shift_the_median(variant: Variant) -> None:
-    """The collector is named by overlap in time, and the bound of the median is below a tenth of the tolerance."""
+def test_collection_is_named_and_spares_the_median(variant: Variant) -> None:
+    """A collection during the idle stretch is named as the cause; the median's bound stays below a tenth of the tolerance."""
     found = seen(replace(TABLE["a collection of 88 ms"].scene, variant=variant)).evidence
     begin_ns = found.window.begin_ns + 1_200_000_000
     verdict = judge(replace(found, pauses=(Pause(begin_ns, begin_ns + 88_000_000, "collector"),)))
@@ -209,13 +209,13 @@ def test_collection_is_named_and_does_not_shift_the_median(variant: Variant) -> 
     assert median.bound_ratio < 0.1 * DEFAULT.tolerance_ratio
 
 
-# Recorded windows of an H200 with the statuses that their true deviation requires.
+# Windows recorded on an H200, with the statuses that follow from their true deviations.
 RECORDED: Mapping[str, tuple[Status, ...]] = {
     "stall-0.1-gemm4k": (FLAGGED,),
     "stall-0.3-softmax": (REJECTED,),
     "stall-0.3-decode-plain": (REJECTED,),
     "pause-0.7-att": (VALID,),
-    "pause-3-gemm4k": (VALID, FLAGGED),  # +0.92 % against clean windows that differ by 0.03 %
+    "pause-3-gemm4k": (VALID, FLAGGED),  # +0.92 %; clean windows of this work differ by 0.03 %
     "pause-0.7-softmax": (VALID,),
     "neighbour-10-decode-plain": (FLAGGED, REJECTED),
     "neighbour-10-softmax": (FLAGGED, REJECTED),
@@ -227,12 +227,12 @@ RECORDED: Mapping[str, tuple[Status, ...]] = {
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_window_has_its_required_status(name: str) -> None:
+def test_recorded_window_gets_the_expected_status(name: str) -> None:
     due(judge(truth_windows()[name].disturbed), *RECORDED[name])
 
 
 def test_half_slow_blocks_are_inconclusive() -> None:
-    """If 45 % of the second variant's blocks take twice as long, the comparison is never decided as the same."""
+    """45 % of the second variant's blocks take twice as long: no decision is ``same``, and 7 of 8 are inconclusive."""
     decisions = []
     for seed in range(8):
         rng = np.random.default_rng(seed)

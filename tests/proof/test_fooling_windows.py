@@ -1,4 +1,4 @@
-"""Tests of the windows meant to fool the judge: their true deviations and their verdicts."""
+"""Windows meant to fool the judge: their true deviations and their verdicts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def found(request: pytest.FixtureRequest) -> Tried:
     return tried(entry)
 
 
-def test_each_window_has_its_own_name() -> None:
+def test_fooling_windows_have_unique_names() -> None:
     names = [entry.name for entry in ENTRIES]
     assert len(set(names)) == len(names)
     assert sum(not entry.honest for entry in ENTRIES) >= 28
     assert sum(entry.honest for entry in ENTRIES) >= 12
 
 
-def test_window_has_its_declared_deviation(found: Tried) -> None:
-    """The numbers of an honest window are right to 0.3 %; any other window has a number more than 2 % off, or no truth."""
+def test_fooling_window_deviates_as_declared(found: Tried) -> None:
+    """An honest window deviates by less than 0.3 %; any other by more than 2 %, or without a comparable number."""
     entry, attempt = found.entry, found.attempt
     assert len(attempt.evidence.trace.columns) > 3
     largest = max((abs(each) for each in attempt.truth.values()), default=1.0)
@@ -37,12 +37,12 @@ def test_window_has_its_declared_deviation(found: Tried) -> None:
 
 
 def test_verdict_is_acceptable_unless_a_limit_is_known(found: Tried) -> None:
-    """A window's verdict is acceptable exactly if no limit is recorded for it."""
+    """A verdict is unacceptable exactly if its entry has a limit, so a fix must remove the limit."""
     assert found.is_acceptable is not bool(found.entry.limit), str(found.verdict)
 
 
-def test_windows_that_fooled_the_first_judge_exist() -> None:
-    """All windows that fooled the first judge exist: 25 disturbed ones and 4 honest ones."""
+def test_fooled_at_first_lists_existing_windows() -> None:
+    """25 windows that are off and 4 honest windows had an unacceptable verdict at first."""
     fooled = [entry for entry in ENTRIES if entry.name in FOOLED_AT_FIRST]
     assert {entry.name for entry in fooled} == FOOLED_AT_FIRST
     assert [sum(entry.honest is honest for entry in fooled) for honest in (False, True)] == [25, 4]

@@ -1,4 +1,4 @@
-"""Tests of windows without times around honest work: on bare metal, in containers, of any program."""
+"""Plain windows, without times of iterations, around honest work: on bare metal, in containers, of any program."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.truth_windows import truth_windows
 
 VALID, UNPROVEN, FLAGGED, REJECTED = Status.VALID, Status.UNPROVEN, Status.FLAGGED, Status.REJECTED
 STEADY = [each.name for each in WORKLOADS if each.name != "sleeps between"]
-_JAX_BYTES = 113_000_000_000  # three quarters of the memory, which JAX allocates at its start
-_UNKNOWN_PID = 1  # the driver's number of a process of another namespace
+_JAX_BYTES = 113_000_000_000  # three quarters of the memory, which JAX takes at its start
+_UNKNOWN_PID = 1  # the driver's PID of a process in another namespace
 
 
 def plain(name: str, *happens: Disturbance, length_s: float = 4.0, seed: int = 1) -> Evidence:
@@ -45,12 +45,12 @@ def declared_facts(of: Evidence, facts: Mapping[str, Fact]) -> Evidence:
 
 
 def without_torch(of: Evidence) -> Evidence:
-    """Return the evidence of a Python program that declares its environment but no library."""
+    """Return the evidence of a Python program that declares its environment and no library."""
     return declared_facts(of, {"environment": "", "profiler_used": False, "tampered": ""})
 
 
 def jax(of: Evidence) -> Evidence:
-    """Return the evidence of a JAX program, which declares nothing about torch and holds three quarters of the memory."""
+    """Return the evidence of a JAX program, which declares no torch facts and holds three quarters of the memory."""
     return listed(without_torch(of), lambda process: replace(process, memory_bytes=_JAX_BYTES, name="python3"))
 
 
@@ -60,7 +60,7 @@ def cpp(of: Evidence) -> Evidence:
 
 
 def virtual(of: Evidence) -> Evidence:
-    """Return the evidence of a virtual machine without a container, with a little stolen CPU time."""
+    """Return the evidence of a virtual machine without a container, with 0.02 % steal time."""
     return replace(of, host=replace(of.host, container=None, steal_ratio=2e-4))
 
 
@@ -86,7 +86,7 @@ def test_warmed_work_is_valid(name: str) -> None:
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("name", ["gemm", "softmax"])
 def test_any_program_around_honest_work_is_valid(program: str, name: str) -> None:
-    """A window is valid without torch and without any declaration of the measured process."""
+    """A valid verdict needs neither torch nor declared facts."""
     due(judge(PROGRAMS[program](plain(name))), VALID)
 
 
@@ -105,7 +105,7 @@ def test_stall_is_rejected_in_any_program(program: str) -> None:
 
 
 def contained(of: Evidence, *, own: bool = False) -> Evidence:
-    """Return the evidence as seen in a container: its own process, or one PID that is unknown there."""
+    """Return the evidence from inside a container, with the container's own process or one unknown PID."""
 
     def unknown(process: Process) -> Process:
         if own:
@@ -116,7 +116,7 @@ def contained(of: Evidence, *, own: bool = False) -> Evidence:
 
 
 def with_second(of: Evidence) -> Evidence:
-    """Return the evidence with a second unknown process on every list."""
+    """Return the evidence with a second unknown PID on every list."""
 
     def grown(each: ProcessList) -> ProcessList:
         second = replace(each.processes[0], pid=_UNKNOWN_PID + 1, utilization_ratio=None)
@@ -127,7 +127,7 @@ def with_second(of: Evidence) -> Evidence:
 
 @pytest.mark.parametrize("name", ["gemm", "softmax", "copy"])
 def test_container_with_empty_lists_is_unproven(name: str) -> None:
-    """A container whose lists are empty leaves the window unproven, with the missing proof as the reason."""
+    """Empty process lists do not prove ``nobody-else``, and the verdict's reason names the missing proof."""
     verdict = judge(plain(name, made("lists-missing", "namespace", (0.0, 4.0))))
     due(verdict, UNPROVEN)
     assert "nobody-else: process lists that show the whole machine" in verdict.why
@@ -135,7 +135,7 @@ def test_container_with_empty_lists_is_unproven(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gemm", "softmax", "copy"])
 def test_container_with_one_unknown_process_is_valid(name: str) -> None:
-    """A single unknown PID may be the window's own process, and its busy time accounts for the GPU's."""
+    """One unknown PID counts as the window's own process if the process accounts for the GPU's busy time."""
     due(judge(contained(plain(name))), VALID)
 
 
@@ -144,8 +144,8 @@ def test_container_with_two_unknown_processes_is_flagged() -> None:
 
 
 @pytest.mark.parametrize("name", ["gemm", "softmax"])
-def test_container_with_its_own_process_needs_a_reason(name: str) -> None:
-    """A listed own process with possibly hidden others gives a valid window, or an unproven one that names the proof."""
+def test_container_with_own_process_is_valid_or_unproven(name: str) -> None:
+    """The container's own process is listed, and others could be hidden: an unproven verdict names ``nobody-else``."""
     verdict = judge(contained(plain(name), own=True))
     due(verdict, VALID, UNPROVEN)
     if verdict.status is UNPROVEN:
@@ -156,7 +156,7 @@ def test_container_with_its_own_process_needs_a_reason(name: str) -> None:
 @pytest.mark.parametrize("depth", [0.03, 0.1, 0.5])
 @pytest.mark.parametrize("name", ["gemm", "softmax", "copy"])
 def test_hidden_neighbour_is_never_valid(name: str, depth: float) -> None:
-    """Work of another container that no list names, and that takes 1.6 to 27 % of throughput, is never valid."""
+    """Work of another container, absent from every list, takes 1.6 to 27 % of throughput."""
     due(judge(plain(name, made("neighbour-slices", "hidden", (-3.0, 4.0), depth=depth))), UNPROVEN, FLAGGED, REJECTED)
 
 
@@ -165,14 +165,14 @@ def test_listed_neighbour_is_never_valid(seed: int) -> None:
     due(judge(plain("gemm", made("neighbour-slices", "listed", (0.5, 3.0), depth=0.1), seed=seed)), FLAGGED, REJECTED)
 
 
-# The windows without times recorded on an H200, with the statuses that their true deviation allows.
+# Plain windows recorded on an H200, with the statuses that follow from their true deviations.
 DARK_END = (
-    "recorded before the daemon read the power record again after the window, so the window's last part is dark; "
-    "needed: the same work recorded on an H200 by a current daemon"
+    "recorded by a daemon that did not read the power record after the window: the window's last part has no power samples; "
+    "needed: the same work recorded on an H200 by the current daemon"
 )
 RECORDED: Mapping[str, tuple[Status, ...]] = {
     "nothing-decode-plain": (VALID,),
-    "nothing-train-plain": (VALID, FLAGGED),  # clean windows of it differ by 1.4 %
+    "nothing-train-plain": (VALID, FLAGGED),  # clean windows of this work differ by 1.4 %
     "stall-0.3-decode-plain": (REJECTED,),
     "neighbour-10-decode-plain": (FLAGGED, REJECTED),
 }
@@ -184,11 +184,11 @@ def recorded_cases() -> list[Any]:
 
 
 @pytest.mark.parametrize("name", recorded_cases())
-def test_recorded_plain_window_has_its_required_status(name: str) -> None:
+def test_recorded_plain_window_gets_the_expected_status(name: str) -> None:
     due(judge(truth_windows()[name].disturbed), *RECORDED[name])
 
 
-def test_simulated_lists_name_only_the_own_process() -> None:
-    """The simulated lists name only the window's own process, so the container tests change nothing else."""
+def test_plain_window_lists_the_own_process_alone() -> None:
+    """The lists behind the simulated container name the window's own process and no other."""
     of = plain("softmax")
     assert {process.pid for each in of.trace.process_lists for process in each.processes} == {OWN_PID}

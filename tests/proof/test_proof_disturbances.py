@@ -1,4 +1,4 @@
-"""Tests of the table of disturbance families and of the draws from it."""
+"""The table of families, and disturbances drawn from the table."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def single(name: str) -> tuple[Disturbance, ...]:
 
 
 def uniform_pvalue(values: np.ndarray) -> float:
-    """Return the p value of Kolmogorov's test for uniform values from 0 to 1, without the slow import of scipy.stats."""
+    """Return the p-value of Kolmogorov's test for uniform values from 0 to 1, without the slow import of scipy.stats."""
     ordered, ranks = np.sort(values), np.arange(len(values) + 1) / len(values)
     distance = max(np.max(ranks[1:] - ordered), np.max(ordered - ranks[:-1]))
     return float(kolmogorov(math.sqrt(len(values)) * distance))
 
 
 def test_families_are_frozen() -> None:
-    """The table is unchanged since the design of the proof, because a judge may have been fitted to it."""
+    """The table has not changed since the design of the proof: later judges may have been fitted on its pairs."""
     assert FREEZE_ID == "65de9df021bb4e8e"
 
 
@@ -48,7 +48,7 @@ def test_family_name_draws_every_family() -> None:
 def test_drawn_combines_two_families() -> None:
     combined = [drawn(COMBINED, seed, WINDOW_S) for seed in SEEDS]
     assert all(len({each.family for each in two}) == 2 for two in combined)
-    # Missing evidence may hide a disturbance.
+    # The second disturbance may blind the watcher to the first.
     assert any(FAMILIES[two[1].family].blind for two in combined)
     assert not any(FAMILIES[two[0].family].blind for two in combined)
 
@@ -59,7 +59,7 @@ def test_drawn_nothing_is_empty() -> None:
 
 @pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {NOTHING}))
 def test_drawn_depths_are_log_uniform(name: str) -> None:
-    """Depths are log-uniform over the family's range, which spans the tolerance of 1 %."""
+    """The logarithms of a family's depths are uniform over the family's range."""
     low, high = (math.log(end) for end in FAMILIES[name].depth)
     depths = [math.log(each.depth) for each in single(name)]
     assert uniform_pvalue((np.array(depths) - low) / (high - low)) > 1e-3
@@ -73,7 +73,7 @@ def test_drawn_lengths_are_log_uniform(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _STALLS)
-def test_stalls_add_up_to_their_depth(name: str) -> None:
+def test_stall_pieces_add_up_to_the_depth(name: str) -> None:
     for each in single(name):
         total_s = sum(piece.end_s - piece.begin_s for piece in each.pieces)
         assert total_s == pytest.approx(each.depth * WINDOW_S, rel=1e-6)
@@ -82,14 +82,14 @@ def test_stalls_add_up_to_their_depth(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {NOTHING}))
-def test_drawn_takes_every_kind_and_shape(name: str) -> None:
+def test_drawn_covers_every_kind_and_shape(name: str) -> None:
     found = single(name)
     assert {each.kind for each in found} == set(FAMILIES[name].kinds)
     assert {each.shape for each in found} == set(FAMILIES[name].shapes)
 
 
 @pytest.mark.parametrize("shape", list(Shape))
-def test_pieces_lie_in_order_inside_the_window(shape: Shape) -> None:
+def test_pieces_are_in_order_inside_the_window(shape: Shape) -> None:
     for seed in range(50):
         rng = generator(seed, "test")
         made = pieces(shape, 0.5, float(rng.uniform(0.002, 3.0)), 4.0, rng)

@@ -1,4 +1,4 @@
-"""Tests of the evidence of simulated runs: stored like a daemon's, refreshed like an H200's, similar to a recording."""
+"""Evidence of simulated runs: the stored form, the refresh periods of an H200, and likeness to a recording."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECORDED = Path(__file__).parents[1] / "traces" / "h200-windows.capsule"
 
 @cache
 def seeds() -> dict[str, int]:
-    """Return, for each family, the seed with the shortest windows among the first 300."""
+    """Return each family's seed with the shortest windows among the first 300 seeds."""
     return {family_name(seed): seed for seed in sorted(range(300), key=length_s, reverse=True)}
 
 
@@ -70,7 +70,7 @@ def test_evidence_survives_a_capsule(family: str) -> None:
 
 @pytest.mark.parametrize("family", [*FAMILIES, COMBINED])
 def test_evidence_is_in_order(family: str) -> None:
-    """Times ascend, counters do not fall, lists belong to one GPU, and iterations lie in the window."""
+    """Times ascend, counters do not fall, lists are of one GPU, and iterations start in the window."""
     for evidence in (shortest(family).disturbed, shortest(family).clean):
         window = evidence.window
         for name, column in columns(evidence).items():
@@ -87,12 +87,12 @@ def test_evidence_is_in_order(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", [name for name, family in FAMILIES.items() if family.blind])
-def test_blind_families_do_not_deviate(family: str) -> None:
-    """Disturbances of the watcher alone change no number, to the last digit."""
+def test_blind_families_have_zero_deviation(family: str) -> None:
+    """A disturbance of the watcher alone leaves the true deviation of every number exactly zero."""
     assert set(asdict(shortest(family).truth).values()) == {0.0}
 
 
-def test_variants_hold_their_declared_timings() -> None:
+def test_variants_record_their_times_and_clocks() -> None:
     by = design(workload("softmax"), 1.0)
     _, run = runs(by, (), 3)
     found: dict[Variant, Timings | None] = {}
@@ -108,12 +108,12 @@ def test_variants_hold_their_declared_timings() -> None:
     assert times.sm_clock_mhz is None
     assert durations.sm_clock_mhz is None
     assert np.array_equal(times.took_s, durations.took_s)
-    # Without start times, the times are laid end to end before the window's end.
+    # Without start times the durations are laid back to back before the window's end.
     assert np.abs(np.diff(durations.at_ns) - durations.took_s[:-1] * 1e9).max() <= 1.0
 
 
 def test_clocks_change_once_a_refresh() -> None:
-    """Clock and power change at most once per 100 ms and utilisation once per 200 ms, although the pulse reads every 10 ms."""
+    """Values change once per refresh (100 ms, utilisation 200 ms), although the pulse lane reads every 10 ms."""
     evidence = clean("gemm")
     for name, period_s in (("sm_clock_mhz", 0.1), ("power_w", 0.1), ("utilization_ratio", 0.2)):
         column = evidence.trace.column(name)
@@ -125,13 +125,13 @@ def test_clocks_change_once_a_refresh() -> None:
 
 
 def test_repeated_rows_are_not_stored() -> None:
-    """A constant value is stored at its start, once per heartbeat, and when it was last seen."""
+    """A constant value is stored at its first time, once per heartbeat, and at its last time."""
     lone = clean("copy").trace.column("event_reasons_mask")
     inside = (lone.at_ns >= clean("copy").window.begin_ns) & (lone.at_ns < clean("copy").window.end_ns)
     assert inside.sum() < 100
 
 
-def test_dense_power_is_a_sample_every_20_ms() -> None:
+def test_dense_power_has_a_sample_every_20_ms() -> None:
     power = clean("gemm").trace.dense_power
     assert set(np.diff(power.at_ns)) == {20_000_000}
     window = clean("gemm").window
@@ -140,7 +140,7 @@ def test_dense_power_is_a_sample_every_20_ms() -> None:
 
 
 def test_gap_removes_rows_and_is_recorded() -> None:
-    """Sampling that stops for 0.6 s leaves no rows, and the gap that the store would write."""
+    """A stop of sampling for 0.6 s leaves no rows and one gap; a stop of 0.1 s leaves no gap."""
     evidence = seen(made("evidence-gap", "all", (1.0, 1.6)))
     begin_ns = evidence.window.begin_ns + 1_000_000_000
     for column in evidence.trace.columns.values():
@@ -150,8 +150,8 @@ def test_gap_removes_rows_and_is_recorded() -> None:
     assert seen(made("evidence-gap", "all", (1.0, 1.1))).trace.gaps == ()
 
 
-def test_hidden_neighbour_is_not_listed() -> None:
-    """A process of another namespace is not listed as one, but its memory is in use and the record may name it."""
+def test_hidden_neighbour_is_on_no_list() -> None:
+    """A process of another namespace is on no list, but raises the used memory like a listed process."""
     busy = ((0.5, 2.9),)
     listed, hidden = (seen(made("neighbour-slices", kind, *busy)) for kind in ("listed", "hidden"))
     foreign = [
@@ -169,8 +169,8 @@ def test_hidden_neighbour_is_not_listed() -> None:
         assert used.max() - used.min() > 1e9
 
 
-def test_rarely_busy_neighbour_is_rarely_named() -> None:
-    """A process with 10 % of the time rarely appears in a utilisation record that assigns each 200 ms to one process."""
+def test_idle_looking_neighbour_is_rarely_named() -> None:
+    """The utilisation record names one process per 200 ms, so it rarely names a neighbour with 10 % of the time slices."""
     busy, rare = (seen(made("neighbour-slices", "listed", (0.0, 3.0), depth=depth)) for depth in (1.0, 0.1))
 
     def named(evidence: Evidence) -> float:
@@ -182,16 +182,16 @@ def test_rarely_busy_neighbour_is_rarely_named() -> None:
 
 
 def test_host_stalls_show_in_host_facts() -> None:
-    """A sleep lowers CPU time and preemption raises run-queue wait.  A garbage collection changes neither."""
-    sleep, fought = (seen(made("host-stall", kind, (1.0, 1.5))).host for kind in ("sleep", "preempted"))
-    litter = seen(made("garbage-pauses", "collector", (1.0, 1.5))).host
+    """A sleep lowers CPU time, preemption raises run-queue wait, and a garbage collection leaves CPU time unchanged."""
+    sleep, preempted = (seen(made("host-stall", kind, (1.0, 1.5))).host for kind in ("sleep", "preempted"))
+    collected = seen(made("garbage-pauses", "collector", (1.0, 1.5))).host
     assert sleep.cpu_s == pytest.approx(2.5, abs=0.02)
     assert sleep.run_wait_s == pytest.approx(0.0, abs=0.01)
-    assert fought.run_wait_s == pytest.approx(0.5, abs=0.01)
-    assert litter.cpu_s == pytest.approx(3.0, abs=0.02)
+    assert preempted.run_wait_s == pytest.approx(0.5, abs=0.01)
+    assert collected.cpu_s == pytest.approx(3.0, abs=0.02)
 
 
-def test_stall_shows_in_use_and_power() -> None:
+def test_stall_shows_in_utilisation_and_power() -> None:
     evidence = seen(made("idle-stretch", "waits", (1.0, 2.0)))
     begin_ns = evidence.window.begin_ns
     use = evidence.trace.within("utilization_ratio", begin_ns + 1_450_000_000, begin_ns + 1_950_000_000).values
@@ -218,14 +218,14 @@ def test_missing_signals_are_absent() -> None:
 
 
 @pytest.mark.parametrize(("name", "label"), [("gemm", "steady-gemm-4096"), ("copy", "clean-copy-1g")])
-def test_clean_evidence_resembles_a_recording(name: str, label: str) -> None:
-    """Reasons, shown clock, utilisation, signals and the spread of power of a clean window resemble an H200's."""
+def test_clean_evidence_is_like_a_recording(name: str, label: str) -> None:
+    """A clean window has the event reasons, fast-lane signals, medians and power spread of a window on an H200."""
     made_up, real = clean(name), recorded(label)
     masks = [set(each.within("event_reasons_mask").values) for each in (made_up, real)]
     assert masks[0] == masks[1]
     for signal, tolerance in (("sm_clock_mhz", 0.06), ("utilization_ratio", 0.05), ("power_average_w", 0.15)):
-        ours, theirs = (float(np.nanmedian(each.within(signal).values)) for each in (made_up, real))
-        assert ours == pytest.approx(theirs, rel=tolerance), signal
+        simulated, measured = (float(np.nanmedian(each.within(signal).values)) for each in (made_up, real))
+        assert simulated == pytest.approx(measured, rel=tolerance), signal
     spreads = []
     for each in (made_up, real):
         power = each.trace.dense_power
@@ -236,16 +236,16 @@ def test_clean_evidence_resembles_a_recording(name: str, label: str) -> None:
 
 
 def test_capped_clock_is_shown_too_high() -> None:
-    """Under the cap the driver shows a clock 8 to 12 % above the true one (measured)."""
+    """Under the power cap, the driver reports a clock 8 to 12 % above the true clock."""
     evidence = clean("gemm")
     assert evidence.timings is not None
     assert evidence.timings.sm_clock_mhz is not None
     shown = float(np.mean(evidence.within("sm_clock_mhz").values))
     assert 1.08 < shown / float(np.mean(evidence.timings.sm_clock_mhz)) < 1.12
     busy = float(evidence.timings.took_s.sum()) / evidence.window.length_s
-    assert 0.92 < busy < 0.98  # 0.96 on an H200 with stamps between
+    assert 0.92 < busy < 0.98  # stamps between iterations take the rest
 
 
-def test_words_name_both_of_two_families() -> None:
+def test_words_name_the_family_of_each_disturbance() -> None:
     two = drawn(COMBINED, 5, 3.0)
     assert all(each.family in each.words and math.isfinite(each.depth) for each in two)

@@ -1,4 +1,4 @@
-"""Tests that the generator does not depend on the judge."""
+"""The generator's independence of the judge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-# These modules run the judge on generated windows; no module of the generator imports them.
+# Modules that run the judge on generated windows; no module of the generator imports one of these.
 _ASKING = frozenset(
     {
         "judged",
@@ -42,7 +42,7 @@ def _imported(path: Path) -> set[str]:
 
 
 def test_generator_imports_no_judging_module() -> None:
-    """From the judge's package, the generator's sources import only the types of evidence and its packing."""
+    """The generator's sources import only evidence and capsules from the judge's package."""
     sources = sorted(source for source in _HERE.glob("*.py") if source.stem not in _ASKING)
     assert len(sources) > 10
     named = {part for source in sources for name in _imported(source) for part in name.split(".")}
@@ -54,7 +54,7 @@ def test_generator_imports_no_judging_module() -> None:
 
 
 def test_generator_loads_no_rule() -> None:
-    """Importing the generator and its scores does not import a rule through another module."""
+    """Importing the generator and its scores does not load a rule through another module."""
     code = "import sys, tests.proof.pairs, tests.proof.scores; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=_HERE.parents[1], capture_output=True, text=True, check=True)
     names = [name for name in loaded.stdout.split() if name.startswith("annotate.")]

@@ -1,4 +1,4 @@
-"""Tests of the rows of judged pairs: answers, storage, scope, and the tables made from them."""
+"""Rows of judged pairs: answers, storage, scope, and tables."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from tests.proof.testified import Variant
 
 @cache
 def short(family: str) -> Pair:
-    """Return a pair of this family with short windows."""
+    """Return the pair of this family with the shortest windows among the first 200 seeds."""
     return pair(min((seed for seed in range(200) if family_name(seed) == family), key=length_s))
 
 
 @pytest.mark.parametrize("variant", [Variant.PLAIN, Variant.STAMPED])
-def test_answer_has_measured_and_claimed_numbers(variant: Variant) -> None:
-    """An answer has all numbers for a window with times, and only the throughput for one without."""
+def test_answer_holds_measured_and_claimed_numbers(variant: Variant) -> None:
+    """A plain window's answer holds the throughput alone, a stamped window's answer all numbers."""
     of = next(made for seed in range(60) if (made := pair(seed)).variant is variant and made.length_s > 2.0)
     spoken = set(answer(of.clean).bounds)
     assert spoken == ({"throughput"} if variant is Variant.PLAIN else set(NAMES.values()))
 
 
 def test_rows_survive_their_file(tmp_path: Path) -> None:
-    """Rows with infinite bounds and absent numbers survive a round trip through the file."""
+    """Infinite bounds and absent numbers survive a round trip through the file."""
     found, _, _ = judged_pair(short("host-stall").seed)
     row = found[0].row
     open_ended = replace(row, answer=replace(row.answer, bounds={"throughput": math.inf}, repeatability={}))
@@ -58,7 +58,7 @@ def test_rows_survive_their_file(tmp_path: Path) -> None:
 
 
 def test_steady_disturbance_fills_the_window() -> None:
-    """A level throughout, a rhythm or a long sine is steady; a part of the window or missing evidence is not."""
+    """One level over the whole window, a rhythm or a fast sine is steady; a shorter or a blind disturbance is not."""
     of = short("sm-clock").disturbances[0]
     whole = replace(of, pieces=(Piece(-3.0, 2.0),))
     part = replace(of, pieces=(Piece(0.1, 2.0),))
@@ -76,7 +76,7 @@ def test_steady_disturbance_fills_the_window() -> None:
 
 
 def test_level_over_four_fifths_leaves_no_reference() -> None:
-    """A level for more than four fifths of the window, in one piece or several, leaves no reference."""
+    """A level for more than four fifths of the window counts, in one piece or several; a raised limit outside its pieces."""
     of = replace(short("sm-clock").disturbances[0], shape=Shape.PULSE, pieces=(Piece(0.3, 2.0),))
     assert is_mostly([of], 2.0)
     assert is_mostly([replace(of, shape=Shape.SQUARE, pieces=(Piece(0.2, 1.0), Piece(1.1, 2.0)))], 2.0)
@@ -91,13 +91,13 @@ def test_level_over_four_fifths_leaves_no_reference() -> None:
 
 
 def test_wrong_times_are_in_scope_throughout() -> None:
-    """Wrong times throughout the window are not steady, because the books bound them."""
+    """Wrong times are in scope even for the whole window, because the books compare times with outside evidence."""
     wrong = short("times-wrong").disturbances[0]
     assert not is_steady([replace(wrong, pieces=(Piece(-3.0, 2.0),))], 2.0)
 
 
 def test_rhythm_of_pauses_leaves_throughput_open() -> None:
-    """Five or more equal pauses leave throughput open, but not fewer, irregular ones, or ones inside iterations."""
+    """Five equal pauses leave throughput open; fewer, random pauses, or pauses inside timed iterations do not."""
     row = judged_pair(short("host-stall").seed)[0][0].row
     pieces = tuple(Piece(0.1 + 0.3 * i, 0.2 + 0.3 * i) for i in range(5))
     rhythm = replace(short("host-stall").disturbances[0], shape=Shape.SQUARE, pieces=pieces, inside=False)
@@ -108,7 +108,7 @@ def test_rhythm_of_pauses_leaves_throughput_open() -> None:
 
 
 def test_books_leave_small_errors_of_times_open() -> None:
-    """Times wrong by up to 1.3 percentage points, or in windows under a second, are open; throughput is not."""
+    """Time errors up to the books' own error are open, and in windows under 1 s all time errors; throughput stays in scope."""
     row = replace(judged_pair(short("times-wrong").seed)[0][0].row, length_s=2.0)
     wrong = short("times-wrong").disturbances[0]
     times = {"mean", "median", "median_at_one_clock"}
@@ -117,8 +117,8 @@ def test_books_leave_small_errors_of_times_open() -> None:
     assert left_open([replace(wrong, depth=0.02)], replace(row, length_s=0.9)) == times
 
 
-def test_own_work_is_open_without_times() -> None:
-    """Own work in a window without times is open, but easier data, which change the clock, are in scope."""
+def test_own_work_is_open_in_plain_windows() -> None:
+    """Own work leaves all numbers open without times; easier data, which change the clock, stay in scope."""
     row = replace(judged_pair(short("own-other-work").seed)[0][0].row, variant=Variant.PLAIN)
     other = short("own-other-work").disturbances[0]
     assert left_open([other], row) == set(NAMES.values())
@@ -143,7 +143,7 @@ def test_events_of_short_calls_wait_for_launches() -> None:
     assert not waits_for_launches(replace(row, variant=Variant.TIMES, workload="gemm"))
 
 
-def test_own_names_of_a_combination_are_those_of_both() -> None:
+def test_own_names_of_a_combination_join_both_families() -> None:
     found = [judged_pair(short("combined").seed)[0][0].row, judged_pair(short("host-stall").seed)[0][0].row]
     families = {each.family for each in short("combined").disturbances}
     assert own_names(found[0]) == frozenset().union(*(OWN.get(family, frozenset()) for family in families))
@@ -158,8 +158,8 @@ def test_main_judges_one_half_and_keeps_the_other(tmp_path: Path) -> None:
     assert {each.row.seed for each in load(out)} == {0, 1, 2}
 
 
-def test_tables_without_rows_have_no_invented_figures() -> None:
-    """Tables without rows contain no invented figures."""
+def test_tables_without_rows_contain_no_nan() -> None:
+    """Tables without rows print a count of 0 and no ``nan``."""
     lines = tables([], [])
     assert any("| throughput | 0 |" in line for line in lines)
     assert not any("nan" in line for line in lines)

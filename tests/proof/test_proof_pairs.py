@@ -1,4 +1,4 @@
-"""Tests that a seed determines its pair: in this process, in another one, on another machine."""
+"""Reproducibility of pairs from their seeds, across processes and machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TRUTHS = {
 
 
 def content(*evidences: Evidence) -> bytes:
-    """Return the contents of a capsule of these windows, without its time of packing."""
+    """Return the files in a capsule of these windows, without the packing time in the archive."""
     with zipfile.ZipFile(io.BytesIO(pack(evidences))) as archive:
         return b"".join(archive.read(name) for name in sorted(archive.namelist()))
 
@@ -39,22 +39,22 @@ def digest(seed: int) -> str:
 
 
 def test_pair_is_the_same_in_another_process() -> None:
-    """A pair depends neither on Python's hash seed nor on earlier simulations in the process."""
+    """A pair depends neither on the hashes of strings nor on earlier simulations."""
     code = "from tests.proof.test_proof_pairs import digest; print(digest(3), digest(28))"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    told = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True, check=True
     )
-    assert told.stdout.split() == [digest(3), digest(28)]
+    assert finished.stdout.split() == [digest(3), digest(28)]
 
 
 @pytest.mark.parametrize("seed", _TRUTHS)
 def test_pair_keeps_its_true_deviation(seed: int) -> None:
-    """The true deviation of a seed is that of the machine on which the proof was designed."""
+    """The true deviation of a seed equals the one on the machine where the proof was designed."""
     assert astuple(pair(seed).truth) == pytest.approx(_TRUTHS[seed], abs=1e-7)
 
 
-def test_undisturbed_pair_is_one_window_twice() -> None:
+def test_undisturbed_pair_has_two_equal_windows() -> None:
     seed = next(seed for seed in range(100) if family_name(seed) == NOTHING and length_s(seed) < 2.0)
     found = pair(seed)
     assert content(found.disturbed) == content(found.clean)
@@ -69,7 +69,7 @@ def test_lengths_are_spread_over_their_range() -> None:
 
 
 def test_repeat_differs_by_noise_alone() -> None:
-    """Two clean windows of one design differ slightly in throughput and have the same label."""
+    """Two clean windows of one design have the same label, and their throughput differs by less than 5 %."""
     seed = next(seed for seed in range(100) if length_s(seed) < 1.5)
     found = repeat(seed)
     assert 0.0 < abs(found.truth.throughput) < 0.05

@@ -1,4 +1,4 @@
-"""Tests of the scores, with invented answers of a judge."""
+"""Scores of judges with made-up answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def row(
     seed: int = 0,
     length: float = 4.0,
 ) -> Row:
-    """Return a row with this deviation of throughput, and a bound of 1 % by default."""
+    """Return a row with this deviation of throughput and, by default, a bound of 1 %."""
     return Row(
         seed=seed, family=family, clean=family == NOTHING, workload="gemm", variant="plain", length_s=length,
         truth={**dict.fromkeys(NUMBERS, 0.0), "throughput": deviation},
@@ -53,8 +53,8 @@ def test_coverage_counts_bound_plus_repeatability() -> None:
     assert found.ratio == pytest.approx(2 / 3)
 
 
-def test_coverage_counts_unanswered_rows_separately() -> None:
-    """A number without an answer counts as unanswered, and an infinite bound counts as covered."""
+def test_coverage_separates_missing_answers() -> None:
+    """A number without a bound counts as unanswered; an infinite bound counts as covered."""
     silent = [row(0.5, bounds={}), row(0.5, bounds={"throughput": math.nan})]
     found = coverage([*silent, row(0.5, bounds={"throughput": math.inf})], "throughput")
     assert (found.count, found.total, found.unanswered, found.unbounded) == (1, 1, 2, 1)
@@ -74,7 +74,7 @@ def test_share_interval_is_clopper_pearson(count: int, total: int, low: float, h
 
 
 def test_share_meets_a_target_with_its_unfavourable_end() -> None:
-    """A share meets a target only with the unfavourable end of its interval."""
+    """23 of 23 does not prove 95 %, and 100 of 100 does; 0 of 100 does not prove 2 %, and 0 of 200 does."""
     assert not Share(count=23, total=23).is_at_least(0.95)
     assert Share(count=100, total=100).is_at_least(0.95)
     assert not Share(count=0, total=100).is_at_most(0.02)
@@ -82,7 +82,7 @@ def test_share_meets_a_target_with_its_unfavourable_end() -> None:
     assert Share(count=0, total=0).interval == (0.0, 1.0)
 
 
-def test_sharpness_is_of_long_clean_windows() -> None:
+def test_sharpness_counts_only_long_clean_windows() -> None:
     of = [row(bounds={"throughput": 0.001 * i}, family=NOTHING) for i in range(101)]
     of += [row(bounds={"throughput": 9.0}), row(bounds={"throughput": 9.0}, family=NOTHING, length=2.9)]
     found = sharpness(of, "throughput", ratio=0.5)
@@ -93,14 +93,14 @@ def test_sharpness_is_of_long_clean_windows() -> None:
     assert sharpness(of, "mean", ratio=0.5) is None
 
 
-def test_quantile_has_no_end_in_a_small_sample() -> None:
-    """The 95th percentile of ten values has no upper end."""
+def test_quantile_of_a_small_sample_has_no_upper_end() -> None:
+    """Ten values do not bound the 95th percentile from above, so the upper end is infinite."""
     found = quantile([float(i) for i in range(10)], 0.95)
     assert found is not None
     assert (found.value, found.high) == (9.0, math.inf)
 
 
-def test_status_errors_count_both_ways() -> None:
+def test_status_errors_count_both_errors() -> None:
     of = [
         row(family=NOTHING), row(family=NOTHING, status="flagged"),
         row(-0.02), row(-0.02, status="rejected"), row(-0.02, repeatability=0.011), row(0.009),
@@ -110,7 +110,7 @@ def test_status_errors_count_both_ways() -> None:
     assert (found.off_called_valid.count, found.off_called_valid.total) == (1, 2)
 
 
-def test_status_of_an_unanswered_window_uses_throughput() -> None:
+def test_throughput_decides_for_a_window_without_bounds() -> None:
     assert status_errors([row(-0.02, bounds={})]).off_called_valid.count == 1
 
 
@@ -127,8 +127,8 @@ def test_halves_split_by_seed() -> None:
     assert [each.seed for each in odd] == [1, 3]
 
 
-def test_rows_judge_both_windows() -> None:
-    """Both windows of a pair are judged, the clean one with a deviation of zero; an undisturbed pair has one row."""
+def test_rows_judge_both_windows_of_a_pair() -> None:
+    """The disturbed window has its true deviation, the clean window has zero; an undisturbed pair has one window."""
     asked: list[Evidence] = []
 
     def judge(evidence: Evidence) -> Answer:

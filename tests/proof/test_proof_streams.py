@@ -1,4 +1,4 @@
-"""Tests of streams: true deviations against hand calculations, and clean streams against figures of an H200."""
+"""True deviations that can be computed by hand, and clean streams compared with figures of a real H200."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_stall_costs_its_share_of_throughput() -> None:
     assert gaps_s.max() == pytest.approx(0.4, abs=1e-3)
 
 
-def test_stall_inside_an_iteration_moves_the_mean() -> None:
-    """A stall inside an iteration costs the same throughput and lengthens the mean."""
+def test_stall_inside_an_iteration_raises_the_mean() -> None:
+    """A stall of 0.4 s inside an iteration costs 9.1 % of throughput and raises the mean by 10 %, but not the median."""
     clean, disturbed, _ = run_twice(CLOCKED, made("host-stall", "sleep", (1.5, 1.9), inside=True), length_s=4.4)
     found = deviation(disturbed.iterations, clean.iterations)
     assert found.throughput == pytest.approx(-0.4 / 4.4, abs=1.5e-3)
@@ -35,7 +35,7 @@ def test_stall_inside_an_iteration_moves_the_mean() -> None:
 
 
 def test_queued_work_hides_a_short_stall() -> None:
-    """A queue of 30 ms hides 30 ms of a stall of 50 ms."""
+    """A queue of 30 ms leaves 20 ms of a stall of 50 ms."""
     clean, disturbed, evidence = run_twice(CLOCKED, made("host-stall", "sleep", (1.0, 1.05)), queue_s=0.03)
     found = deviation(disturbed.iterations, clean.iterations)
     assert found.throughput == pytest.approx(-0.02 / 3.0, abs=1.5e-3)
@@ -43,13 +43,13 @@ def test_queued_work_hides_a_short_stall() -> None:
 
 
 def test_lower_clock_slows_clock_bound_work() -> None:
-    """A clock 25 % lower in the middle third costs a twelfth of throughput and does not change the median at one clock."""
+    """A clock 25 % lower in the middle third costs a twelfth of the iterations and does not change the times at one clock."""
     clean, disturbed, evidence = run_twice(CLOCKED, made("sm-clock", "slowdown", (1.0, 2.0), depth=0.25))
     found = deviation(disturbed.iterations, clean.iterations)
     assert found.throughput == pytest.approx(-1.0 / 12.0, abs=2e-3)
     assert found.mean == pytest.approx(1.0 / 11.0, abs=2e-3)
     assert [found.median, found.median_at_one_clock] == pytest.approx([0.0, 0.0], abs=6e-4)
-    # The driver also shows the lower clock, at most a refresh later.
+    # The driver shows the lower clock at most one refresh later.
     begin_ns = evidence.window.begin_ns
     middle = evidence.trace.within("sm_clock_mhz", begin_ns + 1_150_000_000, begin_ns + 1_950_000_000)
     assert set(middle.values) == {1485.0}
@@ -70,7 +70,7 @@ def test_lower_memory_clock_spares_clock_bound_work() -> None:
 
 
 def test_busy_neighbour_takes_its_time_slices() -> None:
-    """An always busy neighbour takes 54 % of the time; an iteration waits 2.4 ms for each of its slices."""
+    """A neighbour that is always busy takes 54 % of the time; a caught iteration waits 2.4 ms for each slice."""
     clean, disturbed, evidence = run_twice(workload("softmax"), made("neighbour-slices", "listed", (1.0, 2.0)))
     found = deviation(disturbed.iterations, clean.iterations)
     assert found.throughput == pytest.approx(-0.54 / 3.0, abs=0.01)
@@ -81,14 +81,14 @@ def test_busy_neighbour_takes_its_time_slices() -> None:
     assert {len(each) for each in lists} == {1, 2}
 
 
-def test_growing_work_changes_the_median_at_one_clock() -> None:
-    """Work that takes 10 % longer for most of the window is 10 % longer at one clock too."""
+def test_growing_work_slows_times_at_one_clock() -> None:
+    """Work that takes 10 % longer for the last three quarters raises the median and the median at one clock by 10 %."""
     clean, disturbed, _ = run_twice(CLOCKED, made("work-growth", "grows", (0.75, 3.0), depth=0.1))
     found = deviation(disturbed.iterations, clean.iterations)
     assert [found.median, found.median_at_one_clock] == pytest.approx([0.1, 0.1], abs=1e-3)
 
 
-def test_wrong_times_do_not_change_throughput() -> None:
+def test_wrong_times_leave_throughput_alone() -> None:
     clean, disturbed, _ = run_twice(CLOCKED, made("times-wrong", "scaled", (0.0, 3.0), depth=0.3))
     found = deviation(disturbed.iterations, clean.iterations)
     assert found == Deviation(throughput=0.0, mean=found.mean, median=found.median, median_at_one_clock=found.mean)
@@ -96,7 +96,7 @@ def test_wrong_times_do_not_change_throughput() -> None:
 
 
 def test_iterations_do_not_overlap() -> None:
-    """Iterations follow each other and lie in the window, whatever halts the stream."""
+    """Time slices and idle stretches leave iterations in order and inside the window."""
     for disturbance in (made("neighbour-slices", "listed", (0.2, 2.7), depth=0.7), made("idle-stretch", "waits", (1.0, 2.99))):
         _, disturbed, _ = run_twice(workload("short attention"), disturbance)
         ran = disturbed.iterations
@@ -105,8 +105,8 @@ def test_iterations_do_not_overlap() -> None:
         assert ran.begin_s[-1] + ran.took_s[-1] < ran.window_end_s
 
 
-def test_rest_before_the_window_makes_its_start_fast() -> None:
-    """After a rest, the first 0.3 s run 5 to 6 % fast on a capped H200 (measured), but not on an uncapped one."""
+def test_rest_before_the_window_speeds_up_its_start() -> None:
+    """The first 0.3 s after a rest have 3.5 to 7.5 % shorter times for capped work, and equal times for uncapped work."""
 
     def first_ratio(name: str) -> float:
         _, disturbed, _ = run_twice(workload(name), made("pause-before", "rest", (-3.0, 0.0)), rest_s=3.0)
@@ -120,7 +120,7 @@ def test_rest_before_the_window_makes_its_start_fast() -> None:
 
 
 def test_capped_clock_has_a_cycle_of_one_second() -> None:
-    """A capped clock correlates more with itself after 1 s than after 0.5 s."""
+    """The power controller remembers one second: the clock correlates more at a lag of 1 s than at a lag of 0.5 s."""
     alike, unlike = [], []
     for seed in range(4):
         clean, _, _ = run_twice(workload("large gemm"), length_s=6.0, seed=seed)
@@ -137,7 +137,7 @@ def _half_range(values: Values) -> float:
 
 
 def _differences(names: tuple[str, ...], count: int) -> dict[str, Values]:
-    """Return the differences between two clean windows that differ only by their noise."""
+    """Return the deviations between clean windows that differ in noise alone, by number."""
     found: list[Deviation] = []
     for name in names:
         for seed in range(count):
@@ -148,10 +148,7 @@ def _differences(names: tuple[str, ...], count: int) -> dict[str, Values]:
 
 
 def test_capped_windows_repeat_as_on_a_card() -> None:
-    """Half the 95 % range of capped pairs is near that of H200s: throughput 0.7 to 1.4 %, mean 0.5, median 1.3 %.
-
-    The median at one clock has 0.06 % on H200s.
-    """
+    """Clean capped pairs differ by as much as pairs on H200s, and least in the median at one clock."""
     differences = _differences(("gemm", "short attention", "convolution"), 6)
     assert 0.004 < _half_range(differences["throughput"]) < 0.02
     assert 0.002 < _half_range(differences["mean"]) < 0.01

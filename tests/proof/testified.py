@@ -1,4 +1,4 @@
-"""The evidence from the measured process's side: times, declared facts, and the host's facts."""
+"""The measured process's part of the evidence: times of iterations, declared facts and host facts."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tests.proof.disturbances import Disturbance
 from tests.proof.streams import Iterations
 from tests.proof.workloads import Workload
 
-_STAMP_S = 4e-8  # error of the stamps of an iteration's ends
+_STAMP_S = 4e-8  # standard deviation of the error of an iteration's stamps
 _SPREAD_S = 9.6e-8
-_MOST_COUNT = 200_000  # most times of a window; more are merged into batches
+_MOST_COUNT = 200_000  # most times of a window; more are batched
 
 
 class Variant(StrEnum):
-    """The facts that a window declares about its iterations."""
+    """The times that a window records of its iterations."""
 
     PLAIN = "plain"  # nothing
     TIMES = "times"  # start times and durations
-    DURATIONS = "durations"  # durations alone, declared at the end
+    DURATIONS = "durations"  # durations only, recorded at the end
     STAMPED = "stamped"  # start times, durations, true clocks
 
 
 def timings(
     variant: Variant, ran: Iterations, window: WindowRecord, epoch_ns: int, batch_count: int, seed: int
 ) -> Timings | None:
-    """Return the iterations as the window would declare them."""
+    """Return the iterations as the window would record them, or None for a plain window."""
     if variant is Variant.PLAIN:
         return None
     if variant is Variant.DURATIONS:
@@ -41,7 +41,7 @@ def timings(
     clock_mhz = None
     if variant is Variant.STAMPED:
         noise = generator(seed, "stamps").standard_normal(ran.count)
-        # Clocks cross the wire as 32-bit numbers.
+        # The wire carries 32-bit numbers.
         clock_mhz = (ran.clock_mhz * (1.0 + _STAMP_S / ran.took_s * noise)).astype(np.float32).astype(np.float64)
     return batched(Timings(begins_ns, ran.took_s, clock_mhz), max(batch_count, -(-ran.count // _MOST_COUNT)))
 
@@ -49,7 +49,7 @@ def timings(
 def declared_facts(
     variant: Variant, ran: Iterations, disturbances: Sequence[Disturbance], stamped_mhz: float | None
 ) -> dict[str, Fact]:
-    """Return the facts declared at a window's end; ``stamped_mhz`` is the mean clock between its first and last stamp."""
+    """Return the facts declared at a window's end; ``stamped_mhz`` is the mean clock from the window's first to last stamp."""
     others = [each for each in disturbances if each.family == "own-other-work"]
     found: dict[str, Fact] = {
         "environment": "",
@@ -89,7 +89,7 @@ def _mean_depth(each: Disturbance, ran: Iterations) -> float:
 
 
 def host(ran: Iterations, workload: Workload, disturbances: Sequence[Disturbance], seed: int) -> Host:
-    """Return the operating system's facts for a launching thread that spins, except while it was held up."""
+    """Return the host facts of a launching thread that spins except during sleeps and hold-ups."""
     rng = generator(seed, "host")
     span_s = ran.window_end_s - ran.window_begin_s - float(rng.uniform(1e-3, 4e-3))
     held = _held_up_s(disturbances, span_s)
@@ -116,7 +116,7 @@ def host(ran: Iterations, workload: Workload, disturbances: Sequence[Disturbance
 
 
 def _held_up_s(disturbances: Sequence[Disturbance], span_s: float) -> Mapping[str, float]:
-    """Return the time for which the launching thread did not run, by cause."""
+    """Return the seconds in which the launching thread did not run, by cause."""
     held = dict.fromkeys(("sleep", "paging", "throttled", "stopped", "preempted", "waits"), 0.0)
     for each in disturbances:
         if each.family in ("host-stall", "idle-stretch"):

@@ -1,4 +1,4 @@
-"""Disturbances as a sequence of constant intervals, over which the simulated board integrates."""
+"""Disturbances as consecutive intervals of constant levels, over which the simulated board integrates."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.proof.workloads import Workload
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-FOREIGN_SHARE_RATIO = 0.54  # share of time that an always busy other process takes (measured, H200)
-COPY_ENGINE_W = 60.0  # the most power that another process's copies add
+FOREIGN_SHARE_RATIO = 0.54  # share of time slices that another, always busy process gets on an H200
+COPY_ENGINE_W = 60.0  # most power that another process's copies add
 REST_S = 0.2  # idle with a context before the warm-up
 
 _CLOCK_REASONS = {
@@ -31,12 +31,12 @@ _CLOCK_REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The position of the run's window, in seconds since the simulation's epoch, and the state of its launch queue."""
+    """The position of the run's window, in seconds since the simulation's epoch, and the timing of launches."""
 
     begin_s: float
     length_s: float
     enter_s: float  # from the window's start to its first iteration
-    queue_s: float  # the work that the launching thread has queued ahead
+    queue_s: float  # work that the launching thread has queued ahead
     tail_s: float = 0.6
 
     @property
@@ -46,20 +46,20 @@ class Plan:
 
 @dataclass(slots=True)
 class Levels:
-    """The conditions in each interval, as arrays with one value per interval."""
+    """The levels of a run: arrays with one element per interval."""
 
     clock: Values
     mem_clock: Values
     power_limit_w: Values
     air_c: Values
-    slices: Values  # share of time that another process requests
+    slices: Values  # share of time in which another process has work
     copies: Values  # another process's copies, 0 to 1
-    slower: Values  # time of an iteration over its undisturbed time
-    load: Values  # dynamic power over the kernel's
-    working: Values  # 1 while the loop launches work
-    resting: Flags  # between two iterations of a loop that sleeps there
+    slower: Values  # iteration time over the undisturbed time
+    load: Values  # dynamic power over the kernel's nominal power
+    working: Values  # 1 while the loop feeds the GPU
+    resting: Flags  # the loop sleeps between two iterations
     reasons_mask: Times
-    thermal: Times  # 1 for software, 2 for hardware
+    thermal: Times  # slowdown: 1 for software, 2 for hardware
 
     @staticmethod
     def undisturbed(count: int) -> Levels:
@@ -86,13 +86,13 @@ class Timeline(Script):
         return self.stretches[self.index(scene_s)]
 
     def index(self, at_s: float) -> int:
-        """Return the number of the interval that contains this time."""
+        """Return the index of the interval at this time."""
         return min(int(np.searchsorted(self.edges_s, at_s, side="right")) - 1, len(self.stretches) - 1)
 
 
 def timeline(plan: Plan, workload: Workload, disturbances: Sequence[Disturbance], load: Values, load_step_s: float) -> Timeline:
-    """Return an undisturbed run with the disturbances applied; ``load`` is the slow noise of the kernel's power, by steps."""
-    stops_s = plan.end_s + workload.kernel.time_s  # the last iteration starts in the window and ends after it
+    """Lay the disturbances over an undisturbed run; ``load`` holds one factor of the kernel's power per ``load_step_s``."""
+    stops_s = plan.end_s + workload.kernel.time_s  # the last iteration starts in the window and completes
     last_s = stops_s + plan.tail_s + 1.0
     loads_s = np.arange(len(load)) * load_step_s
     edges = {
@@ -125,7 +125,7 @@ def timeline(plan: Plan, workload: Workload, disturbances: Sequence[Disturbance]
 
 
 def _rests(workload: Workload, last_s: float) -> Values:
-    """Return the start and end of the rests between iterations, at their mean positions."""
+    """Return the start and end times of the rests between iterations, at the mean period of the loop."""
     if not workload.rests:
         return np.empty((0, 2))
     ends_s = REST_S + np.arange(int((last_s - REST_S) / (workload.burst_s + workload.gap_s))) * (
@@ -136,7 +136,7 @@ def _rests(workload: Workload, last_s: float) -> Values:
 
 def _spans(disturbance: Disturbance, plan: Plan) -> Iterable[tuple[float, float]]:
     if FAMILIES[disturbance.family].blind or disturbance.family == "times-wrong" or disturbance.kind.startswith("every-"):
-        return  # it does not affect the board
+        return  # no effect on the board
     queue_s = _queue_s(disturbance, plan)
     first_s = plan.begin_s
     for piece in disturbance.pieces:
@@ -148,7 +148,7 @@ def _spans(disturbance: Disturbance, plan: Plan) -> Iterable[tuple[float, float]
 
 
 def _queue_s(disturbance: Disturbance, plan: Plan) -> float:
-    """Return the time for which the GPU continues when the launching thread is held up."""
+    """Return the seconds of queued work that the GPU still does while the launching thread is held up."""
     return plan.queue_s if disturbance.family in ("host-stall", "garbage-pauses") else 0.0
 
 
@@ -160,7 +160,7 @@ def _within(edges_s: Values, begin_s: float, end_s: float) -> slice:
 def _lay(disturbance: Disturbance, plan: Plan, workload: Workload, edges_s: Values, levels: Levels) -> None:
     queue_s = _queue_s(disturbance, plan)
     if disturbance.family == "power-cap" and disturbance.kind == "raised":
-        # Raised to the factory's limit from a limit that was lower by the depth.
+        # The limit rises to the factory limit, from a value that is lower by the depth.
         levels.power_limit_w[:] = 700.0 * (1.0 - disturbance.depth)
     for piece in disturbance.pieces:
         begin_s, end_s = plan.begin_s + piece.begin_s + queue_s, plan.begin_s + piece.end_s
@@ -194,7 +194,7 @@ def _lay_piece(each: Disturbance, level: float, where: slice, workload: Workload
 
 
 def _lay_on_board(each: Disturbance, depth: float, where: slice, kernel: Kernel, levels: Levels) -> None:
-    """Apply a disturbance of the board itself: its clocks, air or limit."""
+    """Apply a disturbance of the board itself: its clocks, air temperature or power limit."""
     match each.family, each.kind:
         case "thermal", "hot-air":
             levels.air_c[where] += 12.0 + 50.0 * depth
@@ -208,7 +208,7 @@ def _lay_on_board(each: Disturbance, depth: float, where: slice, kernel: Kernel,
             levels.clock[where] *= 1.0 - depth
             levels.reasons_mask[where] |= _CLOCK_REASONS[kind]
             if family == "thermal":
-                # As hot as the reason implies, but below the threshold of the board's own protection.
+                # Hot enough for the reported reason, but below the board's own protection.
                 levels.thermal[where] |= 1 if kind == "software" else 2
                 levels.air_c[where] += max(0.0, 82.0 - 29.6 - 0.041 * min(690.0, 130.0 + kernel.dynamic_w))
 
@@ -237,7 +237,7 @@ def _stretches(edges_s: Values, levels: Levels, workload: Workload) -> list[Scri
 
 
 def _sums(workload: Workload, levels: Levels, i: int) -> Sums:
-    """Return this interval's load on the board: the loop's share of time, another process's, and copies."""
+    """Return this interval's load on the board: the loop, another process, and copies."""
     kernel, wanted = workload.kernel, float(levels.slices[i])
     foreign = (FOREIGN_SHARE_RATIO if levels.working[i] and not levels.resting[i] else 1.0) * wanted
     share, metered_share = (1.0, 1.0) if workload.rests else (workload.share, workload.metered_share)

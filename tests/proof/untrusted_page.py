@@ -1,4 +1,4 @@
-"""The page docs/UNTRUSTED.md on code that may cheat: current verdicts on published cheats, simulated and on an H200."""
+"""Page docs/UNTRUSTED.md on code that may cheat: current verdicts on published cheats, simulated and on an H200."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ with gpuwatch.window("submission", untrusted=True) as w:
   count.  The daemon sets the interval.  The daemon accepts times and the end only over the connection that opened the window.
   Facts stated at the opening cannot change.  Hazards declared later, such as a replaced timer, still count.  The window adds
   nothing to the record of its work.
-- **Use**: open the window around the timed calls only, because all busy time in the window counts for these calls.  With 20 checks
-  next to 100 timed calls, the bound is 20 % off.  Leave the GPU idle for 0.4 s after the window, as `window(untrusted=True)` does.
-- **Precision**: on an H200 the witness bounds a number to 4 % in windows of 6 s, and to 9 % in windows of 1 s.  Below 8 µs the
-  launch is as long as the work of a call, and the judge flags the claim.
+- **Use**: put the window around the timed calls alone, because the judge counts all busy time in the window as timed calls.  With
+  20 checks next to 100 timed calls, the bound is 20 % off.  Leave the GPU idle for 0.4 s after the window, as
+  `window(untrusted=True)` does.
+- **Precision**: on an H200 the witness bounds a number to 4 % in windows of 6 s, and to 9 % in windows of 1 s.  Below 8 µs a call
+  is as much launching as work, and the judge flags the claim.
 
-## The published cheats, simulated
+## Published cheats, simulated
 
 Each row is a window of four seconds on a simulated H200 (`tests/annotate/occurrences/untrusted.py`).  *Trusted* is the verdict
 on the cheat's times in an ordinary window, which has no claimed count.
@@ -60,7 +61,7 @@ on the cheat's times in an ordinary window, which has no claimed count.
 LIMITS = """\
 ## Limits
 
-The witness cannot detect:
+The witness cannot see:
 
 - A wrong or cached result.  Check the outputs outside of the measured program, and give every call other inputs.
 - Work done before the window.
@@ -104,9 +105,9 @@ def _measured() -> list[str]:
         return []
     found = json.loads(MEASURED.read_text(encoding="utf-8"))
     out = [
-        "## The same on a real H200\n",
+        "## The cheats on a real H200\n",
         f"{found['about']}  The programs are in `tests/hardware/cheats.py`.\n",
-        "| cheat | claimed | trusted, in the process | untrusted, in the process | around it, work stated | finding |",
+        "| cheat | claimed | trusted, in the process | untrusted, in the process | around the process, work stated | finding |",
         "|---|---|---|---|---|---|",
     ]
     return [*out, *(_row(each) for each in found["rows"]), ""]

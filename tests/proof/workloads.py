@@ -1,4 +1,4 @@
-"""Streams of kernels to measure, with the gaps between launches and the noise in recordings of an H200."""
+"""Benchmark loops with the kernels, launch gaps and noise of recordings from an H200."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ class Workload:
 
     name: str
     kernel: Kernel
-    gap_s: float = 6.0e-6  # median time from the end of an iteration to the start of the next
+    gap_s: float = 6.0e-6  # median time between the end of an iteration and the start of the next
     gap_noise_ratio: float = 0.07
     outliers_ratio: float = 0.01  # share of iterations with a small delay
-    between_ratio: float = 0.4  # share of a neighbour's time slices that lie between two iterations
-    bytes_ratio: float = 0.3  # share of a neighbour's copies that slows this kernel's memory traffic
+    between_ratio: float = 0.4  # share of a neighbour's time slices that fall between two iterations
+    bytes_ratio: float = 0.3  # share of a neighbour's copy slowdown that reaches this work
 
     @property
     def share(self) -> float:
-        """Return the share of time in which its kernels run, undisturbed."""
+        """Return the share of time in which the kernels of an undisturbed loop run."""
         return self.kernel.time_s / (self.kernel.time_s + 1.3 * self.gap_s)
 
     @property
     def rests(self) -> bool:
-        """Return whether the GPU idles for more than 5 ms between two iterations."""
+        """Return whether the GPU idles long enough between two iterations to change the board's state."""
         return self.gap_s > 5e-3
 
     @property
     def burst_s(self) -> float:
-        """Return the time of an iteration at the uncapped clock."""
+        """Return the time of an iteration at the uncapped clock, in seconds."""
         kernel = self.kernel
         return float(kernel.time_s * (kernel.reference_ratio / kernel.ceiling_ratio) ** kernel.beta)
 
     @property
     def metered_share(self) -> float:
-        """Return the share of time that the driver's gauges report as busy, which includes short gaps between launches."""
+        """Return the busy share of time by the driver's meters, which miss the gaps between back-to-back launches."""
         return 1.0 if self.share > 0.9 else self.share
 
     @property
     def capped(self) -> bool:
-        """Return whether an H200 runs it at the power limit."""
+        """Return whether an H200 runs this loop at the power limit."""
         return self.kernel.shown_ratio > 1.0 and self.share > 0.8
 
 
