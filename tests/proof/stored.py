@@ -44,11 +44,11 @@ def evidence(window: WindowRecord, shown: Shown, company: Company, sight: Sight,
     rows_ns = asked.rows_ns
     if len(rows_ns):
         fast = shown.fast(rows_ns)
-        kept_ns, of_row = _standing(rows_ns, fast)
+        kept_ns, of_row = _stored_rows(rows_ns, fast)
         columns |= {name: Column(EPOCH_NS + kept_ns, fast[name][of_row]) for name in signals(Lane.FAST)}
     if len(asked.pulses_ns):
         pulse = shown.pulse(asked.pulses_ns)
-        pulsed_ns, of_pulse = _standing(asked.pulses_ns, pulse)
+        pulsed_ns, of_pulse = _stored_rows(asked.pulses_ns, pulse)
         for name, values in pulse.items():
             columns[name] = _joined(columns.get(name), Column(EPOCH_NS + pulsed_ns, values[of_pulse]))
     for lane, at_ns, answers in (
@@ -88,21 +88,21 @@ class _Asked:
         inside = np.arange(begin_ns, end_ns, sight.row_ns)
         after = np.arange(end_ns, end_ns + 600_000_000, sight.idle_ns)
         rows = np.concatenate([before, inside, after])
-        self.rows_ns = self._came(rows, Lane.FAST, sight.late_s)
+        self.rows_ns = self._answered(rows, Lane.FAST, sight.late_s)
         pulses = np.arange(begin_ns, end_ns, sight.pulse_ns) if sight.pulse_ns < sight.row_ns else np.empty(0, np.int64)
         pulses = pulses[(pulses - begin_ns) % sight.row_ns != 0]
-        self.pulses_ns = self._came(pulses, Lane.PULSE, sight.late_s)
+        self.pulses_ns = self._answered(pulses, Lane.PULSE, sight.late_s)
         slow = np.concatenate([
             begin_ns - np.array([3_100_000_000, 2_100_000_000, 1_100_000_000])[self._rng.random(3) < 0.5],
             np.arange(begin_ns + 14_000_000, end_ns, sight.slow_ns),
             [end_ns + 7_000_000],
         ])  # fmt: skip
-        self.slow_ns = self._came(slow, Lane.SLOW, 2e-3)
-        self.uses_ns = self._came(np.concatenate([slow, [end_ns + 107_000_000]]), Lane.PROCESSES, 1e-3)
-        self.edges_ns = self._came(np.array([begin_ns - 700_000, end_ns + 400_000]), Lane.EDGE, 1e-4)
+        self.slow_ns = self._answered(slow, Lane.SLOW, 2e-3)
+        self.uses_ns = self._answered(np.concatenate([slow, [end_ns + 107_000_000]]), Lane.PROCESSES, 1e-3)
+        self.edges_ns = self._answered(np.array([begin_ns - 700_000, end_ns + 400_000]), Lane.EDGE, 1e-4)
         lists = np.arange(begin_ns - 5_000_000_000 + offset_ns, end_ns + 500_000_000, 200_000_000)
         lists = lists[self._rng.random(len(lists)) < sight.lists_ratio] if sight.lists_ratio < 1.0 else lists
-        self.lists_ns = self._came(lists, Lane.PROCESSES, 1e-3)
+        self.lists_ns = self._answered(lists, Lane.PROCESSES, 1e-3)
         if not sight.lists_ratio:
             self.uses_ns = self.uses_ns[:0]
 
@@ -126,7 +126,7 @@ class _Asked:
         long = np.flatnonzero(np.diff(rows_ns) > limit_ns)
         return tuple(Gap(begin_ns=EPOCH_NS + int(rows_ns[i]), end_ns=EPOCH_NS + int(rows_ns[i + 1])) for i in long)
 
-    def _came(self, due_ns: Times, lane: Lane, late_s: float) -> Times:
+    def _answered(self, due_ns: Times, lane: Lane, late_s: float) -> Times:
         """Return the times of the answers: slightly after each deadline, without deadlines that a later answer passed."""
         due_ns = due_ns[(due_ns >= self._first_ns) & (due_ns <= self._last_ns)]
         due_ns = due_ns[self._is_asked(due_ns, lane)].astype(np.int64)
@@ -146,29 +146,29 @@ class _Asked:
         return asked
 
 
-def _standing(at_ns: Times, values: Mapping[str, Values]) -> tuple[Times, Times]:
+def _stored_rows(at_ns: Times, values: Mapping[str, Values]) -> tuple[Times, Times]:
     """Return the times and sources of stored rows: equal rows keep the first, one per heartbeat, and the last."""
     exact = np.column_stack([of for name, of in values.items() if name not in _POWER])
     same = np.concatenate([[False], (exact[1:] == exact[:-1]).all(axis=1)])
     same[1:] &= np.diff(at_ns) <= GAP_NS
     watts = np.column_stack([of for name, of in values.items() if name in _POWER]) if _POWER[0] in values else None
     if watts is not None:
-        stands = same.tolist()
+        same_rows = same.tolist()
         power, average = watts[:, 0].tolist(), watts[:, 1].tolist()
         first = 0
-        for i in range(1, len(stands)):
-            stands[i] &= abs(power[i] - power[first]) < POWER_BAND_W and abs(average[i] - average[first]) < POWER_BAND_W
-            first = first if stands[i] else i
-        same = np.array(stands)
+        for i in range(1, len(same_rows)):
+            same_rows[i] &= abs(power[i] - power[first]) < POWER_BAND_W and abs(average[i] - average[first]) < POWER_BAND_W
+            first = first if same_rows[i] else i
+        same = np.array(same_rows)
     begins = np.flatnonzero(~same)
     ends = np.concatenate([begins[1:] - 1, [len(at_ns) - 1]])
     times: list[int] = []
     rows: list[int] = []
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        stood = list(range(int(at_ns[begin]), int(at_ns[end]), HEARTBEAT_NS)) or [int(at_ns[begin])]
-        stood += [int(at_ns[end])] if at_ns[end] > stood[-1] else []
-        times += stood
-        rows += [begin] * len(stood)
+        row_times = list(range(int(at_ns[begin]), int(at_ns[end]), HEARTBEAT_NS)) or [int(at_ns[begin])]
+        row_times += [int(at_ns[end])] if at_ns[end] > row_times[-1] else []
+        times += row_times
+        rows += [begin] * len(row_times)
     return np.array(times, np.int64), np.array(rows, np.int64)
 
 

@@ -91,7 +91,7 @@ def test_gauge_below_the_record_is_not_valid() -> None:
 # --- gauges ----------------------------------------------------------------------------------------------------------------
 
 
-def standing(evidence: Evidence, from_s: float) -> Evidence:
+def frozen_from(evidence: Evidence, from_s: float) -> Evidence:
     """Return the evidence with every gauge frozen from one time on."""
 
     def frozen(at_ns: Times, values: Values) -> Values:
@@ -107,12 +107,12 @@ def standing(evidence: Evidence, from_s: float) -> Evidence:
 def test_frozen_gauges_contradicted_by_energy_are_ignored() -> None:
     """A clock that falls by 20 % after 1.5 s of 6 is found, although the gauges froze 0.2 s before."""
     found = act(Setting(work=WORK["softmax"], length_s=6.0), [Edit(begin_s=1.5, end_s=_EVER_S, level="clock", value=0.8)])
-    assert judge(standing(without(found.evidence(), "dense_power"), 1.3)).status is not VALID
+    assert judge(frozen_from(without(found.evidence(), "dense_power"), 1.3)).status is not VALID
 
 
 def test_constant_gauges_confirmed_by_energy_are_valid() -> None:
     found = act(Setting(work=WORK["softmax"], length_s=6.0))
-    assert judge(standing(found.evidence(), 1.0)).status is VALID
+    assert judge(frozen_from(found.evidence(), 1.0)).status is VALID
 
 
 # --- the rate without times ------------------------------------------------------------------------------------------------
