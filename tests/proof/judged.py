@@ -77,8 +77,8 @@ def answer(evidence: Evidence) -> Answer:
     """
     verdict = judge(evidence)
     assert verdict.budget is not None
-    spoken = [each for each in verdict.budget.numbers if each.value is not None or each.number in verdict.budget.claimed]
-    kept = [each for each in spoken if each.number in NAMES]
+    relevant = [each for each in verdict.budget.numbers if each.value is not None or each.number in verdict.budget.claimed]
+    kept = [each for each in relevant if each.number in NAMES]
     return Answer(
         bounds={NAMES[each.number]: math.inf if each.bound_ratio is None else each.bound_ratio for each in kept},
         repeatability={NAMES[each.number]: ratio for each in kept if (ratio := _repeats(each, evidence)) is not None},
