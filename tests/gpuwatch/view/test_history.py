@@ -90,7 +90,7 @@ def test_past_verdicts_are_the_stored_verdicts(lived: Lived, past: StoredHistory
     (verdict,) = past.verdicts(shown.run)
     assert verdict.status.value == shown.status
     assert verdict.finding("contention-process").answered == "found"
-    with pytest.raises(StoreError, match="expected one in"):
+    with pytest.raises(StoreError, match="expected a run in"):
         past.verdicts("ffffffff")
 
 
