@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click import option
@@ -33,6 +33,7 @@ from gpuwatch.diff.sides import Side, is_side, read_sides
 from gpuwatch.diff.timing_job import TimingTerms
 from gpuwatch.errors import UsageError
 
+_Value = TypeVar("_Value")
 _COUNTERS_HELP = "Read hardware counters: with ncu if permitted, else GPM; require fails without counters."
 
 
@@ -56,7 +57,7 @@ class _WithCompilerFlags(CheckedCommand):
 
 @dataclass(frozen=True, slots=True)
 class _DiffOptions:
-    """The options of the comparison, as click parses them."""
+    """The options of the comparison, as click parses them, without those of the output and the timing terms."""
 
     fn: str | None
     takes_all: bool
@@ -68,12 +69,6 @@ class _DiffOptions:
     shapes: tuple[str, ...]
     types: tuple[str, ...]
     no_check: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _RunOptions:
-    """The options for running both kernels, other than the timing terms, and for exit code and repetition."""
-
     no_time: bool
     call: str | None
     tolerance: str | None
@@ -133,11 +128,8 @@ class _RunOptions:
 @options.settings_options
 @options.gathered(ScreenOptions, "screen")
 @options.gathered(_DiffOptions, "how")
-@options.gathered(_RunOptions, "run")
 @click.pass_context
-def command(
-    context: click.Context, /, sides: tuple[str, ...], how: _DiffOptions, screen: ScreenOptions, run: _RunOptions, **terms: Any
-) -> Exit:
+def command(context: click.Context, /, sides: tuple[str, ...], how: _DiffOptions, screen: ScreenOptions, **terms: Any) -> Exit:
     """Compare kernel B with kernel A: by their compiled code and, on a GPU, by their times and counters.
 
     \b
@@ -153,16 +145,16 @@ def command(
     No GPU is needed: pip install 'gpuwatch-validity[diff]' installs compiler and disassembler.  Host code needs nvcc.
     """
     check_files(screen)
-    failing = read_decisions(run.fail_on)
+    failing = read_decisions(how.fail_on)
     request = _request(how, context.meta["gpuwatch.compiler_flags"])
-    timing = _timing_request(how, run, terms)
-    gpu = ("", "--no-time") if run.no_time else find_gpu()
+    timing = _timing_request(how, terms)
+    gpu = ("", "--no-time") if how.no_time else find_gpu()
     while True:
         with checkouts.cleaned_up():
             named = read_sides(sides, how.revision)
-            found = _compare(named, request, timing, gpu, run.counters)
+            found = _compare(named, request, timing, gpu, how.counters)
         show(found, screen)
-        if not run.watch:
+        if not how.watch:
             return Exit.FAILED if any(each.timed.decision.lower() in failing for each in found.explained) else Exit.OK
         output.say("waiting for a file to change; Ctrl-C stops")
         wait_for_change([side.path for side in named], threading.Event())
@@ -173,15 +165,14 @@ def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingReque
     kind, _, scene = settings.source.partition(":")
     if kind == "simulated" and scene != "h200":  # h200, the model of all simulated GPUs, is accepted too
         options.settings()
-    state = settings.state
-    ensure_state_folder(state)
+    ensure_state_folder(settings.state)
     arch, why_not = ("", "") if kind == "simulated" else gpu
     if arch:
         has_cubin = any(side.language == "cubin" for side in sides)  # a cubin fixes the architecture
         request = replace(request, arch=request.arch or (None if has_cubin else arch), takes_functions=True)
     sizes, types = timing.points[0]
-    request = replace(request, checks_sizes=timing.call is None)
-    found = run_diff(sides, replace(request, sizes=sizes, types=types), state, why_not_timed=why_not)
+    request = replace(request, sizes=sizes, types=types)
+    found = run_diff(sides, request, settings.state, why_not_timed=why_not)
     if kind == "simulated":
         return replace(found, explained=simulate_pairs(found.comparisons))
     permission = read_permission()
@@ -190,30 +181,23 @@ def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingReque
         return found
     if found.arch.rstrip("af") != arch:
         return replace(found, why_not_timed=f"compiled for {found.arch}, but this GPU is {arch}")
-    explain = partial(explain_timed, permission=permission, asked=asked, state=state, say=output.say)
-    return time_diff(sides, found, request, timing, state, _be_quiet, explain)
+    explain = partial(explain_timed, permission=permission, asked=asked, state=settings.state, say=output.say)
+    return time_diff(sides, found, request, timing, settings.state, explain)
 
 
-def _be_quiet(_words: str) -> None:
-    """Ignore progress messages: each step takes only seconds."""
-
-
-def _timing_request(how: _DiffOptions, run: _RunOptions, terms: Mapping[str, Any]) -> TimingRequest:
-    sizes = [_sizes(text) for text in how.shapes]
-    types = [_several("--dtype", text) for text in how.types]
-    for options_, each in (("--shape", sizes), ("--dtype", types)):
-        if len({name for name, _ in each}) < len(each):
-            raise UsageError(f"{options_}: expected each name once, found one twice; write several values as NAME=A,B")
+def _timing_request(how: _DiffOptions, terms: Mapping[str, Any]) -> TimingRequest:
+    sizes = _named_values("--shape", how.shapes, read_size)
+    types = _named_values("--dtype", how.types, lambda value, _: value)
     points = [
-        (dict(zip(dict(sizes), shape, strict=True)), dict(zip(dict(types), dtype, strict=True)))
-        for shape in product(*dict(sizes).values())
-        for dtype in product(*dict(types).values())
+        (dict(zip(sizes, shape, strict=True)), dict(zip(types, dtype, strict=True)))
+        for shape in product(*sizes.values())
+        for dtype in product(*types.values())
     ]
     check_fill(terms["fill"])
-    tolerance = options.read_share("--tolerance", run.tolerance) or MARGIN_RATIO
+    tolerance = options.read_share("--tolerance", how.tolerance) or MARGIN_RATIO
     settings = dict(options.settings(scenes=False).given)
     given = TimingTerms(**terms, sizes=points[0][0], checks=not how.no_check, tolerance=tolerance, settings=settings)
-    return TimingRequest(given, run.call, tuple(points))
+    return TimingRequest(given, how.call, tuple(points))
 
 
 def _request(how: _DiffOptions, flags: tuple[str, ...]) -> DiffRequest:
@@ -229,8 +213,7 @@ def _request(how: _DiffOptions, flags: tuple[str, ...]) -> DiffRequest:
         arch=how.arch,
         flags=((*flags, *own[0]), (*flags, *own[1])),
         launch=read_launch(how.launch),
-        sizes={},
-        types={},
+        checks_sizes=how.call is None,
     )
 
 
@@ -241,13 +224,14 @@ def _words(option: str, text: str | None) -> list[str]:
         raise UsageError(f"{option}: expected words in shell syntax, found {text!r}: {error}") from error
 
 
-def _several(option: str, text: str) -> tuple[str, list[str]]:
-    name, equals, value = text.partition("=")
-    if not (name.isidentifier() and equals and value):
-        raise UsageError(f"{option}: expected NAME=VALUE, found {text!r}")
-    return name, value.split(",")
-
-
-def _sizes(text: str) -> tuple[str, list[int]]:
-    name, values = _several("--shape", text)
-    return name, [read_size(value, text) for value in values]
+def _named_values(option: str, texts: Sequence[str], read: Callable[[str, str], _Value]) -> dict[str, list[_Value]]:
+    """Return the values of each text NAME=A,B by name; ``read`` receives a value and the whole text."""
+    found: dict[str, list[_Value]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not (name.isidentifier() and equals and values):
+            raise UsageError(f"{option}: expected NAME=VALUE, found {text!r}")
+        if name in found:
+            raise UsageError(f"{option}: expected each name once, found one twice; write several values as NAME=A,B")
+        found[name] = [read(value, text) for value in values.split(",")]
+    return found

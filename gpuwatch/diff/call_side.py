@@ -79,14 +79,12 @@ class TensorCall:
 
     def __call__(self) -> None:
         found = [leaf for leaf in leaves(self.call()) if hasattr(leaf, "data_ptr")]
-        if found and len(found) > len(self.outputs):
-            raise UsageError(
-                f"expected a function that returns at most {len(self.outputs)} tensors, found one that returns {len(found)}"
-            )
+        count, most = len(found), len(self.outputs)
+        if count > most:
+            raise UsageError(f"expected a function that returns at most {most} tensors, found one that returns {count}")
         for result, output in zip(found, self.outputs, strict=False):
             if result.data_ptr() != output.data_ptr():
-                flat = output.reshape(-1)[: result.numel()]
-                flat.copy_(result.reshape(-1))
+                output.reshape(-1)[: result.numel()].copy_(result.reshape(-1))
 
 
 def kernel_nodes(graph: int) -> list[str]:

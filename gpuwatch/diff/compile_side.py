@@ -1,7 +1,6 @@
 """Compilation of one side to a cubin and PTX, with CUDA results cached by source and flags."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -16,42 +15,30 @@ from gpuwatch.errors import UsageError
 DEFAULT_ARCH = "sm_90"
 
 
-@dataclass(frozen=True, slots=True)
-class CompileRequest:
-    """Options of a compilation: ``names`` are template instances that the source need not instantiate."""
-
-    arch: str
-    flags: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    sizes: Mapping[str, int] = field(default_factory=dict)  # values of a Triton kernel's integer parameters, by name
-    types: Mapping[str, str] = field(default_factory=dict)  # types of a Triton kernel's parameters, by name
-
-
-def compile_side(side: Side, request: CompileRequest, cache: CompileCache) -> Compiled:
-    """Compile a side, or read the side's cubin.
+def compile_side(
+    side: Side, arch: str, flags: tuple[str, ...], cache: CompileCache, sizes: Mapping[str, int], types: Mapping[str, str]
+) -> Compiled:
+    """Compile a side, or read the side's cubin.  ``sizes`` and ``types`` are those of a Triton kernel's parameters, by name.
 
     Raises UsageError: when the compiler rejects the source or is missing.
     """
     if side.language == "cubin":
         return Compiled(compiler="a cubin as given", cubin=side.path.read_bytes())
     if side.language == "ptx":
-        return _assemble(side, request)
+        ptxas = toolchain.find_tool("ptxas")
+        if ptxas is not None:
+            return nvcc_process.assemble(ptxas, side.path, arch, side.shown)
+        text = side.path.read_text(encoding="utf-8", errors="replace")
+        return Compiled(compiler="PTX as given (no ptxas: no SASS)", ptx=text)
     if side.language == "triton":
         from gpuwatch.diff import triton_kernels
 
-        return triton_kernels.compile_kernel(side, request.arch, request.sizes, request.types)
-    nvcc_process.check_flags(request.flags)
-    return _compile_cuda(side, request, cache)
+        return triton_kernels.compile_kernel(side, arch, sizes, types)
+    nvcc_process.check_flags(flags)
+    return _compile_cuda(side, (f"-arch={arch}", *flags), cache)
 
 
-def _assemble(side: Side, request: CompileRequest) -> Compiled:
-    ptxas = toolchain.find_tool("ptxas")
-    if ptxas is not None:
-        return nvcc_process.assemble(ptxas, side.path, request.arch, side.shown)
-    return Compiled(compiler="PTX as given (no ptxas: no SASS)", ptx=side.path.read_text(encoding="utf-8", errors="replace"))
-
-
-def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> Compiled:
+def _compile_cuda(side: Side, shown_flags: tuple[str, ...], cache: CompileCache) -> Compiled:
     nvrtc, nvcc = toolchain.import_nvrtc(), toolchain.find_tool("nvcc")
     if nvrtc is None and nvcc is None:
         raise UsageError(f"{side.shown}: expected NVRTC or nvcc to compile it, found neither; run: {toolchain.EXTRA}")
@@ -61,18 +48,18 @@ def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> C
             f"{side.shown}: expected device code alone, found host code, which needs nvcc; run: {toolchain.NVCC_EXTRA}, "
             "or put host code between #ifndef __CUDACC_RTC__ and #endif"
         )
-    shown_flags = (f"-arch={request.arch}", *request.flags)
+    instance = side.kernel if "<" in side.kernel else ""  # a template instance that the source need not instantiate
     # Headers of a Git revision are read from that revision's worktree.
     flags, folders = map_includes(shown_flags, side.tree.mapped if side.tree is not None else str)
     compilers = [nvrtc_program.describe(nvrtc)] if nvrtc is not None else []
     compilers += [toolchain.version_of(nvcc)] if nvcc is not None else []
-    key = _key(side.path, folders, [*compilers, *shown_flags, "", *request.names])
+    key = _key(side.path, folders, [*compilers, *shown_flags, "", instance])
     compiled = cache.read(key) if key else None
     if compiled is not None:
         return compiled
     if nvrtc is not None and not has_host_code:
         try:
-            compiled = nvrtc_program.compile_source(nvrtc, side.path, flags, request.names)
+            compiled = nvrtc_program.compile_source(nvrtc, side.path, flags, instance)
         except nvrtc_program.NvrtcFailure as failure:
             # nvcc may succeed after a missing host header, an unknown flag, or a header that rejects NVRTC.
             may_be_nvccs = failure.is_option or missing_header(failure.log) is not None or "NVRTC" in failure.log
@@ -80,7 +67,7 @@ def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> C
                 hint = f"; nvcc may compile it: {toolchain.NVCC_EXTRA}" if may_be_nvccs else ""
                 raise UsageError(refusal(failure.log, side.path, side.shown) + hint) from failure
     if compiled is None and nvcc is not None:
-        compiled = nvcc_process.compile_source(nvcc, side.path, flags, request.names, side.shown)
+        compiled = nvcc_process.compile_source(nvcc, side.path, flags, instance, side.shown)
     assert compiled is not None  # noqa: S101 - a compiler returned a result or raised an error
     compiled = msgspec.structs.replace(compiled, flags=shown_flags)
     if key:

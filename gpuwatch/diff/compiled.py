@@ -38,12 +38,11 @@ class CompileCache:
     def read(self, key: str) -> Compiled | None:
         """Return the code stored under a key; None if its file is missing or damaged."""
         path = self._folder / key
-        try:
+        with suppress(OSError, msgspec.MsgspecError):
             found = msgspec.msgpack.decode(path.read_bytes(), type=Compiled)
             os.utime(path)
-        except (OSError, msgspec.MsgspecError):
-            return None
-        return found
+            return found
+        return None
 
     def store(self, key: str, compiled: Compiled) -> None:
         with suppress(OSError):

@@ -25,13 +25,13 @@ def refusal(log: str, source: Path, shown: str) -> str:
         found = form.search(log)
         if found is None:
             continue
-        text = _clear(found["text"])
+        header = missing_header(found["text"])
+        missing = f"header {header!r} is not in any include folder; name its folder after --, as: -- -I FOLDER"
+        text = " ".join(found["text"].split()) if header is None else missing
         if found["file"] == _NAME_EXPRESSION:
             return f"{shown}: expected --fn to name a template instance of the file, found: {text}"
-        is_source = Path(found["file"].strip()).name == source.name
-        file = (
-            shown.partition(f"{source.suffix}:")[0].removesuffix(source.suffix) + source.suffix if is_source else found["file"]
-        )
+        own = shown.partition(f"{source.suffix}:")[0].removesuffix(source.suffix) + source.suffix
+        file = own if Path(found["file"].strip()).name == source.name else found["file"]
         return f"{file}:{found['line']}: {text}"
     found = _SHARED.search(log)
     if found:
@@ -54,10 +54,3 @@ def missing_header(log: str) -> str | None:
 def spilled_bytes(log: str) -> dict[str, tuple[int, int]]:
     """Return the bytes of spill stores and spill loads by kernel symbol, from a log of ``ptxas -v``."""
     return {symbol: (int(stores), int(loads)) for symbol, stores, loads in _SPILLS.findall(log)}
-
-
-def _clear(text: str) -> str:
-    header = missing_header(text)
-    if header is None:
-        return " ".join(text.split())
-    return f"header {header!r} is not in any include folder; name its folder after --, as: -- -I FOLDER"

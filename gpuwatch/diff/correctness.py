@@ -35,8 +35,7 @@ def check_pair(
     for plan, fill, seed, condition in rounds:
         words = f"{plan}, {condition}"
         with make(plan, fill, seed) as trial:
-            is_repeated = plan is smallest and fill == "randn"
-            why = _check_round(sides, trial, rtol, words, doing, is_repeated=is_repeated)
+            why = _check_round(sides, trial, rtol, words, doing, is_repeated=plan is smallest and fill == "randn")
         if why:
             return f"{why} ({words})"
     return ""

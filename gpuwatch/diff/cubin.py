@@ -4,7 +4,7 @@ import io
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gpuwatch.diff.toolchain import EXTRA
@@ -17,6 +17,7 @@ _STO_CUDA_ENTRY = 0x10
 _NEWER_ABI = 8  # from this ABI version, bits 8 to 15 of the ELF flags hold the architecture
 # Attributes of .nv.info, named as cuobjdump -elf prints them.
 _MAX_THREADS, _REQUIRED_THREADS, _FRAME_SIZE, _KPARAM_INFO, _REGCOUNT = 0x05, 0x10, 0x11, 0x17, 0x2F
+_THREAD_LIMITS = (_MAX_THREADS, _REQUIRED_THREADS)
 _LONG_FORM = 4  # a record followed by a payload; other forms hold a value in the length field
 _RESERVED_SHARED_BYTES = 1024  # reserved by CUDA in each block's shared memory, and part of the section's size since sm_90
 _TAGS = {
@@ -55,10 +56,8 @@ def read_cubin(data: bytes, shown: str) -> tuple[str, list[CubinKernel]]:
     Raises UsageError: for bytes that are not a whole cubin.
     """
     if data[:5] != b"\x7fELF\x02" or data[18:20] != _EM_CUDA:
-        raise UsageError(
-            f"{shown}: expected a cubin (64-bit CUDA ELF), found {'another format' if data else 'an empty file'}; "
-            "build one with `nvcc -cubin`"
-        )
+        found = "another format" if data else "an empty file"
+        raise UsageError(f"{shown}: expected a cubin (64-bit CUDA ELF), found {found}; build one with `nvcc -cubin`")
     try:
         elf = open_elf(data)
         flags = elf.header["e_flags"]
@@ -72,35 +71,31 @@ def read_cubin(data: bytes, shown: str) -> tuple[str, list[CubinKernel]]:
 
 def _kernels(sections: dict[str, Any]) -> Iterator[CubinKernel]:
     symbols = list(_symbols(sections))
-    general = list(_records(sections[".nv.info"].data())) if ".nv.info" in sections else []
+    general = {
+        (attribute, index): value
+        for attribute, payload in _records(sections, ".nv.info")
+        if len(payload) >= 8
+        for index, value in [struct.unpack_from("<II", payload)]
+    }
     reserves = any(name.startswith(".nv.reservedSmem") for name, _ in symbols)
     for index, (name, is_kernel) in enumerate(symbols):
         if not is_kernel:
             continue
         shared = sections.get(f".nv.shared.{name}")
         used = shared["sh_size"] - (_RESERVED_SHARED_BYTES if reserves else 0) if shared else 0
-        kernel = CubinKernel(name, shared_bytes=max(used, 0))
-        for attribute, payload in general:
-            values = struct.unpack_from("<II", payload) if len(payload) >= 8 else (-1, 0)
-            if values[0] == index and attribute == _REGCOUNT:
-                kernel = replace(kernel, registers_count=values[1])
-            elif values[0] == index and attribute == _FRAME_SIZE:
-                kernel = replace(kernel, stack_bytes=values[1])
-        own = sections.get(f".nv.info.{name}")
-        yield _with_own(kernel, list(_records(own.data()))) if own else kernel
-
-
-def _with_own(kernel: CubinKernel, records: list[tuple[int, bytes]]) -> CubinKernel:
-    sizes: dict[int, int] = {}
-    for attribute, payload in records:
-        if attribute == _KPARAM_INFO:
-            _, ordinal, _, packed = struct.unpack_from("<IHHI", payload)
-            sizes[ordinal] = packed >> 18
-        elif attribute == _MAX_THREADS:
-            kernel = replace(kernel, max_threads=struct.unpack_from("<III", payload))
-        elif attribute == _REQUIRED_THREADS:
-            kernel = replace(kernel, required_block=struct.unpack_from("<III", payload))
-    return replace(kernel, parameter_bytes=tuple(sizes[ordinal] for ordinal in sorted(sizes)))
+        own = list(_records(sections, f".nv.info.{name}"))
+        limits = {attribute: struct.unpack_from("<III", payload) for attribute, payload in own if attribute in _THREAD_LIMITS}
+        records = (struct.unpack_from("<4xH2xI", payload) for attribute, payload in own if attribute == _KPARAM_INFO)
+        sizes = {ordinal: packed >> 18 for ordinal, packed in records}
+        yield CubinKernel(
+            name,
+            registers_count=general.get((_REGCOUNT, index)),
+            shared_bytes=max(used, 0),
+            stack_bytes=general.get((_FRAME_SIZE, index)),
+            max_threads=limits.get(_MAX_THREADS),
+            required_block=limits.get(_REQUIRED_THREADS),
+            parameter_bytes=tuple(sizes[ordinal] for ordinal in sorted(sizes)),
+        )
 
 
 def _symbols(sections: dict[str, Any]) -> Iterator[tuple[str, bool]]:
@@ -111,8 +106,8 @@ def _symbols(sections: dict[str, Any]) -> Iterator[tuple[str, bool]]:
             yield names.get_string(name), info & 0xF == _STT_FUNC and bool(other & _STO_CUDA_ENTRY)
 
 
-def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    offset = 0
+def _records(sections: dict[str, Any], name: str) -> Iterator[tuple[int, bytes]]:
+    data, offset = sections[name].data() if name in sections else b"", 0
     while offset + 4 <= len(data):
         form, attribute, length = struct.unpack_from("<BBH", data, offset)
         offset += 4
@@ -131,14 +126,11 @@ def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:
         for unit in info.iter_CUs() if info.has_debug_info else ():
             for entry in unit.get_top_DIE().iter_children():
                 if entry.tag == "DW_TAG_subprogram":
-                    found |= _read_parameter_names(entry)
+                    names = (_text(entry, f"DW_AT_{each}") for each in ("MIPS_linkage_name", "linkage_name", "name"))
+                    symbol = next(filter(None, names), "")
+                    parameters = (child for child in entry.iter_children() if child.tag == "DW_TAG_formal_parameter")
+                    found[symbol] = [(_text(each, "DW_AT_name"), _type_text(each)) for each in parameters]
     return found
-
-
-def _read_parameter_names(entry: Any) -> dict[str, list[tuple[str, str]]]:
-    name = _text(entry, "DW_AT_MIPS_linkage_name") or _text(entry, "DW_AT_linkage_name") or _text(entry, "DW_AT_name")
-    parameters = [child for child in entry.iter_children() if child.tag == "DW_TAG_formal_parameter"]
-    return {name: [(_text(each, "DW_AT_name"), _type_text(each)) for each in parameters]}
 
 
 def _text(entry: Any, attribute: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -12,7 +12,7 @@ from gpuwatch.diff.code_line import unified
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_counters import METRICS
 from gpuwatch.diff.render_diff import CAVEAT, instruction_cells, resource_cells
-from gpuwatch.diff.render_timed import SIMULATED, conditions, decision_line, own_clock_lines, rows
+from gpuwatch.diff.render_timed import SIMULATED, conditions, decision_line, own_clock_lines, row_groups
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.report.html_page import packed_plotly
@@ -41,9 +41,7 @@ def _shown(static: StaticComparison | None, pair: ExplainedPair | None) -> dict[
     return {
         **(_shown_code(static) if static is not None else {"names": [], "resources": [], "instructions": [], "sass": []}),
         "pair": pair,
-        "groups": [
-            (group, [cells for _, *cells in found]) for group, found in groupby(rows(pair) if pair else (), lambda row: row[0])
-        ],
+        "groups": row_groups(pair) if pair else {},
         "plots": [*(_timed_plots(pair) if pair else []), *([_classes(static)] if static else [])],
     }
 
@@ -59,27 +57,20 @@ def _shown_code(static: StaticComparison) -> dict[str, Any]:
 
 
 def _timed_plots(pair: ExplainedPair) -> list[dict[str, Any]]:
-    plots, timed = [], pair.timed
+    plots: list[dict[str, Any]] = []
+    timed = pair.timed
     if timed.ratio and timed.ratio_low and timed.ratio_high:
+        title = "A's time / B's time; above 1, B is faster"
         ends = [timed.ratio - timed.ratio_low, timed.ratio_high - timed.ratio]
-        plots.append(
-            {"kind": "ratio", "title": "A's time / B's time; above 1, B is faster", "ratio": timed.ratio, "ends": ends}
-        )
-    if pair.a and pair.b:
+        plots.append({"kind": "ratio", "title": title, "ratio": timed.ratio, "ends": ends})
+    if pair.a and pair.b and pair.peaks:
         # The arithmetic roof is that of the type with the most operations.
         sides = [{"x": each.intensity, "y": each.flops_a_second, "roof": each.peak_flops_a_second} for each in (pair.a, pair.b)]
         if all(side["x"] and side["y"] for side in sides):
-            plots.append(
-                {
-                    "kind": "roofline",
-                    "title": "Roofline at the true clock",
-                    "sides": sides,
-                    "memory": pair.peaks.memory_bytes if pair.peaks else None,
-                }
-            )
-    shares = [
-        metric for metric in METRICS if metric.is_share and metric.name in pair.counters.a and metric.name in pair.counters.b
-    ]
+            title, memory = "Roofline at the true clock", pair.peaks.memory_bytes
+            plots.append({"kind": "roofline", "title": title, "sides": sides, "memory": memory})
+    both = pair.counters.a.keys() & pair.counters.b.keys()
+    shares = [metric for metric in METRICS if metric.is_share and metric.name in both]
     named = [metric.title for metric in shares]
     values = [[100 * (pair.counters.mean(side, metric.name) or 0.0) for metric in shares] for side in ("a", "b")]
     return [*plots, *([_bars("Counters", "%", named, values)] if shares else [])]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from annotate.compare.quads import Quads
 from annotate.derived.roofline import peak_bytes_a_second, sm_count
 from annotate.evidence import Device
 from gpuwatch.clock import MonotonicClock
-from gpuwatch.diff.kernel_counters import HALVES, REPEATS, Counters, Readings
+from gpuwatch.diff.kernel_counters import HALVES, REPEATS, Counters
 from gpuwatch.diff.kernel_roofline import KernelRoofline, Peaks, against_roofline, read_peaks
 from gpuwatch.diff.read_counters import Asked, CounterPermission, collect
 from gpuwatch.diff.reasons import RatioReason, explain, why_none
@@ -52,10 +53,7 @@ class ExplainedPair:
             "simulated": self.is_simulated,
             "gpu": self.peaks.device.name if self.peaks else None,
             "counters": self.counters.to_dict(),
-            "peak_memory_bytes": {
-                "measured": self.peaks.measured_bytes if self.peaks else None,
-                "specified": self.peaks.specified_bytes if self.peaks else None,
-            },
+            "peak_memory_bytes": {kind: getattr(self.peaks, f"{kind}_bytes", None) for kind in ("measured", "specified")},
             "roofline": {"a": self.a and self.a.to_dict(), "b": self.b and self.b.to_dict()},
             "why": [asdict(each) for each in self.reasons],
         }
@@ -96,9 +94,8 @@ def explain_timed(
 
 def simulate_pairs(comparisons: Sequence[StaticComparison]) -> tuple[ExplainedPair, ...]:
     """Return pairs with the times of a simulated H200."""
-    source = open_source("simulated", MonotonicClock())
-    device = source.devices()[0]
-    source.close()
+    with closing(open_source("simulated", MonotonicClock())) as source:
+        device = source.devices()[0]
     pairs = ((*simulate(static, device), static) for static in comparisons)
     return tuple(explain_pair(timed, static, counters, read_peaks(device, {})) for timed, counters, static in pairs)
 
@@ -106,7 +103,7 @@ def simulate_pairs(comparisons: Sequence[StaticComparison]) -> tuple[ExplainedPa
 def simulate(static: StaticComparison, device: Device, seed: int = 0) -> tuple[TimedPair, Counters]:
     """Return simulated times and counters; each time is an instruction time plus a memory time."""
     random = np.random.default_rng(seed)
-    times = [_model_s(side, device) for side in (static.a, static.b)]
+    times, means = zip(*(_model(side, device) for side in (static.a, static.b)), strict=True)
     a_s, b_s = (each * random.normal(1.0, _NOISE_RATIO, (_QUADS, 2)) for each in times)
     found = decide("A", "B", Quads(a_s, b_s))
     interval = found.ratio
@@ -115,25 +112,21 @@ def simulate(static: StaticComparison, device: Device, seed: int = 0) -> tuple[T
     low, ratio, high = (1.0 / each for each in (interval.high, interval.centre, interval.low))
     reason = "; ".join(found.reasons) if found.decision.value == "inconclusive" else ""
     timed = TimedPair(found.decision.value.upper(), reason, ratio, low, high, ratio, "SIMULATED", sides[0], sides[1])
-    readings = [_readings(side, time_s, device, random) for side, time_s in zip((static.a, static.b), times, strict=True)]
+    readings = [
+        {name: tuple(random.normal(mean, 0.01 * mean, REPEATS).clip(0, 1).tolist()) for name, mean in each.items()}
+        for each in means
+    ]
     return timed, Counters("GPM", _SIMULATED_SOURCE, *readings)
 
 
-def _model_s(side: KernelSide, device: Device) -> float:
+def _model(side: KernelSide, device: Device) -> tuple[float, dict[str, float]]:
+    """Return the modelled time of a call in seconds, and the mean of each counter."""
     lines = side.code.sass or side.code.ptx
     loads = float(sum(_ITERATIONS**each.depth for each in lines if each.kind.startswith(("LDG", "ld.global"))))
     threads = _SIDE_BYTES / 8 / max(loads, 1.0)  # each float takes 8 bytes: one read, one write
     issued = float(sum(_ITERATIONS**each.depth for each in lines)) * threads / 32
     occupancy = side.occupancy.ratio if side.occupancy else 1.0
     compute_s = issued / ((sm_count(device) or 1) * 4 * _CLOCK_MHZ * 1e6) / math.sqrt(occupancy)
-    return compute_s + _SIDE_BYTES / (peak_bytes_a_second(device) or 1e12)
-
-
-def _readings(side: KernelSide, time_s: float, device: Device, random: np.random.Generator) -> Readings:
-    memory = _SIDE_BYTES / (peak_bytes_a_second(device) or 1e12) / time_s
-    means = {
-        "sm_activity_ratio": 0.95,
-        "dram_activity_ratio": memory,
-        "occupancy_ratio": side.occupancy.ratio if side.occupancy else 1.0,
-    }
-    return {name: tuple(random.normal(mean, 0.01 * mean, REPEATS).clip(0, 1).tolist()) for name, mean in means.items()}
+    memory_s = _SIDE_BYTES / (peak_bytes_a_second(device) or 1e12)
+    time_s = compute_s + memory_s
+    return time_s, {"sm_activity_ratio": 0.95, "dram_activity_ratio": memory_s / time_s, "occupancy_ratio": occupancy}

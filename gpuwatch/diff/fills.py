@@ -1,6 +1,5 @@
 """Buffer values: seeded random numbers of each type, and fills that expose other faults."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ INPUT_FILLS = ("nan", "large")
 # Longer buffers repeat these values.  The period is not a power of two, so that a wrong index reads another value.
 _PERIOD_COUNT = (1 << 24) - 3
 _WHOLE_NUMBERS = 128  # random integers are smaller: they fit the smallest type and are indices of any buffer
-_NAN_EVERY = 61
+_NAN_STEP = 61 * 17
 _LARGE = 1e4  # factor of a random number; half precision ends at 65504
 _LARGE_HALF = 1e2
 
@@ -30,7 +29,7 @@ def make_values(slot: Slot, count: int, fill: str, rng: np.random.Generator) -> 
     """
     if fill.endswith(".npy"):
         return encode(slot, np.resize(_read_file(fill), count))
-    return np.resize(encode(slot, _FILLS[fill](slot, min(count, _PERIOD_COUNT), rng)), count * slot.itemsize)
+    return np.resize(encode(slot, _make_numbers(slot, min(count, _PERIOD_COUNT), fill, rng)), count * slot.itemsize)
 
 
 def check_fill(text: str) -> None:
@@ -58,28 +57,15 @@ def decode(slot: Slot, data: Bytes) -> Numbers:
     return data.view(slot.kind)
 
 
-def _randn(slot: Slot, count: int, rng: np.random.Generator) -> Numbers:
-    return rng.standard_normal(count, np.float32) if slot.is_float else rng.integers(0, _WHOLE_NUMBERS, count, np.uint8)
-
-
-def _nan(slot: Slot, count: int, rng: np.random.Generator) -> Numbers:
-    values = _randn(slot, count, rng)
-    if slot.is_float:
-        values[:: _NAN_EVERY * 17] = np.nan  # far apart: most partial sums contain no NaN
-    return values
-
-
-def _large(slot: Slot, count: int, rng: np.random.Generator) -> Numbers:
-    return _randn(slot, count, rng) * np.float32((_LARGE_HALF if slot.kind == "f2" else _LARGE) if slot.is_float else 1)
-
-
-_FILLS: dict[str, Callable[..., Numbers]] = {
-    "randn": _randn,
-    "nan": _nan,
-    "large": _large,
-    "zeros": lambda slot, count, rng: np.zeros(count, np.uint8),  # noqa: ARG005
-    "iota": lambda slot, count, rng: np.arange(count),  # noqa: ARG005
-}
+def _make_numbers(slot: Slot, count: int, fill: str, rng: np.random.Generator) -> Numbers:
+    if fill in ("zeros", "iota"):
+        return np.zeros(count, np.uint8) if fill == "zeros" else np.arange(count)
+    if not slot.is_float:
+        return rng.integers(0, _WHOLE_NUMBERS, count, np.uint8)
+    values = rng.standard_normal(count, np.float32)
+    if fill == "nan":
+        values[::_NAN_STEP] = np.nan  # far apart: most partial sums contain no NaN
+    return values * np.float32(_LARGE_HALF if slot.kind == "f2" else _LARGE) if fill == "large" else values
 
 
 def _read_file(text: str) -> Numbers:

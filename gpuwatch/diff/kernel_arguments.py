@@ -77,7 +77,17 @@ class SizePlan:
 
 def read_slots(parameters: Sequence[Parameter], shown: str) -> tuple[Slot, ...]:
     """Return the arguments of a kernel.  Raises NotTimedError: for a type without test values."""
-    return tuple(_slot(each, number, shown) for number, each in enumerate(parameters))
+    slots = []
+    for number, each in enumerate(parameters, start=1):
+        word = " ".join(_QUALIFIERS.sub("", each.type).replace("*", "", 1).split())
+        vector = _VECTOR.fullmatch(word)
+        kind = _KINDS.get(vector[1] if vector else word)
+        if kind is None or (vector and not each.is_pointer):
+            found = each.type or f"{each.bytes_count} bytes of no known type"
+            name = each.name or f"argument {number}"
+            raise NotTimedError(f"{shown}: {name}: expected a number or a pointer to numbers, found {found}")
+        slots.append(Slot(each.name or f"argument{number}", kind, each.is_pointer, each.is_input))
+    return tuple(slots)
 
 
 def join_slots(a: Sequence[Slot], b: Sequence[Slot]) -> tuple[Slot, ...]:
@@ -126,9 +136,8 @@ def plan_sizes(
     else:
         largest = sorted(sizes.values(), reverse=True)
         volume = largest[0] * (largest[1] if len(largest) > 1 else largest[0]) if has_two else largest[0]
-    row_length = next(
-        (size for name, size in sizes.items() if name.lower() in (*ROW_LENGTHS, "n")), max(sizes.values(), default=1)
-    )
+    longest = max(sizes.values(), default=1)
+    row_length = next((size for name, size in sizes.items() if name.lower() in (*ROW_LENGTHS, "n")), longest)
     leading = {slot.name: known.get(slot.name, row_length) for slot in slots if slot.is_size and slot.name not in sizes}
     return SizePlan({**known, **sizes, **leading}, volume)
 
@@ -180,16 +189,3 @@ def pack(slot: Slot, value: float) -> bytes:
         return np.array(value if slot.is_float else int(value), slot.kind).tobytes()
     except OverflowError:
         raise UsageError(f"{slot.name}: expected a value that its type holds, found {value:g}") from None
-
-
-def _slot(parameter: Parameter, number: int, shown: str) -> Slot:
-    plain = _QUALIFIERS.sub("", parameter.type)
-    is_pointer = parameter.is_pointer
-    word = " ".join(plain.replace("*", "", 1).split())
-    vector = _VECTOR.fullmatch(word)
-    kind = _KINDS.get(vector[1] if vector else word)
-    if kind is None or (vector and not is_pointer):
-        found = parameter.type or f"{parameter.bytes_count} bytes of no known type"
-        name = parameter.name or f"argument {number + 1}"
-        raise NotTimedError(f"{shown}: {name}: expected a number or a pointer to numbers, found {found}")
-    return Slot(parameter.name or f"argument{number + 1}", kind, is_pointer, parameter.is_input)

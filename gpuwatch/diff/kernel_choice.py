@@ -35,8 +35,9 @@ def choose_pairs(a: SideCode, b: SideCode, wanted: tuple[str, str], *, takes_all
 
     Raises UsageError: when a name matches no kernel or several, and when the sides share no name or several.
     """
+    of_b = {symbols.full_name(each): each for each in b.kernel_symbols}
+    common = [(each, of_b[name]) for each in a.kernel_symbols if (name := symbols.full_name(each)) in of_b]
     if takes_all:
-        common = _common(a, b)
         if not common:
             raise UsageError(f"--all: expected kernels of the same name, found none; {_both(a, b)}")
         return common
@@ -46,11 +47,10 @@ def choose_pairs(a: SideCode, b: SideCode, wanted: tuple[str, str], *, takes_all
         return [(found_a or _like(a, found_b or ""), found_b or _like(b, found_a or ""))]
     if len(a.kernels) == len(b.kernels) == 1:
         return [(a.kernel_symbols[0], b.kernel_symbols[0])]
-    common = _common(a, b)
     if len(common) == 1:
         return common
     if common:
-        names = ", ".join(symbols.full_name(each) for each, _ in common)
+        names = _names([each for each, _ in common])
         raise UsageError(
             f"expected one kernel, found {len(common)} that both sides have: {names}; choose with --fn NAME or --all"
         )
@@ -89,11 +89,6 @@ def _like(side: SideCode, other: str) -> str:
     if len(side.kernels) == 1:
         return side.kernel_symbols[0]
     return _named(side, symbols.full_name(other))
-
-
-def _common(a: SideCode, b: SideCode) -> list[Pair]:
-    of_b = {symbols.full_name(each): each for each in b.kernel_symbols}
-    return [(each, of_b[name]) for each in a.kernel_symbols if (name := symbols.full_name(each)) in of_b]
 
 
 def _both(a: SideCode, b: SideCode) -> str:

@@ -1,9 +1,8 @@
 """Static facts of a kernel: parameters, resources, PTX and SASS."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from typing import Any
 
 from gpuwatch.diff import ptx_code, sass, symbols
 from gpuwatch.diff.code_line import CodeLine
@@ -89,13 +88,11 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
     named = parameter_names(compiled.debug) if compiled.debug else {}
     spilled = spilled_bytes(compiled.log)
     found = {}
-    for kernel in (each for each in side.kernels if each.symbol in chosen):
-        symbol = kernel.symbol
+    for symbol, kernel in ((each.symbol, each) for each in side.kernels if each.symbol in chosen):
         code = sass.read_function(functions.get(symbol, ()), lines.get(symbol, {}))
         stores, loads = spilled.get(symbol) or _spills_without_log(code)
-        known: dict[str, Any] = {each.name: getattr(kernel, each.name) for each in fields(kernel)}
         found[symbol] = KernelCode(
-            **known,
+            **asdict(kernel),
             spill_store_bytes=stores,
             spill_load_bytes=loads,
             name=symbols.full_name(symbol),
@@ -117,5 +114,5 @@ def _parameters(kernel: CubinKernel, named: Sequence[tuple[str, str]]) -> tuple[
     types = symbols.parameter_types(kernel.symbol) or [type_ for _, type_ in named]
     names = [name for name, _ in named]
     count = max(len(kernel.parameter_bytes), len(types))
-    joined = list(zip_longest(names[:count], types, kernel.parameter_bytes))
+    joined = zip_longest(names[:count], types, kernel.parameter_bytes)
     return tuple(Parameter(name or "", type_ or "", size) for name, type_, size in joined)

@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeAlias
 Readings: TypeAlias = Mapping[str, tuple[float, ...]]  # by counter: one value per repetition
 REPEATS = 3
 _T_95 = 4.303  # Student's quantile for a mean of three
+_OF_PEAK = ".avg.pct_of_peak_sustained"
+_SECTOR_BYTES = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.pct"
 _STALLED = "smsp__warp_issue_stalled_{}_per_warp_active.pct"
 _FLOPS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 REPLAY_CAVEAT = (
@@ -52,36 +54,24 @@ def _flops(letter: str) -> dict[str, float]:
 # The groups follow KernDiff.  ncu reports shares as percentages, which the parser converts to ratios.
 METRICS = (
     CounterMetric("sm_activity_ratio", SOL, "SMs with a warp", 0),  # GPM's
-    CounterMetric("sm_throughput_ratio", SOL, "SM throughput", 0.3, {"sm__throughput.avg.pct_of_peak_sustained_elapsed": 1}),
-    CounterMetric(
-        CACHES, SOL, "memory throughput", 0,
-        {"gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": 1},
-    ),
-    CounterMetric(
-        "dram_activity_ratio", SOL, "DRAM activity", 0.5, {"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 1}
-    ),
+    CounterMetric("sm_throughput_ratio", SOL, "SM throughput", 0.3, {f"sm__throughput{_OF_PEAK}_elapsed": 1}),
+    CounterMetric(CACHES, SOL, "memory throughput", 0, {f"gpu__compute_memory_throughput{_OF_PEAK}_elapsed": 1}),
+    CounterMetric("dram_activity_ratio", SOL, "DRAM activity", 0.5, {f"gpu__dram_throughput{_OF_PEAK}_elapsed": 1}),
     CounterMetric(TRAFFIC, SOL, "DRAM traffic", -1.0, {"dram__bytes_read.sum": 1, "dram__bytes_write.sum": 1}),
     CounterMetric("fp32_flops_count", ARITHMETIC, "fp32 operations", -0.4, _flops("f")),
     CounterMetric(HALVES, ARITHMETIC, "fp16 operations", -0.4, _flops("h")),
     CounterMetric("fp64_flops_count", ARITHMETIC, "fp64 operations", -0.4, _flops("d")),
     CounterMetric("instructions_count", ARITHMETIC, "warp instructions", -0.5, {"smsp__inst_executed.sum": 1}),
     CounterMetric(
-        "tensor_activity_ratio", ARITHMETIC, "tensor activity", 1.5,
-        {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 1},
+        "tensor_activity_ratio", ARITHMETIC, "tensor activity", 1.5, {f"sm__pipe_tensor_cycles_active{_OF_PEAK}_active": 1}
     ),
     CounterMetric("thread_activity_ratio", ARITHMETIC, "thread activity", 1.5, {"smsp__thread_inst_executed_per_inst_executed.ratio": 1 / 32}),
     CounterMetric("l2_hit_ratio", CACHE, "L2 hits", 0.6, {"lts__t_sector_hit_rate.pct": 1}),
     CounterMetric("l1_hit_ratio", CACHE, "L1 hits", 0.5, {"l1tex__t_sector_hit_rate.pct": 1}),
     CounterMetric("bank_conflicts_count", CACHE, "bank conflicts", -1.0, {"l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": 1}),
-    CounterMetric(
-        "load_efficiency_ratio", CACHE, "load efficiency", 2.0,
-        {"smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": 1},
-    ),
-    CounterMetric(
-        "store_efficiency_ratio", CACHE, "store efficiency", 2.0,
-        {"smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct": 1},
-    ),
-    CounterMetric("occupancy_ratio", WARPS, "occupancy", 0.7, {"sm__warps_active.avg.pct_of_peak_sustained_active": 1}),
+    CounterMetric("load_efficiency_ratio", CACHE, "load efficiency", 2.0, {_SECTOR_BYTES.format("ld"): 1}),
+    CounterMetric("store_efficiency_ratio", CACHE, "store efficiency", 2.0, {_SECTOR_BYTES.format("st"): 1}),
+    CounterMetric("occupancy_ratio", WARPS, "occupancy", 0.7, {f"sm__warps_active{_OF_PEAK}_active": 1}),
     CounterMetric("stall_memory_ratio", WARPS, "stalled for memory", -0.8, {_STALLED.format("long_scoreboard"): 1}),
     CounterMetric("stall_queue_ratio", WARPS, "stalled for the memory queue", -0.8, {_STALLED.format("lg_throttle"): 1}),
     CounterMetric("stall_compute_ratio", WARPS, "stalled for a result", -0.8, {_STALLED.format("short_scoreboard"): 1}),
@@ -122,15 +112,9 @@ class Counters:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        rows = [
-            {
-                "name": each.name,
-                "group": each.group,
-                "a": self.mean("a", each.name),
-                "b": self.mean("b", each.name),
-                "is_uncertain": self.is_uncertain(each.name),
-            }
-            for each in METRICS
-            if each.name in self.a or each.name in self.b
-        ]
+        rows = []
+        for each in (metric for metric in METRICS if metric.name in self.a or metric.name in self.b):
+            a, b = self.mean("a", each.name), self.mean("b", each.name)
+            uncertain = self.is_uncertain(each.name)
+            rows.append({"name": each.name, "group": each.group, "a": a, "b": b, "is_uncertain": uncertain})
         return {"source": self.source, "says": self.says, "metrics": rows}

@@ -88,26 +88,23 @@ def against_roofline(times: SideTimes, side: SideName, counters: Counters, peaks
         shares.append(activity * peaks.specified_bytes / peaks.memory_bytes)
     memory = max(shares, default=None)
     is_lower_bound = counted is None and activity is None
-    flops = {name: counters.mean(side, f"{name}_flops_count") for name in _TYPES}
     by_type = [
         (each, peak)
-        for name, each in flops.items()
-        if each is not None and (peak := roofline.peak_flops(peaks.device, name, clock_mhz)) is not None
+        for name in _TYPES
+        if (each := counters.mean(side, f"{name}_flops_count")) is not None
+        and (peak := roofline.peak_flops(peaks.device, name, clock_mhz)) is not None
     ]
     compute = [each / peak / times.median_s for each, peak in by_type]
     total = sum(each for each, _ in by_type) if by_type else None
     pipes = [counters.mean(side, name) for name in ("tensor_activity_ratio", "sm_throughput_ratio")]
-    known = [
-        *([sum(compute)] if compute else []),
-        *(each for each in pipes if each),
-    ]  # without zeros: idle tensor cores are no evidence about other pipes
-    has_all = counters.source == "ncu" and bool(known)
+    # Without zeros: idle tensor cores are no evidence about other pipes.
+    known = [*([sum(compute)] if compute else []), *(each for each in pipes if each)]
     caches = counters.mean(side, CACHES)
     if caches is not None and caches < _OTHER_PATH * (activity or 0.0):
         caches = None  # DRAM is the busiest path
-    used = {"memory": memory or 0.0, "compute": max(known, default=0.0), "caches": caches or 0.0}
+    used: dict[Bound, float] = {"memory": memory or 0.0, "compute": max(known, default=0.0), "caches": caches or 0.0}
     return KernelRoofline(
-        bound=_bound(used, knows_memory=not is_lower_bound, knows_compute=has_all),
+        bound=_bound(used, knows_memory=not is_lower_bound, knows_compute=counters.source == "ncu" and bool(known)),
         memory_ratio=memory,
         is_lower_bound=is_lower_bound,
         is_lower_traffic=counted is None,
@@ -120,11 +117,10 @@ def against_roofline(times: SideTimes, side: SideName, counters: Counters, peaks
     )
 
 
-def _bound(used: Mapping[str, float], *, knows_memory: bool, knows_compute: bool) -> Bound:
-    most: Any = max(used, key=lambda name: used[name])
+def _bound(used: Mapping[Bound, float], *, knows_memory: bool, knows_compute: bool) -> Bound:
+    most = max(used, key=lambda name: used[name])
     if used[most] >= _LATENCY_RATIO:
-        bound: Bound = most
-        return bound
+        return most
     if not knows_memory:
         return ""
     return "latency" if knows_compute else "compute or latency"

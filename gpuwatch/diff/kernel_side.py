@@ -63,11 +63,7 @@ def find_grid(plan: SizePlan, block: Threads, resident_count: int | None, try_gr
 
 def untouched_count(marks: Sequence[Touched]) -> int:
     """Return the number of holes: unwritten elements before the last written one, a sign of a wrong launch."""
-    holes = 0
-    for touched in marks:
-        at = np.flatnonzero(touched)
-        holes += int(at[-1]) + 1 - len(at) if len(at) else 0
-    return holes
+    return sum(int(at[-1]) + 1 - len(at) for at in map(np.flatnonzero, marks) if len(at))
 
 
 def _plane(volume: int, one: Footprint, across: Footprint | None, down: Footprint | None) -> Threads:

@@ -33,11 +33,6 @@ class SmLimits:
     shared_kib: int
     reserved_bytes: int = 1024
 
-    @property
-    def block_shared_bytes(self) -> int:
-        """Return the most shared memory that one block may use, in bytes."""
-        return self.shared_kib * 1024 - self.reserved_bytes
-
 
 LIMITS = {
     75: SmLimits(32, 16, 64, 0),
@@ -62,19 +57,14 @@ class Occupancy:
 
 def sm_limits(arch: str) -> SmLimits | None:
     """Return the limits of an architecture such as sm_90 or sm_90a; None for an unknown one."""
-    digits = "".join(letter for letter in arch if letter.isdecimal())
-    return LIMITS.get(int(digits)) if digits else None
+    return LIMITS.get(int(re.sub(r"\D", "", arch) or 0))
 
 
 def occupancy(limits: SmLimits, block_threads: int, registers_count: int, shared_bytes: int) -> Occupancy:
     """Return the occupancy of blocks of ``block_threads`` threads, each with ``shared_bytes`` of shared memory."""
     warps = -(-block_threads // WARP)
     of_warp = -(-registers_count * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
-    by_registers = limits.blocks_count
-    if of_warp:
-        by_registers = _REGISTERS // _PARTITIONS // of_warp * _PARTITIONS // warps
-        if of_warp * -(-warps // _PARTITIONS) * _PARTITIONS > _REGISTERS:
-            by_registers = 0
+    by_registers = _REGISTERS // _PARTITIONS // of_warp * _PARTITIONS // warps if of_warp else limits.blocks_count
     of_block = -(-(shared_bytes + limits.reserved_bytes) // _SHARED_UNIT) * _SHARED_UNIT
     by_shared = limits.shared_kib * 1024 // of_block if of_block else limits.blocks_count
     found = {
@@ -83,10 +73,9 @@ def occupancy(limits: SmLimits, block_threads: int, registers_count: int, shared
         "registers": by_registers,
         "shared memory": by_shared,
     }
-    blocks = min(found.values())
-    limited_by = next(name for name, count in found.items() if count == blocks)
-    held = blocks * warps
-    return Occupancy(block_threads, blocks, held, held / limits.warps_count, limited_by)
+    limited_by = min(found, key=lambda name: found[name])
+    held = found[limited_by] * warps
+    return Occupancy(block_threads, found[limited_by], held, held / limits.warps_count, limited_by)
 
 
 def best_block(limits: SmLimits, registers_count: int, shared_bytes: int, most_threads: int) -> int:
@@ -139,9 +128,10 @@ def check_launch(kernel: KernelCode, given: GivenLaunch, limits: SmLimits, arch:
     if given.block is not None and kernel.required_block not in (None, given.block):
         raise UsageError(f"--launch: expected blocks of {kernel.required_block} for {kernel.name}, found {given.block}")
     used = (kernel.shared_bytes or 0) + given.shared_bytes
-    if used > limits.block_shared_bytes:
+    most_bytes = limits.shared_kib * 1024 - limits.reserved_bytes
+    if used > most_bytes:
         raise UsageError(
-            f"{kernel.name}: expected at most {limits.block_shared_bytes} bytes of shared memory a block on {arch}, found "
+            f"{kernel.name}: expected at most {most_bytes} bytes of shared memory a block on {arch}, found "
             f"{used} ({kernel.shared_bytes or 0} static, {given.shared_bytes} of --launch)"
         )
 
@@ -152,10 +142,6 @@ def derive_launches(
     """Return geometries to try, the likeliest first.  A coverage test on the GPU selects one of the geometries."""
     blocks = _blocks(kernel, given, limits)
     return [LaunchCandidate(block, given.grid or _grid(block, sizes), because) for block, because in blocks.items()]
-
-
-def block_threads(candidates: list[LaunchCandidate]) -> int:
-    return math.prod(candidates[0].block)
 
 
 def is_size(name: str) -> bool:
@@ -169,25 +155,17 @@ def _blocks(kernel: KernelCode, given: GivenLaunch, limits: SmLimits) -> dict[Th
     if kernel.required_block is not None:
         return {kernel.required_block: "the only block the kernel takes"}
     most = math.prod(kernel.max_threads) if kernel.max_threads else MOST_THREADS
-    if _uses_second_dimension(kernel):
+    if any("SR_TID.Y" in each.text or "%tid.y" in each.text for each in (*kernel.sass, *kernel.ptx)):
         found = [block for block in _SQUARE_BLOCKS if math.prod(block) <= most]
         return dict.fromkeys(found, "the kernel reads threadIdx.y")
     if kernel.max_threads is not None:
         return {kernel.max_threads: "__launch_bounds__"}
     shared = (kernel.shared_bytes or 0) + given.shared_bytes
     registers = kernel.registers_count or 0
-    best = occupancy(limits, best_block(limits, registers, shared, most), registers, shared).warps_count
-    usual = [
-        size
-        for size in _USUAL_BLOCKS
-        if size <= most and size % WARP == 0 and occupancy(limits, size, registers, shared).warps_count == best
-    ]
-    sizes = usual or [best_block(limits, registers, shared, most)]
+    best = best_block(limits, registers, shared, most)
+    warps = {size: occupancy(limits, size, registers, shared).warps_count for size in (*_USUAL_BLOCKS, best)}
+    sizes = [size for size in _USUAL_BLOCKS if size <= most and warps[size] == warps[best]] or [best]
     return {(size, 1, 1): "the best theoretical occupancy" for size in sizes}
-
-
-def _uses_second_dimension(kernel: KernelCode) -> bool:
-    return any("SR_TID.Y" in each.text or "%tid.y" in each.text for each in (*kernel.sass, *kernel.ptx))
 
 
 def _grid(block: Threads, sizes: Mapping[str, int]) -> Threads | None:

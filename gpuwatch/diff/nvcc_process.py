@@ -29,14 +29,19 @@ def check_flags(flags: Sequence[str]) -> None:
             raise UsageError(f"{flag}: expected compiler flags that change the code, found one that sets the output; remove it")
 
 
-def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequence[str], shown: str) -> Compiled:
-    """Compile the device code of a file; ``names`` are template instances to compile.
+def compile_source(nvcc: Path, source: Path, flags: Sequence[str], instance: str, shown: str) -> Compiled:
+    """Compile the device code of a file; ``instance`` is a template instance to compile, empty for none.
 
     Raises UsageError: with the first error, at its file and line.
     """
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as made:
         folder = Path(made)
-        unit = _with_instances(source, names, folder) if names else source.resolve()
+        unit = source.resolve()
+        if instance:
+            # Include the source and take the instance's address, so that nvcc compiles the instance.
+            text = f'#include "{unit}"\n__attribute__((used)) static auto gpuwatch_use_0 = &{instance};\n'
+            unit = folder / "instances.cu"
+            unit.write_text(text, encoding="utf-8", errors="surrogateescape")
         command = [str(nvcc), "-cubin", *flags, f"-I{source.resolve().parent}", str(unit)]
         if toolchain.is_of_a_wheel(nvcc):  # a wheel's nvcc does not search the other wheels' headers
             command += [f"-I{each}" for each in toolchain.include_folders()]
@@ -69,11 +74,3 @@ def assemble(ptxas: Path, source: Path, arch: str, shown: str) -> Compiled:
         name = f"ptxas {toolchain.release_of(ptxas)}"
         text = source.read_text(encoding="utf-8", errors="replace")
         return Compiled(compiler=name, flags=flags, cubin=cubin.read_bytes(), ptx=text, log=done.stderr)
-
-
-def _with_instances(source: Path, names: Sequence[str], folder: Path) -> Path:
-    """Write a file that includes the source and takes the address of each instance, so that nvcc compiles the instances."""
-    uses = "".join(f"__attribute__((used)) static auto gpuwatch_use_{i} = &{name};\n" for i, name in enumerate(names))
-    unit = folder / "instances.cu"
-    unit.write_text(f'#include "{source.resolve()}"\n{uses}', encoding="utf-8", errors="surrogateescape")
-    return unit

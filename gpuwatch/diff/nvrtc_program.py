@@ -35,16 +35,16 @@ class NvrtcFailure(Exception):  # noqa: N818 - not final: nvcc may still compile
         self.is_option = is_option
 
 
-def compile_source(nvrtc: Any, source: Path, flags: Sequence[str], names: Sequence[str]) -> Compiled:
-    """Compile a file with ``flags``, which name the -arch; ``names`` are template instances to compile.
+def compile_source(nvrtc: Any, source: Path, flags: Sequence[str], instance: str) -> Compiled:
+    """Compile a file with ``flags``, which name the -arch; ``instance`` is a template instance to compile, empty for none.
 
     Raises NvrtcFailure: when NVRTC rejects the file.
     """
     headers = [f"-I{folder}" for folder in (source.resolve().parent, *toolchain.include_folders())]
     given = [*flags, *headers, *_OWN_FLAGS]
-    found = _run(nvrtc, source, [*given, "-lineinfo", "--ptxas-options=-v"], names)
+    found = _run(nvrtc, source, [*given, "-lineinfo", "--ptxas-options=-v"], instance)
     try:
-        debug = _run(nvrtc, source, [*given, "-G"], names).cubin
+        debug = _run(nvrtc, source, [*given, "-G"], instance).cubin
     except NvrtcFailure:
         debug = b""
     return msgspec.structs.replace(found, debug=debug)
@@ -55,19 +55,16 @@ def describe(nvrtc: Any) -> str:
     return f"NVRTC {major}.{minor}"
 
 
-def _run(nvrtc: Any, source: Path, flags: Sequence[str], names: Sequence[str]) -> Compiled:
+def _run(nvrtc: Any, source: Path, flags: Sequence[str], instance: str) -> Compiled:
     try:
         text = source.read_bytes()
     except OSError as error:
         raise UsageError(f"{source}: {error.strerror}") from error
-    program = _checked(
-        nvrtc.nvrtcCreateProgram(
-            text, str(source.resolve()).encode(errors="surrogateescape"), len(_HEADERS), list(_HEADERS.values()), list(_HEADERS)
-        )
-    )
+    name = str(source.resolve()).encode(errors="surrogateescape")
+    program = _checked(nvrtc.nvrtcCreateProgram(text, name, len(_HEADERS), list(_HEADERS.values()), list(_HEADERS)))
     try:
-        for name in names:
-            _checked(nvrtc.nvrtcAddNameExpression(program, name.encode()))
+        if instance:
+            _checked(nvrtc.nvrtcAddNameExpression(program, instance.encode()))
         options = [flag.encode(errors="surrogateescape") for flag in flags]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace").rstrip("\0")

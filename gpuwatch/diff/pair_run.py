@@ -103,7 +103,7 @@ def set_up(job: TimingJob, device: KernelDevice, say: Say) -> Iterator[ReadyPair
     prepared = prepare(job, device)
     reason = _check(job, device, prepared, say) if job.terms.checks and job.slots else ""
     if reason:
-        yield ReadyPair({}, launches=_launches(prepared.sides), reason=reason)
+        yield ReadyPair({}, launches=_describe(prepared.sides), reason=reason)
         return
     with _trial(device, prepared, prepared.plans[0], job.terms.fill, job.terms.seed) as trial:
         launches, traffic = [], []
@@ -113,16 +113,36 @@ def set_up(job: TimingJob, device: KernelDevice, say: Say) -> Iterator[ReadyPair
             traffic.append(trial.traffic(launches[-1]))
         trial.reset()
         calls = {name: getattr(launch, "timed", launch) for name, launch in zip("AB", launches, strict=True)}
-        yield ReadyPair(calls, traffic, trial.plan.sizes, _launches(prepared.sides))
+        yield ReadyPair(calls, traffic, trial.plan.sizes, _describe(prepared.sides))
 
 
 def run_pair(job: TimingJob, device: KernelDevice, cuda: Any, ready: ReadyPair, say: Say) -> TimedPair:
     """Time a pair that is ready.  Raises KernelFault: when a kernel fails during timing."""
     if ready.reason:
         return replace(incomparable(ready.reason), launches=ready.launches)
-    say("timing", TIMING_LIMIT_S + 4 * job.terms.seconds)
-    pair = _time(job, device, cuda, ready)
-    return replace(pair, sizes=dict(ready.sizes), launches=ready.launches)
+    terms = job.terms
+    say("timing", TIMING_LIMIT_S + 4 * terms.seconds)
+    settings = load_settings(terms.settings)
+    flush_bytes = int(_FLUSH_L2_RATIO * device.l2_bytes)
+    flush_at = device.allocate(flush_bytes)
+    timer = StampedBlocks(cuda)
+    uuid = f"GPU-{cuda.get_device_properties(0).uuid}"
+    found = compare(
+        **({"arms": ready.calls} | dict(ready.functions)),
+        check=terms.checks and bool(ready.functions),
+        rtol=terms.rtol,
+        seconds=terms.seconds,
+        tolerance=terms.tolerance,
+        cache="warm" if terms.cache == "warm" else "cold",
+        own_steady=terms.has_own_clock,
+        label=f"{job.a.name} against {job.b.name}",
+        timer=timer,
+        settings=settings,
+        floor_ratio=read_ratio(settings.state, uuid, shared=True),
+        seams=BenchEnvironment(flush=lambda _: (lambda: device.fill(flush_at, 0, flush_bytes), flush_bytes)),
+    )
+    verdict = found.verdict
+    return pair_of(found.comparisons[0], verdict.status.value if verdict is not None else "", timer, ready)
 
 
 def prepare(job: TimingJob, device: KernelDevice) -> Prepared:
@@ -145,7 +165,8 @@ def prepare(job: TimingJob, device: KernelDevice) -> Prepared:
         plan_sizes(slots, job.terms.sizes, count, is_plane=job.is_plane, extra_count=extra)
         for count, extra in zip(counts, _EXTRAS, strict=True)
     ]
-    return Prepared((sides[0], sides[1]), slots, _unique(plans), (base,))
+    unique = (each for number, each in enumerate(plans) if each not in plans[:number])
+    return Prepared((sides[0], sides[1]), slots, tuple(unique), (base,))
 
 
 def _ready_functions(job: TimingJob, a: CallJob, b: CallJob) -> ReadyPair:
@@ -169,15 +190,11 @@ def _ready_functions(job: TimingJob, a: CallJob, b: CallJob) -> ReadyPair:
     else:
         arms = {name: side.loaded.call for name, side in zip("AB", sides, strict=True)}
         functions = {"arms": arms, "inputs": made or (), "check_inputs": sides[0].loaded.check_inputs or ()}
-    return ReadyPair(calls, traffic, {}, (sides[0].describe(), sides[1].describe()), functions=functions)
+    return ReadyPair(calls, traffic, {}, _describe(sides), functions=functions)
 
 
-def _launches(sides: tuple[SideRun, SideRun]) -> tuple[str, str]:
+def _describe(sides: Sequence[SideRun]) -> tuple[str, str]:
     return sides[0].describe(), sides[1].describe()
-
-
-def _unique(plans: list[SizePlan]) -> tuple[SizePlan, ...]:
-    return tuple(each for number, each in enumerate(plans) if each not in plans[:number])
 
 
 def _check(job: TimingJob, device: KernelDevice, prepared: Prepared, say: Say) -> str:
@@ -194,39 +211,15 @@ def _trial(device: KernelDevice, prepared: Prepared, plan: SizePlan, fill: str, 
     return Trial(device, prepared.slots, plan, replace(terms, fill=fill, seed=seed))
 
 
-def _time(job: TimingJob, device: KernelDevice, cuda: Any, ready: ReadyPair) -> TimedPair:
-    terms = job.terms
-    settings = load_settings(terms.settings)
-    flush_bytes = int(_FLUSH_L2_RATIO * device.l2_bytes)
-    flush_at = device.allocate(flush_bytes)
-    timer = StampedBlocks(cuda)
-    uuid = f"GPU-{cuda.get_device_properties(0).uuid}"
-    found = compare(
-        **({"arms": ready.calls} | dict(ready.functions)),
-        check=terms.checks and bool(ready.functions),
-        rtol=terms.rtol,
-        seconds=terms.seconds,
-        tolerance=terms.tolerance,
-        cache="warm" if terms.cache == "warm" else "cold",
-        own_steady=terms.has_own_clock,
-        label=f"{job.a.name} against {job.b.name}",
-        timer=timer,
-        settings=settings,
-        floor_ratio=read_ratio(settings.state, uuid, shared=True),
-        seams=BenchEnvironment(flush=lambda _: (lambda: device.fill(flush_at, 0, flush_bytes), flush_bytes)),
-    )
-    verdict = found.verdict
-    return pair_of(found.comparisons[0], verdict.status.value if verdict is not None else "", timer, ready.traffic)
-
-
-def pair_of(found: Comparison, verdict: str, timer: StampedBlocks, traffic: Sequence[tuple[int, int]]) -> TimedPair:
-    """Return the record of a comparison with each side's times and traffic."""
+def pair_of(found: Comparison, verdict: str, timer: StampedBlocks, ready: ReadyPair) -> TimedPair:
+    """Return the record of a comparison with each side's times, sizes and traffic."""
     mhz, taken = timer.of_both()
-    sides = [
-        _side_times(median_s or float("nan"), taken[name], mhz, bytes_)
-        for name, median_s, bytes_ in zip("AB", (found.a_s, found.b_s), traffic, strict=True)
-    ]
-    ratio = found.reference_ratio if found.decision is not Decision.INCOMPARABLE else None
+    is_comparable = found.decision is not Decision.INCOMPARABLE
+    a, b = (
+        _side_times(median_s or float("nan"), taken[name], mhz, bytes_) if is_comparable else None
+        for name, median_s, bytes_ in zip("AB", (found.a_s, found.b_s), ready.traffic, strict=True)
+    )
+    ratio = found.reference_ratio if is_comparable else None
     own = found.own_ratio if ratio is not None else None
     is_doubtful = found.decision in (Decision.INCONCLUSIVE, Decision.INCOMPARABLE)
     return TimedPair(
@@ -237,8 +230,10 @@ def pair_of(found: Comparison, verdict: str, timer: StampedBlocks, traffic: Sequ
         ratio_high=ratio.high if ratio else None,
         own_clock_ratio=1.0 / own.centre if own else None,
         verdict=verdict,
-        a=sides[0] if found.decision is not Decision.INCOMPARABLE else None,
-        b=sides[1] if found.decision is not Decision.INCOMPARABLE else None,
+        a=a,
+        b=b,
+        sizes=dict(ready.sizes),
+        launches=ready.launches,
         cache=found.cache or "",
         pairs_count=found.pairs_count,
         notes=tuple(each for each in found.reasons[is_doubtful:] if each != NOT_COMPARED),

@@ -1,7 +1,7 @@
 """PTX of each kernel: instructions with their class (operation and memory space) and loop depth."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.control_flow import Step, loop_depths
@@ -22,15 +22,13 @@ _WHOLE = {"bar", "barrier", "membar", "fence", "mma", "wgmma", "shfl", "vote", "
 def read_ptx(text: str) -> dict[str, tuple[CodeLine, ...]]:
     """Return the instructions of each kernel, by symbol."""
     files = {int(number): (last or first).rpartition("/")[2] for number, first, last in _FILE.findall(text)}
-    return {symbol: _read_body(body, files) for symbol, body in _bodies(text)}
-
-
-def _bodies(text: str) -> Iterator[tuple[str, str]]:
+    kernels = {}
     for entry in _ENTRY.finditer(text):
         begin = text.find("{", entry.end())
         end = text.find("\n}", begin)  # only a kernel's closing brace is in the first column
         if begin >= 0:
-            yield entry[1], text[begin + 1 : end if end >= 0 else len(text)]
+            kernels[entry[1]] = _read_body(text[begin + 1 : end if end >= 0 else len(text)], files)
+    return kernels
 
 
 def _read_body(body: str, files: dict[int, str]) -> tuple[CodeLine, ...]:

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -39,12 +40,8 @@ SideName: TypeAlias = Literal["a", "b"]
 # The driver's samples are old, so a run starts this long before its first sample.
 LEAD_S = 0.4
 _TURN_S = 1.0  # three turns give each side 3 s of samples
-_SIGNALS = {
-    "sm_activity_ratio": "sm_activity_ratio",
-    "dram_activity_ratio": "dram_activity_ratio",
-    "tensor_activity_ratio": "tensor_activity_ratio",
-    "occupancy_ratio": "sm_occupancy_ratio",
-}
+_ACTIVITIES = ("sm_activity_ratio", "dram_activity_ratio", "tensor_activity_ratio")
+_SIGNALS = {name: name for name in _ACTIVITIES} | {"occupancy_ratio": "sm_occupancy_ratio"}  # GPM's, by counter
 _FIRST_WITH_GPM = 9.0  # compute capability
 _SIDES: tuple[SideName, SideName] = ("a", "b")
 
@@ -124,9 +121,8 @@ def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) ->
     launches = parse(text)
     if not launches:
         error_line = re.search(r"==ERROR== *(.+)", text)
-        raise CountersRefusedError(
-            f"ncu: {error_line[1].strip() if error_line else f'no kernel was counted (exit code {done.returncode})'}"
-        )
+        reason = error_line[1].strip() if error_line else f"no kernel was counted (exit code {done.returncode})"
+        raise CountersRefusedError(f"ncu: {reason}")
     return combine(launches)
 
 
@@ -135,15 +131,10 @@ def parse(text: str) -> list[dict[str, float]]:
     rows = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
     if not rows or "Kernel Name" not in rows[0]:
         return []
-    header, units = rows[0], rows[1] if len(rows) > 1 else []
-    launches = [row for row in rows[2:] if len(row) == len(header) == len(units)]
+    header, units, launches = rows[0], rows[1] if len(rows) > 1 else [], rows[2:]
+    cells = [list(zip(header, units, row, strict=True)) for row in launches if len(row) == len(header) == len(units)]
     return [
-        {
-            name: value * _scale(unit)
-            for name, unit, cell in zip(header, units, row, strict=True)
-            if (value := _number(cell)) is not None
-        }
-        for row in launches
+        {name: value * _scale(unit) for name, unit, cell in launch if (value := _number(cell)) is not None} for launch in cells
     ]
 
 
@@ -211,11 +202,8 @@ def collect(
     if kind == "none":
         return Counters("none", says)
     try:
-        source = open_source()
-        try:
+        with closing(open_source()) as source:
             readings = read_gpm(pair, source)
-        finally:
-            source.close()
     except (SourceError, UsageError) as error:  # UsageError: a side failed when it ran again
         readings, says = ({}, {}), f"{says}; GPM: {error}"
     if not any(readings):
@@ -233,12 +221,11 @@ def read_gpm(pair: TimingProcess, source: Source) -> tuple[Readings, Readings]:
     """
     names = tuple(_SIGNALS.values())
     turns = {side: [] for side in _SIDES}  # type: dict[SideName, list[object]]
-    for _ in range(REPEATS):
-        for side in _SIDES:
-            pair.run_alone(side, LEAD_S)
-            source.read(pair.device.uuid, Lane.SLOW, names)
-            pair.run_alone(side, _TURN_S)
-            turns[side].append(source.read(pair.device.uuid, Lane.SLOW, names))
+    for side in _SIDES * REPEATS:
+        pair.run_alone(side, LEAD_S)
+        source.read(pair.device.uuid, Lane.SLOW, names)
+        pair.run_alone(side, _TURN_S)
+        turns[side].append(source.read(pair.device.uuid, Lane.SLOW, names))
     a, b = (
         {name: tuple(getattr(turn, signal) for turn in turns[side]) for name, signal in _SIGNALS.items()} for side in _SIDES
     )

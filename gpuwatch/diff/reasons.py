@@ -92,14 +92,12 @@ def _words(metric: CounterMetric, a: float, b: float) -> str:
 def _static(found: StaticComparison, winner: SideName) -> Iterator[RatioReason]:
     spills = [(side.code.spill_store_bytes or 0) + (side.code.spill_load_bytes or 0) for side in (found.a, found.b)]
     yield from _less("spills", "bytes of registers spilled to memory", "ptxas", spills, trust=1.0)
-    if found.a.occupancy and found.b.occupancy and found.a.occupancy.ratio != found.b.occupancy.ratio:
-        a, b = found.a.occupancy, found.b.occupancy
-        says = (
-            f"theoretical occupancy: A {a.ratio:.0%} (limited by {a.limited_by}), B {b.ratio:.0%} (limited by {b.limited_by})"
-        )
-        yield RatioReason(
-            "occupancy", says, "occupancy", "b" if b.ratio > a.ratio else "a", 0.8 * abs(math.log(b.ratio / a.ratio))
-        )
+    a, b = found.a.occupancy, found.b.occupancy
+    if a and b and a.ratio != b.ratio:
+        shares = [f"{name} {each.ratio:.0%} (limited by {each.limited_by})" for name, each in (("A", a), ("B", b))]
+        weight = 0.8 * abs(math.log(b.ratio / a.ratio))
+        says = f"theoretical occupancy: {', '.join(shares)}"
+        yield RatioReason("occupancy", says, "occupancy", "b" if b.ratio > a.ratio else "a", weight)
     widths = [_widest(found.sass, side) for side in ("a", "b")]
     if all(widths) and widths[0] != widths[1]:
         says = f"most bits of one global load or store: A {widths[0]}, B {widths[1]}"

@@ -1,18 +1,14 @@
 """A comparison of code as one screen of text, and as Markdown for a pull request."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from annotate.output.markup import fenced, marked
 from annotate.output.report import plain
 from gpuwatch.diff.code_line import unified
-from gpuwatch.diff.kernel_code import SideCode
-from gpuwatch.diff.render_timed import headlines, sweep_lines, timed_lines
+from gpuwatch.diff.render_timed import Row, Table, headlines, sweep_lines, timed_lines
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.static_comparison import InstructionRow, Language, ResourceRow, StaticComparison
-
-Row = Sequence[str]
-Table = Callable[[Row, Sequence[Row]], str]  # from a header and rows
 
 _MOST_ROWS = 14  # differing instruction classes shown, so that the output fits one screen
 _MOST_ROWS_TIMED = 6  # the same below times and counters
@@ -43,12 +39,15 @@ def as_markdown(found: Diff, code: Sequence[Language]) -> str:
 
 def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: bool) -> Iterator[str]:
     is_markdown = table is _pipes
+    most = None if is_whole else _MOST_ROWS_TIMED if found.explained else _MOST_ROWS
     names = [marked(plain(each.shown)) for each in (found.a, found.b)]
     yield from ([_Markup(f"**{names[0]} → {names[1]}** on {found.arch}"), ""] if is_markdown else [])
     if found.explained:
         yield from _paragraph(headlines(found.explained, [each.b.code.name for each in found.comparisons] or [""]), table)
         yield ""
-    yield table(("", "side", "compiler", "flags"), [("A", *_side(found.a)), ("B", *_side(found.b))])
+    named = zip("AB", (found.a, found.b), strict=True)
+    sides = [(name, side.shown, side.compiled.compiler, " ".join(side.compiled.flags)) for name, side in named]
+    yield table(("", "side", "compiler", "flags"), sides)
     yield from ([""] if is_markdown else [])
     yield from _flags_differ(found)
     yield from [] if found.explained else [f"not timed: {found.why_not_timed}"]
@@ -58,7 +57,7 @@ def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: boo
         yield from _paragraph(timed_lines(pair, table), table) if pair is not None else ()
         if each is None:  # Python functions have no code
             continue
-        yield from _kernel(each, table, most=_most_rows(found, is_whole=is_whole))
+        yield from _kernel(each, table, most=most)
         for language in code:
             yield from _code(each, language, is_markdown=is_markdown)
     yield ""
@@ -71,23 +70,12 @@ def _paragraph(lines: Iterator[str], table: Table) -> Iterator[str]:
         yield from ([line, ""] if line else []) if table is _pipes else [line]
 
 
-def _most_rows(found: Diff, *, is_whole: bool) -> int | None:
-    return None if is_whole else _MOST_ROWS_TIMED if found.explained else _MOST_ROWS
-
-
-def _side(side: SideCode) -> tuple[str, str, str]:
-    return side.shown, side.compiled.compiler, " ".join(side.compiled.flags)
-
-
 def _flags_differ(found: Diff) -> Iterator[str]:
-    only = [
-        [flag for flag in one.compiled.flags if flag not in other.compiled.flags]
-        for one, other in ((found.a, found.b), (found.b, found.a))
-    ]
-    if any(only) and not found.a.compiled.parameters and not found.b.compiled.parameters:  # Triton lists argument types
+    a, b = found.a.compiled, found.b.compiled
+    only = [[flag for flag in one.flags if flag not in other.flags] for one, other in ((a, b), (b, a))]
+    if any(only) and not a.parameters and not b.parameters:  # Triton lists argument types
         yield f"flags differ: A {' '.join(only[0]) or 'none'}; B {' '.join(only[1]) or 'none'}"
-    compilers = {side.compiled.compiler for side in (found.a, found.b)}
-    if len(compilers) > 1:
+    if a.compiler != b.compiler:
         yield "compilers differ: differences below may be the compilers'"
 
 
@@ -96,28 +84,24 @@ def _kernel(found: StaticComparison, table: Table, *, most: int | None) -> Itera
     yield a.signature if a.signature == b.signature else f"A {a.signature}\nB {b.signature}"
     yield ""
     if found.is_same_code:
-        yield "same code: the instructions of both kernels are the same"
-        yield ""
+        yield from ("same code: the instructions of both kernels are the same", "")
     yield table(("", "A", "B", "change"), [resource_cells(row) for row in found.resources if row.differs or row.a])
     yield from _limits(found)
     for title, rows in (("SASS by class", found.sass), ("PTX by class", found.ptx)):
-        differing = [row for row in rows if row.differs]
-        if title.startswith("PTX") and found.sass and most is not None:
-            continue  # the GPU runs the SASS; --ptx and --json show the PTX
-        if not differing:
+        differing = [instruction_cells(row) for row in rows if row.differs]
+        # The GPU runs the SASS; --ptx and --json show the PTX.
+        if not differing or (title.startswith("PTX") and found.sass and most is not None):
             continue
-        shown = differing[:most]
         yield ""
-        yield table((title, "loop depth", "A", "B", "change"), [instruction_cells(row) for row in shown])
-        rest = len(differing) - len(shown)
-        yield from ([f"and {rest} classes more that differ; --verbose lists them"] if rest else [])
+        yield table((title, "loop depth", "A", "B", "change"), differing[:most])
+        if most is not None and len(differing) > most:
+            yield f"and {len(differing) - most} classes more that differ; --verbose lists them"
 
 
 def _limits(found: StaticComparison) -> Iterator[str]:
-    sides = [(name, side) for name, side in (("A", found.a), ("B", found.b)) if side.occupancy is not None]
     limits = [
         f"{name} {side.occupancy.limited_by} at {side.occupancy.block_threads} threads ({side.launches[0].because})"
-        for name, side in sides
+        for name, side in (("A", found.a), ("B", found.b))
         if side.occupancy is not None
     ]
     if limits:
@@ -131,8 +115,7 @@ def _code(found: StaticComparison, language: Language, *, is_markdown: bool) -> 
     none = f"no difference in {language.upper()}{'' if is_same else ' except in registers and addresses'}"
     lines = list(unified(codes[0], codes[1], names)) or [none]
     yield ""
-    shown = map(_Markup, fenced([plain(line) for line in lines], "diff")) if is_markdown else [language.upper(), *lines]
-    yield from shown
+    yield from map(_Markup, fenced([plain(line) for line in lines], "diff")) if is_markdown else [language.upper(), *lines]
 
 
 def resource_cells(row: ResourceRow) -> Row:

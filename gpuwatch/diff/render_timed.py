@@ -1,5 +1,6 @@
 """The timed part of the output: the decision, the reasons, the times, the roofline, the counters and a sweep."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from annotate.compare.decision import duration_text
@@ -11,7 +12,7 @@ from gpuwatch.diff.sweep import ShapeSweep
 from gpuwatch.diff.timed_pair import TimedPair
 
 Row = Sequence[str]
-Table = Callable[[Row, Sequence[Row]], str]
+Table = Callable[[Row, Sequence[Row]], str]  # from a header and rows
 # Under a power limit, each kernel runs at its own clock.  Up to this gap, the two ratios count as equal.
 _GAP_RATIO = 0.005
 _NARROW_RATIO = 0.002  # an interval narrower than this is shown with four decimals
@@ -36,8 +37,9 @@ def timed_lines(found: ExplainedPair, table: Table) -> Iterator[str]:
     yield from [] if found.reasons else [found.why_none]
     yield ""
     if found.timed.a is not None:
-        yield table(("", "", "A", "B", "change"), list(_without_repeats(rows(found))))
-        yield ""
+        groups = row_groups(found).items()
+        cells = [("" if number else group, *row) for group, rows in groups for number, row in enumerate(rows)]
+        yield from (table(("", "", "A", "B", "change"), cells), "")
     yield from conditions(found)
     yield ""
 
@@ -90,18 +92,19 @@ def sweep_lines(sweep: ShapeSweep) -> Iterator[str]:
     yield f"Differences hold among all {len(sweep.points)} points (Holm's correction)."
 
 
-def rows(found: ExplainedPair) -> Iterator[Row]:
-    """Yield the rows of times, roofline and counters with their groups, without unknown rows and counters with equal texts."""
-    timed, a, b = found.timed, found.a, found.b
+def row_groups(found: ExplainedPair) -> dict[str, list[Row]]:
+    """Return the rows of times, roofline and counters by group, without unknown rows and counters with equal texts."""
+    timed, groups = found.timed, defaultdict[str, list[Row]](list)
     if timed.a and timed.b:
         change = f"{timed.b.median_s / timed.a.median_s - 1:+.1%}"
-        yield "time", "median of a call", *(duration_text(each.median_s) for each in (timed.a, timed.b)), change
-    if a and b:
-        yield from (("roofline", *row) for row in _roofline_rows(a, b) if set(row[1:3]) != {_NOT_KNOWN})
+        groups["time"].append(("median of a call", *(duration_text(each.median_s) for each in (timed.a, timed.b)), change))
+    if found.a and found.b:
+        groups["roofline"] += [row for row in _roofline_rows(found.a, found.b) if set(row[1:3]) != {_NOT_KNOWN}]
     for metric in METRICS:
         row = _counter_row(metric, found.counters)
         if row is not None and row[1] != row[2] and metric.name != TRAFFIC:  # the roofline shows the traffic
-            yield metric.group, *row
+            groups[metric.group].append(row)
+    return groups
 
 
 def _roofline_rows(a: KernelRoofline, b: KernelRoofline) -> Iterator[Row]:
@@ -127,14 +130,6 @@ def _counter_row(metric: CounterMetric, counters: Counters) -> Row | None:
         return metric.title, f"{a:.1%}", f"{b:.1%}", f"{(b - a) * 100:+.1f} pp{mark}"
     texts = [f"{each:,.0f}".replace(",", " ") for each in (a, b)]
     return metric.title, *texts, f"{b / a - 1:+.1%}{mark}" if a else f"{b - a:+,.0f}{mark}".replace(",", " ")
-
-
-def _without_repeats(found: Iterator[Row]) -> Iterator[Row]:
-    """Yield the rows with each group's name only on its first row."""
-    before = ""
-    for group, *rest in found:
-        yield "" if group == before else group, *rest
-        before = group
 
 
 def _share(ratio: float | None, mark: str = "") -> str:

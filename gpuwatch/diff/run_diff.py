@@ -1,7 +1,7 @@
 """`gpuwatch diff` from end to end: sides, compilers, pairs of kernels, comparisons, and times on this machine's GPU."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import msgspec
 
 from gpuwatch.cuda.driver import checked
 from gpuwatch.diff import kernel_choice
-from gpuwatch.diff.compile_side import DEFAULT_ARCH, CompileRequest, compile_side
+from gpuwatch.diff.compile_side import DEFAULT_ARCH, compile_side
 from gpuwatch.diff.compiled import CompileCache, Compiled
 from gpuwatch.diff.cubin import read_cubin
 from gpuwatch.diff.explained_pair import ExplainedPair
@@ -40,8 +40,8 @@ class DiffRequest:
     arch: str | None
     flags: tuple[tuple[str, ...], tuple[str, ...]]
     launch: GivenLaunch
-    sizes: Mapping[str, int]
-    types: Mapping[str, str]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
     checks_sizes: bool = True  # False with --call
     takes_functions: bool = False  # True on a GPU, which can time Python functions
 
@@ -82,9 +82,7 @@ def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why
     cache = CompileCache(state)
     codes = []
     for side, name, flags in zip(sides, wanted, request.flags, strict=True):
-        instances = (name,) if "<" in name and side.language == "cuda" else ()
-        asked = CompileRequest(arch, flags, instances, request.sizes, request.types)
-        codes.append(_read_code(replace(side, kernel=name), asked, cache, request))
+        codes.append(_read_code(replace(side, kernel=name), arch, flags, cache, request))
     if not all(code.kernels for code in codes):
         return _with_function(sides, codes, wanted, arch, request)
     pairs = kernel_choice.choose_pairs(codes[0], codes[1], wanted, takes_all=request.takes_all)
@@ -96,9 +94,9 @@ def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why
     return Diff(codes[0], codes[1], arch, tuple(comparisons), why_not_timed)
 
 
-def _read_code(side: Side, asked: CompileRequest, cache: CompileCache, request: DiffRequest) -> SideCode:
+def _read_code(side: Side, arch: str, flags: tuple[str, ...], cache: CompileCache, request: DiffRequest) -> SideCode:
     try:
-        return read_side(compile_side(side, asked, cache), side)
+        return read_side(compile_side(side, arch, flags, cache, request.sizes, request.types), side)
     except PlainFunctionError:
         if not request.takes_functions:
             raise
@@ -184,20 +182,14 @@ def find_gpu() -> tuple[str, str]:
 
 
 def time_diff(
-    sides: tuple[Side, Side],
-    found: Diff,
-    request: DiffRequest,
-    timing: TimingRequest,
-    state: Path,
-    say: Callable[[str], None],
-    explain: Explain,
+    sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest, state: Path, explain: Explain
 ) -> Diff:
     """Return the comparison with the times of its pairs, and of each further point of a sweep.
 
     Raises UsageError: when arguments, launches or inputs cannot be derived.
     """
     try:
-        pairs = zip_longest(timed_pairs(sides, found, request, timing, say), found.comparisons)
+        pairs = zip_longest(timed_pairs(sides, found, request, timing), found.comparisons)
         explained = tuple(explain(pair, process, static) for (pair, process), static in pairs)
     except NotTimedError as error:
         return replace(found, why_not_timed=str(error))
@@ -209,17 +201,17 @@ def time_diff(
         asked = replace(request, sizes=sizes, types=types)
         again = run_diff(sides, asked, state, why_not_timed="")
         terms = replace(timing, terms=msgspec.structs.replace(timing.terms, sizes=sizes))
-        points.append(SweepPoint(dict(sizes), dict(types), next(timed_pairs(sides, again, asked, terms, say))[0]))
+        points.append(SweepPoint(dict(sizes), dict(types), next(timed_pairs(sides, again, asked, terms))[0]))
     return replace(found, sweep=summarise(points))
 
 
 def timed_pairs(
-    sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest, say: Callable[[str], None]
+    sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest
 ) -> Iterator[tuple[TimedPair, TimingProcess]]:
     """Yield the times of each pair with the timing process, which ends when the next pair is requested."""
     for pair in [(each.a, each.b) for each in found.comparisons] or (found.alone,):
         job = make_job(sides, pair, (found.a, found.b), request.launch, timing.terms)
         scalars, aliases = read_call(timing.call, job.slots)
         terms = msgspec.structs.replace(job.terms, scalars=scalars, aliases=aliases)
-        with TimingProcess(msgspec.structs.replace(job, terms=terms), say) as process:
+        with TimingProcess(msgspec.structs.replace(job, terms=terms), lambda _step: None) as process:
             yield process.time(), process

@@ -60,7 +60,7 @@ def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tu
     if len(code) > 1 and code[-1]["opcode"] == "BRA" and _target(code[-1]) == len(code) - 1:
         code.pop()  # the trap after the end
     depths = loop_depths([_step(each) for each in code])
-    labels = _labels(code)
+    labels = {_target(each) for each in code if each["opcode"].partition(".")[0] in _JUMPS}
     found: list[CodeLine] = []
     place: tuple[str, int] = ("", 0)
     for index, (each, depth) in enumerate(zip(code, depths, strict=True)):
@@ -89,11 +89,6 @@ def _target(instruction: Mapping[str, Any]) -> int | None:
     return int(found[-1], 16) // _BYTES if found else None
 
 
-def _labels(code: Sequence[Mapping[str, Any]]) -> set[int]:
-    jumps = [each for each in code if each["opcode"].partition(".")[0] in _JUMPS]
-    return {target for each in jumps if (target := _target(each)) is not None}
-
-
 def _exact(instruction: Mapping[str, Any]) -> str:
     """Return an instruction as one line, without scheduler hints and function names."""
     opcode = instruction["opcode"]
@@ -103,7 +98,7 @@ def _exact(instruction: Mapping[str, Any]) -> str:
     return f"{instruction.get('predicate', '')} {opcode} {operands.replace(',', ', ')}".strip()
 
 
-def _with_labels(text: str, labels: set[int]) -> str:
+def _with_labels(text: str, labels: set[int | None]) -> str:
     return _ADDRESS.sub(lambda found: "L" if int(found[0], 16) // _BYTES in labels else found[0], text)
 
 

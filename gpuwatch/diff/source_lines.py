@@ -7,7 +7,6 @@ from typing import Any
 from gpuwatch.diff.cubin import open_elf
 
 Lines = dict[int, tuple[str, int]]  # by address: file and line
-_TEXT = ".text."
 
 
 def source_lines(cubin: bytes) -> dict[str, Lines]:
@@ -35,7 +34,7 @@ def _line_tables(file: Any) -> Iterator[tuple[str, Lines]]:
         program = info._parse_line_program_at_offset(offset, structs)  # noqa: SLF001
         owners = [name for place, name in places if offset <= place < program.program_end_offset]
         for owner, lines in zip(owners, _sequences(program), strict=False):
-            yield owner.removeprefix(_TEXT), lines
+            yield owner.removeprefix(".text."), lines
         offset = program.program_end_offset
 
 

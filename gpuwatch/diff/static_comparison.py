@@ -1,5 +1,6 @@
 """Two kernels' code side by side: resources, occupancy, and instructions by class and loop depth."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ import msgspec
 
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.kernel_code import KernelCode
-from gpuwatch.diff.launch_geometry import LaunchCandidate, Occupancy, SmLimits, block_threads, occupancy
+from gpuwatch.diff.launch_geometry import LaunchCandidate, Occupancy, SmLimits, occupancy
 
 Unit = Literal["count", "bytes", "share"]
 Language = Literal["sass", "ptx"]
@@ -88,7 +89,7 @@ def with_occupancy(code: KernelCode, launches: Sequence[LaunchCandidate], limits
     found = None
     if limits is not None and launches and code.registers_count is not None:
         shared = (code.shared_bytes or 0) + code.dynamic_shared_bytes
-        found = occupancy(limits, block_threads(list(launches)), code.registers_count, shared)
+        found = occupancy(limits, math.prod(launches[0].block), code.registers_count, shared)
     return KernelSide(code, tuple(launches), found)
 
 

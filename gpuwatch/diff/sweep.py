@@ -58,13 +58,10 @@ def summarise(points: Sequence[SweepPoint]) -> ShapeSweep:
 
 def correct(points: Sequence[SweepPoint]) -> list[SweepPoint]:
     """Return the points; a difference that fails Holm's correction (1979) becomes INCONCLUSIVE."""
-    differing = [each for each in points if each.timed.decision in ("FASTER", "SLOWER")]
+    differing = (each for each in points if each.timed.decision in ("FASTER", "SLOWER"))
     ordered = sorted(differing, key=lambda each: _chance(each.timed))
-    lost: list[SweepPoint] = []
-    for rank, each in enumerate(ordered):
-        if _chance(each.timed) > _CONFIDENT_RATIO / (len(points) - rank):
-            lost = ordered[rank:]
-            break
+    failing = (rank for rank, each in enumerate(ordered) if _chance(each.timed) > _CONFIDENT_RATIO / (len(points) - rank))
+    lost = ordered[next(failing, len(ordered)) :]
     reason = f"a difference alone, but not among {len(points)} points (Holm)"
     return [
         replace(each, timed=replace(each.timed, decision="INCONCLUSIVE", reason=reason)) if each in lost else each

@@ -2,41 +2,33 @@
 
 import ctypes
 import functools
-from typing import Any
-
-
-@functools.cache
-def _library() -> Any | None:  # ctypes functions have no types
-    try:
-        return ctypes.CDLL("libstdc++.so.6")
-    except OSError:
-        return None
 
 
 @functools.cache
 def demangle(symbol: str) -> str:
     """Return a symbol demangled; unchanged if it is not mangled or the C++ library is missing."""
-    library = _library()
-    if library is None or not symbol.startswith("_Z"):
+    if not symbol.startswith("_Z"):
+        return symbol
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+    except OSError:
         return symbol
     call = library["__cxa_demangle"]
     call.restype, call.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    status = ctypes.c_int()
-    place = call(symbol.encode(), None, None, ctypes.byref(status))
+    place = call(symbol.encode(), None, None, None)
     if not place:
         return symbol
     text = ctypes.string_at(place).decode(errors="replace")
-    free = library.free
-    free.restype, free.argtypes = None, [ctypes.c_void_p]
-    free(place)
+    library.free(ctypes.c_void_p(place))
     return text
 
 
 def full_name(symbol: str) -> str:
     """Return a kernel's name with its template arguments and without return type and parameters."""
     text = demangle(symbol)
-    head = text[: _parameters_begin(text)]
-    return _last_word(head)
+    head = text[: _parameters_begin(text)].replace("(anonymous namespace)", "(anonymous_namespace)")
+    # The return type ends at the last space outside template arguments.
+    return split_top(head, " ")[-1].replace("(anonymous_namespace)", "(anonymous namespace)")
 
 
 def base_name(symbol: str) -> str:
@@ -76,9 +68,3 @@ def _parameters_begin(text: str) -> int:
             return index
         depth += (letter in "<[") - (letter in ">]")
     return len(text)
-
-
-def _last_word(head: str) -> str:
-    """Return the text after the return type, which ends at the last space outside template arguments."""
-    words = split_top(head.replace("(anonymous namespace)", "(anonymous_namespace)"), " ")
-    return words[-1].replace("(anonymous_namespace)", "(anonymous namespace)")

@@ -80,7 +80,7 @@ def _serve(out: IO[bytes]) -> None:
 
 
 def _run_alone(ready: ReadyPair, side: str, seconds: float, device: KernelDevice) -> None:
-    launch, end_ns = ready.calls["AB"["ab".index(side)]], clock.now_ns() + int(seconds * 1e9)
+    launch, end_ns = ready.calls[side.upper()], clock.now_ns() + int(seconds * 1e9)
     while clock.now_ns() < end_ns:
         for _ in range(_ALONE_COUNT):
             launch()
@@ -95,7 +95,7 @@ def _run_once(side: str, file: Path) -> None:
     with set_up(job, device, lambda _words, _limit_s: None) as ready:
         checked(driver.cuProfilerStart())
         for _ in range(REPEATS):
-            ready.calls["AB"["ab".index(side)]]()
+            ready.calls[side.upper()]()
         device.synchronize()
         checked(driver.cuProfilerStop())
 

@@ -6,7 +6,7 @@ import msgspec
 
 from gpuwatch.diff.cubin import Threads
 from gpuwatch.diff.kernel_arguments import NotTimedError, Slot, join_slots, read_slots
-from gpuwatch.diff.kernel_code import Parameter, SideCode
+from gpuwatch.diff.kernel_code import SideCode
 from gpuwatch.diff.launch_geometry import GivenLaunch, read_launch
 from gpuwatch.diff.sides import Side
 from gpuwatch.diff.static_comparison import KernelSide
@@ -86,7 +86,9 @@ def make_job(
         if kernel is None:
             jobs.append(CallJob(name=side.kernel, file=str(side.path), function=side.kernel))
             continue
-        own, padding = _split_padding(kernel.code.parameters, is_padded=bool(code.compiled.parameters))
+        # Triton adds nameless parameters, pointers to unused scratch memory.
+        own = [each for each in kernel.code.parameters if each.name or not code.compiled.parameters]
+        padding = tuple(each.bytes_count or 8 for each in kernel.code.parameters[len(own) :])
         jobs.append(_kernel_job(kernel, code, launch, padding))
         slots.append(read_slots(own, side.shown))
     joined = join_slots(slots[0], slots[-1]) if slots else ()
@@ -94,9 +96,8 @@ def make_job(
     known = {*constants, *(name for slot in joined for name in (slot.name, slot.other_name))}
     unknown = [name for name in terms.sizes if name not in known]
     if joined and unknown:
-        raise UsageError(
-            f"--shape: expected a parameter of the kernels, found {unknown[0]!r}; they have: {', '.join(slot.name for slot in joined)}"
-        )
+        names = ", ".join(slot.name for slot in joined)
+        raise UsageError(f"--shape: expected a parameter of the kernels, found {unknown[0]!r}; they have: {names}")
     is_plane = any(kernel is not None and kernel.launches and kernel.launches[0].block[1] > 1 for kernel in kernels)
     return TimingJob(a=jobs[0], b=jobs[1], slots=joined, is_plane=is_plane, terms=terms)
 
@@ -139,31 +140,20 @@ def with_launches(job: TimingJob, launches: tuple[str, str]) -> TimingJob:
 def _kernel_job(kernel: KernelSide, code: SideCode, launch: GivenLaunch, padding: tuple[int, ...]) -> KernelJob:
     if not code.compiled.cubin:
         raise NotTimedError(f"{code.shown}: expected a cubin to run, found PTX alone; put ptxas on PATH to assemble it")
-    lines = (*kernel.code.sass, *kernel.code.ptx)
+    own = kernel.code
+    lines = (*own.sass, *own.ptx)
+    is_plane = any(each.block[1] > 1 for each in kernel.launches)
+    is_known = own.max_threads or own.required_block or launch.block or is_plane
+    reads_block = not own.ptx or any("%ntid" in (line.exact or line.text) for line in own.ptx)
     return KernelJob(
-        name=kernel.code.name,
-        symbol=kernel.code.symbol,
+        name=own.name,
+        symbol=own.symbol,
         cubin=code.compiled.cubin,
         blocks=tuple(dict.fromkeys(each.block for each in kernel.launches)) or ((256, 1, 1),),
         grid=launch.grid,
-        shared_bytes=kernel.code.dynamic_shared_bytes,
+        shared_bytes=own.dynamic_shared_bytes,
         strides=any(word in (line.exact or line.text) for line in lines for word in _GRID_SIZE_WORDS),
         resident_blocks_count=kernel.occupancy.blocks_count if kernel.occupancy else 1,
         padding_bytes=padding,
-        fixed_blocks=_fixed_blocks(kernel, launch),
+        fixed_blocks=() if is_known or reads_block else _FIXED_BLOCKS,
     )
-
-
-def _fixed_blocks(kernel: KernelSide, launch: GivenLaunch) -> tuple[Threads, ...]:
-    """Return the blocks to try for a kernel that never reads its block size; empty if the block is known."""
-    code = kernel.code
-    is_plane = any(each.block[1] > 1 for each in kernel.launches)
-    is_known = code.max_threads or code.required_block or launch.block or is_plane
-    reads_block = not code.ptx or any("%ntid" in (line.exact or line.text) for line in code.ptx)
-    return () if is_known or reads_block else _FIXED_BLOCKS
-
-
-def _split_padding(parameters: tuple[Parameter, ...], *, is_padded: bool) -> tuple[tuple[Parameter, ...], tuple[int, ...]]:
-    """Split off the parameters that Triton adds, pointers to unused scratch memory; return the rest, and their sizes."""
-    own = [each for each in parameters if each.name] if is_padded else list(parameters)
-    return tuple(own), tuple(each.bytes_count or 8 for each in parameters[len(own) :])

@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Literal
 
 import msgspec
@@ -35,7 +34,7 @@ class TimingProcess:
         self._job, self._say, self._command = job, say, command
         self._device: Device | None = None
         self._rest = b""
-        self._job_file: Path | None = None
+        self._job_file: IO[bytes] | None = None
 
     def __enter__(self) -> "TimingProcess":
         receiving, sending = os.pipe()
@@ -57,11 +56,9 @@ class TimingProcess:
         self._child.kill()
         with suppress(subprocess.TimeoutExpired):  # the driver still ends the kernel: no need to wait
             self._child.wait(_KILL_S)
-        for each in (self._answers, self._printed, self._child.stdin):
+        for each in (self._answers, self._printed, self._child.stdin, self._job_file):
             if each is not None:
                 each.close()
-        if self._job_file is not None:
-            self._job_file.unlink(missing_ok=True)
 
     def time(self) -> TimedPair:
         """Check and time the pair.  Raises UsageError: for an invalid request, and when the process ends without times."""
@@ -90,11 +87,10 @@ class TimingProcess:
     def once_command(self, side: Literal["a", "b"]) -> Sequence[str]:
         """Return a command that runs one side between a profiler's start and stop, and exits."""
         if self._job_file is None:
-            handle, name = tempfile.mkstemp(prefix="gpuwatch-diff-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.msgpack.encode(self._job))
-            self._job_file = Path(name)
-        return [*self._command, ONCE, side, str(self._job_file)]
+            self._job_file = tempfile.NamedTemporaryFile(prefix="gpuwatch-diff-")  # noqa: SIM115 - __exit__ closes and removes it
+            self._job_file.write(msgspec.msgpack.encode(self._job))
+            self._job_file.flush()
+        return [*self._command, ONCE, side, self._job_file.name]
 
     def _send(self, data: bytes) -> None:
         assert self._child.stdin is not None  # noqa: S101 - stdin is a pipe

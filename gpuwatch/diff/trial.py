@@ -50,23 +50,22 @@ class Trial:
             raise KernelFault(
                 f"this machine has too little memory for buffers of {made_bytes >> 20} MiB; use a smaller --shape"
             )
-        self._initial = [self._make(slot, terms, rng) for slot in self._pointers]
-        self._bases: list[int] = []
-        self._copies: list[int] = []  # initial values, kept on the GPU because copies from the host are slow
+        self._initial = {slot.name: self._make(slot, terms, rng) for slot in self._pointers}
+        self.places: dict[str, int] = {}
+        self._copies: dict[str, int] = {}  # initial values, kept on the GPU because copies from the host are slow
         try:
-            for values in self._initial:
-                self._bases.append(device.allocate(values.nbytes + 2 * GUARD_BYTES))
-                self._copies.append(device.allocate(values.nbytes))
-                device.write(self._copies[-1], values)
+            for name, values in self._initial.items():
+                self.places[name] = device.allocate(values.nbytes + 2 * GUARD_BYTES) + GUARD_BYTES
+                self._copies[name] = device.allocate(values.nbytes)
+                device.write(self._copies[name], values)
             device.synchronize()
         except KernelFault as fault:
             self.close()
-            need = sum(each.nbytes for each in self._initial) >> 20
+            need = sum(each.nbytes for each in self._initial.values()) >> 20
             raise KernelFault(
                 f"the GPU has too little memory for buffers of {need} MiB ({fault}); use a smaller --shape"
             ) from None
-        places = {slot.name: base + GUARD_BYTES for slot, base in zip(self._pointers, self._bases, strict=True)}
-        self.places = places | {name: places[target] for name, target in terms.aliases.items()}
+        self.places |= {name: self.places[target] for name, target in terms.aliases.items()}
 
     def __enter__(self) -> "Trial":
         return self
@@ -75,9 +74,9 @@ class Trial:
         self.close()
 
     def close(self) -> None:
-        for base in (*self._bases, *self._copies):
-            self.device.free(base)
-        self._bases, self._copies = [], []
+        for address in {each - GUARD_BYTES for each in self.places.values()}.union(self._copies.values()):
+            self.device.free(address)
+        self.places, self._copies = {}, {}
 
     def arguments(self) -> list[bytes]:
         """Return the bytes of each argument for a launch."""
@@ -93,8 +92,7 @@ class Trial:
     def count_of(self, name: str) -> int:
         """Return the number of elements in a pointer's buffer."""
         own = self.aliases.get(name, name)
-        slot, values = next((slot, each) for slot, each in zip(self._pointers, self._initial, strict=True) if slot.name == own)
-        return values.nbytes // slot.itemsize
+        return self._initial[own].nbytes // next(slot.itemsize for slot in self._pointers if slot.name == own)
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Return a buffer's shape: that of the user's array, else rows if a size is a row length, else flat."""
@@ -115,29 +113,29 @@ class Trial:
         for slot, touched, one, other in zip(self.outputs, self._changed(*starts), *starts, strict=True):
             written += int(touched.sum()) * slot.itemsize
             read += int(((_words(one, slot) != _words(other, slot)) & touched).sum()) * slot.itemsize
-        for number, slot in enumerate(self._pointers):
-            read += self._read_bytes(number, launch, starts[0]) if slot.is_input else 0
+        read += sum(self._read_bytes(slot, launch, starts[0]) for slot in self._pointers if slot.is_input)
         return read, written
 
-    def _read_bytes(self, number: int, launch: Launch, expected: Sequence[Bytes]) -> int:
+    def _read_bytes(self, slot: Slot, launch: Launch, expected: Sequence[Bytes]) -> int:
         """Return the bytes of an input that affect the outputs.  Integers may be indices: their inputs count whole."""
-        slot, whole = self._pointers[number], self._initial[number].nbytes
+        whole = self._initial[slot.name].nbytes
         for used in sorted({size * slot.itemsize for size in self.plan.sizes.values()} if slot.is_float else ()):
             if used < whole:
                 self.reset()
-                self.device.fill(self._bases[number] + GUARD_BYTES + used, _POISON, whole - used)
+                self.device.fill(self.places[slot.name] + used, _POISON, whole - used)
                 if all(map(np.array_equal, self._finish(launch), expected)):
                     return used
         return whole
 
     def reset(self, *, poisoned: bool = False) -> None:
         """Restore buffers and guard zones to the initial values; ``poisoned`` fills outputs with one byte value."""
-        for slot, base, values, copy in zip(self._pointers, self._bases, self._initial, self._copies, strict=True):
-            self.device.fill(base, _guard(slot), values.nbytes + 2 * GUARD_BYTES)
+        for slot in self._pointers:
+            place, bytes_count = self.places[slot.name], self._initial[slot.name].nbytes
+            self.device.fill(place - GUARD_BYTES, _guard(slot), bytes_count + 2 * GUARD_BYTES)
             if poisoned and not slot.is_input:
-                self.device.fill(base + GUARD_BYTES, _POISON, values.nbytes)
+                self.device.fill(place, _POISON, bytes_count)
             else:
-                self.device.copy(base + GUARD_BYTES, copy, values.nbytes)
+                self.device.copy(place, self._copies[slot.name], bytes_count)
         self.device.synchronize()
 
     def run(self, launch: Launch, *, poisoned: bool = False) -> list[Bytes]:
@@ -149,21 +147,16 @@ class Trial:
         launch()
         self.device.synchronize()
         self._check_guards()
-        return [
-            self.device.read(base + GUARD_BYTES, values.nbytes)
-            for slot, base, values in zip(self._pointers, self._bases, self._initial, strict=True)
-            if not slot.is_input
-        ]
+        return [self.device.read(self.places[slot.name], self._initial[slot.name].nbytes) for slot in self.outputs]
 
     def touched(self, launch: Launch) -> list[Touched]:
         """Return masks of the elements that a launch writes: those that differ from one of two initial fills."""
         return self._changed(self.run(launch), self.run(launch, poisoned=True))
 
     def _changed(self, after: Sequence[Bytes], after_poison: Sequence[Bytes]) -> list[Touched]:
-        starts = [values for slot, values in zip(self._pointers, self._initial, strict=True) if not slot.is_input]
         return [
-            (_words(one, slot) != _words(start, slot)) | (_words(other, slot) != _words(_POISONED, slot)[0])
-            for slot, start, one, other in zip(self.outputs, starts, after, after_poison, strict=True)
+            (_words(one, slot) != _words(self._initial[slot.name], slot)) | (_words(other, slot) != _words(_POISONED, slot)[0])
+            for slot, one, other in zip(self.outputs, after, after_poison, strict=True)
         ]
 
     def _make(self, slot: Slot, terms: TrialTerms, rng: np.random.Generator) -> Bytes:
@@ -174,8 +167,9 @@ class Trial:
         return make_values(slot, self.plan.elements_count, NAMES[0] if is_special else terms.fill, rng)
 
     def _check_guards(self) -> None:
-        for slot, base, values in zip(self._pointers, self._bases, self._initial, strict=True):
-            for at, where in ((base, "before"), (base + GUARD_BYTES + values.nbytes, "behind")):
+        for slot in self._pointers:
+            place, values = self.places[slot.name], self._initial[slot.name]
+            for at, where in ((place - GUARD_BYTES, "before"), (place + values.nbytes, "behind")):
                 hurt = np.flatnonzero(self.device.read(at, GUARD_BYTES) != _guard(slot))
                 if len(hurt):
                     nearest = GUARD_BYTES - int(hurt[-1]) if where == "before" else int(hurt[0])

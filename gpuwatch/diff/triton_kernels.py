@@ -37,10 +37,9 @@ def compile_kernel(side: Side, arch: str, sizes: Mapping[str, int], types: Mappi
         signature, constants = _signature(side, kernel, sizes, types)
         source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=_attributes(kernel, signature, sizes))
         options = {name: sizes[name] for name in ("num_warps", "num_stages") if name in sizes}
+        target = GPUTarget("cuda", int(arch.removeprefix("sm_").rstrip("af")), 32)
         try:
-            built = triton.compile(
-                source, target=GPUTarget("cuda", int(arch.removeprefix("sm_").rstrip("af")), 32), options=options
-            )
+            built = triton.compile(source, target=target, options=options)
         except Exception as error:
             reason = " ".join(str(error).split())[-200:]  # the reason is at the end, after the source
             given = ", ".join(f"{name}={type_}" for name, type_ in signature.items() if type_ != "constexpr")
@@ -103,13 +102,11 @@ def _signature(
 
 
 def _attributes(kernel: Any, signature: Mapping[str, str], sizes: Mapping[str, int]) -> dict[tuple[int], list[list[Any]]]:
-    divisible = [
-        index
+    return {
+        (index,): [["tt.divisibility", _ALIGNMENT]]
         for index, name in enumerate(kernel.arg_names)
-        if signature[name].startswith("*")
-        or (signature[name].startswith("i") and name in sizes and sizes[name] % _ALIGNMENT == 0)
-    ]
-    return {(index,): [["tt.divisibility", _ALIGNMENT]] for index in divisible}
+        if signature[name].startswith("*") or (signature[name].startswith("i") and sizes.get(name, 1) % _ALIGNMENT == 0)
+    }
 
 
 @contextmanager
