@@ -75,7 +75,7 @@ class Case(CaseSeries):
 
     @Kept
     def time_levels(self) -> TimeLevels | None:
-        """Return the levels of the times at one clock; None for too few times."""
+        """Return the levels of the times at one clock, or None for too few times."""
         clocked = self.clocked
         times = self.one_clock if clocked is self.timings else one_clock_times(clocked, self.fit)
         return time_levels(self.evidence, self.timings, times)
@@ -100,7 +100,7 @@ class Case(CaseSeries):
 
     @Kept
     def clock_shift(self) -> ClockShift | None:
-        """Return the bias of a clock that changed its level or differed from the steady clock; None if no clock is known."""
+        """Return the bias of a clock that changed its level or differed from the steady clock, or None if no clock is known."""
         if self.blocks is None:
             return None
         sustained = self.claim is Claim.SUSTAINED

@@ -57,7 +57,7 @@ class OtherWindow:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWindow:
-    """The numbers of one earlier VALID window of this work on this card; None for numbers that the window lacked."""
+    """The numbers of one earlier VALID window of this work on this card.  A number that the window lacked is None."""
 
     calls_rate_hz: float | None = None
     mean_s: float | None = None

@@ -120,7 +120,7 @@ def beyond_rhythm(
     *,
     beyond: Annotated[float, "multiple of the rhythm's usual excess beyond which an outlier is kept"] = 5.0,
 ) -> Outlying:
-    """Return the outliers without those at every Nth place, which the loop causes; all outliers without such a rhythm.
+    """Return the outliers, except the ones at every Nth place, which the loop causes.
 
     Time slices of another process may fall in step with the loop, so outliers as long as a time slice are kept.
     """

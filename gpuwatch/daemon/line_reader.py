@@ -38,7 +38,7 @@ class UnfinishedLines:
 
 
 class LineReader:
-    """A reader of the lines of one connection.  It is unusable after it raised WireError."""
+    """A reader of the lines of one connection.  After WireError the reader is unusable."""
 
     def __init__(self, reader: asyncio.StreamReader, unfinished: UnfinishedLines, uid: int, *, rest_s: float = LINE_S) -> None:
         self._reader = reader

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 def used_cpu_s(pid: int) -> float | None:
-    """Return the CPU time of a process, user and system; None if the process cannot be read."""
+    """Return the CPU time of a process, user and system, or None if the process cannot be read."""
     import psutil  # imported late: not needed before a worker has begun
 
     try:

@@ -81,7 +81,7 @@ class OverviewHistory:
             self.history(gpu.device.uuid).add_live(replace(gpu, process_list=None))
 
     def next_query(self, live: Live, *, is_past: bool) -> HistoryQuery | None:
-        """Return the next query; None if the visible range is complete."""
+        """Return the next query, or None if the visible range is complete."""
         begin_ns, end_ns = live.at_ns - RANGE_NS, live.at_ns
         for gpu in live.gpus:
             history = self.history(gpu.device.uuid)
