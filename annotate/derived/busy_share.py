@@ -72,7 +72,7 @@ def gauge_lost_ratio(
     *,
     beyond: Annotated[float, "as for gaps: an outlier is this many usual deviations below the median"] = BEYOND,
 ) -> float | None:
-    """Return the share of the window that utilisation lost against its median; None if unknown.
+    """Return the share of the window that utilisation lost against its median, or None if unknown.
 
     Readings of a loop that waits for its launches vary, so only outlying readings count.  A loop that rests in a rhythm has
     low runs of similar length, so only outlying runs count.  Readings of the first two refreshes are omitted: they may
@@ -175,7 +175,7 @@ def _by_activity(evidence: Evidence) -> BusyShare | None:
 
 
 def _activity(trace: Trace, begin_ns: int, end_ns: int) -> tuple[float, float, float] | None:
-    """Return the lower bound, mean and upper bound of activity in a span; None if rows cover less than half of it."""
+    """Return the lower bound, mean and upper bound of activity in a span, or None if rows cover less than half of it."""
     seen = trace.column("sm_activity_ratio")
     if len(seen) < 2:
         return None
@@ -244,7 +244,7 @@ def _sum(of: list[Presence], name: str) -> float:
 
 
 def _by_energy(evidence: Evidence, idle_w: float | None) -> BusyShare | None:
-    """Return the busy share by energy above idle power: work or rest; None if unknown or between the two."""
+    """Return the busy share by energy above idle power: work or rest; return None if unknown or between both."""
     device, rise = evidence.device, evidence.increase("energy_j")
     limit_w = device.power_limit_w if device is not None else None
     if rise is None or idle_w is None or limit_w is None or limit_w <= idle_w:

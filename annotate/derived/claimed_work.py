@@ -101,7 +101,7 @@ def _above_rest(evidence: Evidence, idle_w: float | None, busy_s: float) -> tupl
 
 
 def least_call_s(evidence: Evidence) -> float | None:
-    """Return the least time of one call of the stated work on this GPU; None if no work was stated or no peak is known."""
+    """Return the least time of one call of the stated work on this GPU, or None if no work was stated or no peak is known."""
     clock_mhz = evidence.device.sm_clock_max_mhz if evidence.device is not None else None
     bounds = (arithmetic_bound(evidence, clock_mhz), traffic_bound(evidence))
     return max((bound.least_s for bound in bounds if bound is not None), default=0.0) or None

@@ -75,7 +75,7 @@ class ClockBlocks:
 
 
 def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
-    """Return the window's clock in blocks of a refresh or more; None if no block has a clock.
+    """Return the window's clock in blocks of a refresh or more, or None if no block has a clock.
 
     With stamps a block holds at least 3 entries on average.  There are at most 600 blocks.  Blocks without stamps take the
     driver's clock, scaled by the blocks that have both.

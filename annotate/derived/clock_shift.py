@@ -285,7 +285,7 @@ def _level_mhz(levels: Sequence[SeriesLevel], place: int) -> float:
 
 
 def _span_ns(blocks: ClockBlocks, levels: Sequence[SeriesLevel]) -> tuple[int, int] | None:
-    """Return the span of the rarer of the outermost levels; None for a single level."""
+    """Return the span of the rarer of the outermost levels, or None for a single level."""
     if len(levels) < 2:
         return None
     rarer = min((levels[0], levels[-1]), key=lambda level: level.count)

@@ -97,7 +97,7 @@ def entry_gaps(
     timer_s: float = STAMP_S,
     shortest_s: Annotated[float, "the specification: no shorter gap is irregular"] = _SHORTEST_S,
 ) -> IdleGaps | None:
-    """Return the gaps between entries and at the window's edges; None if start times are not known.
+    """Return the gaps between entries and at the window's edges, or None if start times are not known.
 
     A gap is irregular above five times the 99th percentile of the gaps between entries.  Gaps above five times the 80th
     percentile are irregular too, unless they recur at every Nth entry: stalls may be more frequent than one gap in 100.

@@ -142,7 +142,7 @@ class TimeLevels:
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """Return the span of the level with the fewest blocks; None for growth and for steady times."""
+        """Return the span of the level with the fewest blocks, or None for growth and for steady times."""
         if self.is_steady or self.grows:
             return None
         places = min(self.levels, key=lambda each: each.count).places
@@ -202,7 +202,7 @@ def _is_long(timings: Timings) -> bool:
 
 
 def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> TimeLevels | None:
-    """Return the levels of these times; None for fewer than six entries (three of a second each).
+    """Return the levels of these times, or None for fewer than six entries (three of a second each).
 
     A block holds at least 100 ms and 30 entries, in a short window at least three entries.  There are at most 600 blocks.
     """

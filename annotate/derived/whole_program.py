@@ -30,7 +30,7 @@ def working_part(evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> Evidence
 
 
 def describe_part(whole: Evidence, part: Evidence) -> str | None:
-    """Return a description of the judged part; None if it is the whole window."""
+    """Return a description of the judged part, or None if it is the whole window."""
     if part is whole:
         return None
     begin_s, end_s = ((at_ns - whole.window.begin_ns) / 1e9 for at_ns in (part.window.begin_ns, part.window.end_ns))

@@ -76,7 +76,7 @@ def power_levels(
     *,
     capped_ratio: Annotated[float, "the specification: a window capped for at most this share is its own reference"] = 0.02,
 ) -> WorkLevels | None:
-    """Return the levels of the driver's 20 ms power above rest; None if capped, not busy throughout, or not known.
+    """Return the levels of the driver's 20 ms power above rest, or None if capped, not busy throughout, or not known.
 
     The load right before the window is included: a level of the window may have begun before it.
     """
@@ -122,7 +122,7 @@ def capped_dips(
     deep_ratio: Annotated[float, "blocks of 100 ms of clean capped windows fell by 11 % at most"] = 0.15,
     sample_ratio: Annotated[float, "a capped clock's controller alone changes single samples by a quarter"] = 0.25,
 ) -> WorkLevels | None:
-    """Return the share of a capped window in which power fell below the cap; None for a rhythm or a clock that fell too.
+    """Return the share of a capped window in which power fell below the cap, or None for a rhythm or a clock that fell too.
 
     A GPU that idles or spins draws less power, and so does one with easier data: all of that time may be lost.
     """
