@@ -197,7 +197,7 @@ def _activity(trace: Trace, begin_ns: int, end_ns: int) -> tuple[float, float, f
 def _by_gauge(evidence: Evidence, name: str) -> BusyShare | None:
     """Return the busy share by the mean of a utilisation gauge.
 
-    A reading describes the refresh before it, and may be one refresh old.  It is unknown which readings describe the
+    A reading describes the refresh before it, and may be one refresh old.  No reading shows which readings describe the
     window's edges, so the bounds come from the means with and without them.
     """
     trace, window = evidence.trace, evidence.window

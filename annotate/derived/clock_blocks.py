@@ -13,7 +13,7 @@ from annotate.stats.change_points import SeriesLevel, find_levels, hidden_step
 from annotate.stats.long_run import cycle_variance
 from annotate.times.durations import inside
 
-# The power controller of an H200 swings with this period.  It was not measured on other models.
+# The power controller of an H200 swings with this period, which was not measured on other models.
 CYCLE_NS = 1_000_000_000
 _LEAST_MHZ, _MOST_MHZ = 1.0, 10_000.0
 _ENTRIES_COUNT = 3  # fewest per block: with under 30 in a refresh each takes 3 ms or more, stamped to 0.03 %

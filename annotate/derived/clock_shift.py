@@ -1,4 +1,4 @@
-"""The bias of a clock that did not keep one level: the deviation of a window's numbers from those at each reference clock.
+"""The bias of a clock that did not keep one level: the deviation of a window's numbers from the numbers at each reference clock.
 
 A reference is a level that holds a fifth of the window or, under ``sustained``, the steady state of uninterrupted work.
 """
@@ -72,7 +72,7 @@ def clock_shift(
     steady: SteadyReference | None = None,
     edges_ratio: float = 0.0,
 ) -> ClockShift:
-    """Return the deviation of a window's numbers from those at each of its levels and in the steady state.
+    """Return the deviation of a window's numbers from the numbers at each of its levels and in the steady state.
 
     ``variance`` is ``ClockBlocks.variance``: that of one block's logarithm, as the clock's cycle leaves it in a mean.  The
     bound takes the farthest reference.  The estimate takes the nearer of the highest and lowest level, or the steady state

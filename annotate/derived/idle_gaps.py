@@ -30,7 +30,7 @@ _ALIKE_RATIO = 0.25  # of runs in a rhythm: robust spread of the lengths over th
 class IdleGaps:
     """Stretches of a window without timed work, in order of time, with the irregular ones marked.
 
-    ``idle_s`` is the idle time of each stretch.  It may be less than the length: declared work and stamps are subtracted,
+    ``idle_s`` is the idle time of each stretch, which may be less than the length: declared work and stamps are subtracted,
     and a power dip may be shallow.  ``usual_s`` is the idle time of a stretch without a special cause.
     """
 

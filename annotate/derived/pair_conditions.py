@@ -111,7 +111,7 @@ def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: fl
 
 
 def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
-    """Return the count of versions and settings known for both windows, and those that differ."""
+    """Return the count of versions and settings known for both windows, and the differing ones."""
     known, out = 0, []
     drivers = [each.device.driver_version if each.device else None for each in (a, b)]
     if drivers[0] is not None and drivers[1] is not None:
@@ -139,7 +139,7 @@ def measured_otherwise(a: Evidence, b: Evidence) -> list[Difference]:
 
 
 def _declared(a: Evidence, b: Evidence, titles: Mapping[str, str]) -> tuple[int, list[Difference]]:
-    """Return the count of these facts that both windows declared, and those that differ."""
+    """Return the count of these facts that both windows declared, and the differing ones."""
     known, out = 0, []
     for name, title in titles.items():
         before, after = _sensible(a.declared.get(name)), _sensible(b.declared.get(name))
@@ -225,7 +225,7 @@ def _true_mhz(evidence: Evidence) -> float | None:
 def _clock_error_ratio(evidence: Evidence) -> float:
     """Return half of the 95 % interval of a window's mean true clock, as a ratio; 0 if it is not known.
 
-    The interval allows for the correlation of neighbouring blocks.
+    The interval allows for the correlation of consecutive blocks.
     """
     from scipy.special import stdtrit
 

@@ -282,12 +282,12 @@ def _cut_cycle_variance(count: int, width_ns: int) -> float:
 
 
 def _neighbour_variance(logs: Values) -> float:
-    """Return the variance by the median difference between neighbours, which levels and slopes hardly change."""
+    """Return the variance by the median difference between adjacent values, which levels and slopes hardly change."""
     return (_NORMAL_SD * centre(np.abs(np.diff(logs)))) ** 2 / 2.0 if len(logs) > 1 else 0.0
 
 
 def _slope(logs: Values) -> float:
-    """Return the Theil-Sen slope per value: the median slope over all pairs.  Above 120 values, pairs of neighbours' means."""
+    """Return the Theil-Sen slope per value: the median slope over all pairs.  Above 120 values, pairs of means of adjacent values."""
     size = -(-len(logs) // _SLOPES_COUNT)
     means = logs[: len(logs) // size * size].reshape(-1, size).mean(axis=1)
     first, second = np.triu_indices(len(means), 1)

@@ -46,7 +46,7 @@ def mode_bounds(
 
 
 def _mean_bounds(rule: str, took_s: Values, slow: npt.NDArray[np.bool_], group: Group) -> tuple[Bound, ...]:
-    """Return the bounds of mean and rate: their largest deviation from those of one group alone.
+    """Return the bounds of mean and rate: the largest deviation from one group's mean and rate.
 
     A group counts if it holds a fifth of the entries or of their time.  If the slow group holds less, return no bounds:
     another rule bounds slow outliers.

@@ -68,7 +68,7 @@ class Loop:
 
 @kept
 def loop(evidence: Evidence) -> Loop | None:
-    """Return the loop of the window's times; None without times or if any of them is impossible."""
+    """Return the loop of the window's times, or None without times or if any time is impossible."""
     timings = inside(evidence)
     if not len(timings.at_ns) or timings.calls_count < 1:
         return None
