@@ -58,7 +58,7 @@ class StatusDecision:
     status: Status
     budget: Budget
     severities: Mapping[str, Severity]  # by rule; for an accepted rule, the severity without acceptance
-    why: str  # the unproven parts, in one sentence; empty if there are none
+    why: str  # the unproven parts, separated by semicolons; else empty
 
 
 def combine(measured: NumberBudget, causes: Iterable[Bound], *, is_stamped: bool) -> NumberBudget:
