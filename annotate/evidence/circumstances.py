@@ -27,7 +27,7 @@ class OtherWork:
 
     at_ns: Times
     took_s: Values
-    kinds: tuple[str, ...]  # flush, warm-up, check, or the caller's word; one per piece
+    kinds: tuple[str, ...]
 
     @property
     def spans_ns(self) -> tuple[tuple[int, int], ...]:

@@ -30,7 +30,7 @@ class PlanTargets:
     idle_period_ns: int = FAST_IDLE_NS
     active_period_ns: int = FAST_ACTIVE_NS
     budget_ratio: float = 0.01  # of one CPU core, for each lane of this GPU
-    dear_ns: int = 1_000_000  # the slow lane reads a fast signal that costs more, if it also costs far more than the others
+    dear_ns: int = 1_000_000  # a fast signal that costs more, and far more than the others, moves to the slow lane
     measured_s: float = 0.5
 
 
