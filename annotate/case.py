@@ -82,7 +82,7 @@ class Case(CaseSeries):
 
     @property
     def reference_mhz(self) -> float | None:
-        """Return the clock for numbers at one clock: the given one, else that of the model, or None for an unknown model."""
+        """Return the clock for numbers at one clock: the given clock, else the model's, or None for an unknown model."""
         device = self.evidence.device
         return reference_clock_mhz(device.name if device is not None else None, self._given_mhz)
 

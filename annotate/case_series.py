@@ -76,7 +76,7 @@ class CaseSeries:
 
     @Kept
     def idle_w(self) -> float | None:
-        """Return the idle power: that of the device record, else the lowest in or before the window, or None if never idle."""
+        """Return the idle power from the device record, else the lowest power in or before the window, or None if never idle."""
         evidence = self.evidence
         if evidence.device is not None and evidence.device.idle_power_w is not None:
             return evidence.device.idle_power_w

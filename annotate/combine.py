@@ -40,7 +40,7 @@ class Grounds:
     """Everything except the policy that decides the status of one window."""
 
     numbers: tuple[NumberBudget, ...] = ()  # as measured, with repeatability, without causes
-    causes: tuple[Bound, ...] = ()  # of all passes, in the order of RULES
+    causes: tuple[Bound, ...] = ()  # merged over all passes, in the order of RULES
     integrity: Mapping[str, Severity] = field(default_factory=dict)  # severity of each integrity finding, by rule
     proofs: tuple[ProofShown, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)  # reasons of unanswered required rules and of failed rules

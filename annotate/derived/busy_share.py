@@ -17,10 +17,10 @@ _SLOW_NS = 2_500_000_000  # longest span of one GPM mean: the slow lane reads on
 _ROUNDED_RATIO = 0.005  # the driver reports whole percents
 _FEWEST_REFRESHES = 3
 _DEEP_RATIO = 0.25  # as for power dips: the work itself may cause a smaller loss
-_MOST_SMS_COUNT = 192  # of the largest chip: work on one SM alone reads as 1/192
+_MOST_SMS_COUNT = 192  # SMs of the largest chip: work on one SM alone reads as 1/192
 _GPM_LAG_NS = 100_000_000  # an H200 read zero for 19 to 126 ms of kernels, and for 0.8 s with kernels in the last 61 ms
 _AT_REST_RATIO = 0.03  # the driver reports 1 to 2 % for an idle process
-_WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # of the power range from idle to limit
+_WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # parts of the power range from idle to limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from annotate.stats.robust import centre
 
 FACT = "untrusted"
 _LATE_NS, _TAIL_NS = 60_000_000, 240_000_000  # after the end: beyond the power record's lag, until the daemon's last read
-_WORK_RATIO = 0.25  # of the range from rest to the power of the work, as for whole programs
+_WORK_RATIO = 0.25  # part of the range from rest to the power of the work, as for whole programs
 
 
 @dataclass(frozen=True, slots=True)

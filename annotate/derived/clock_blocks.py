@@ -20,7 +20,7 @@ _ENTRIES_COUNT = 3  # fewest per block: with under 30 in a refresh each takes 3 
 _MOST_BLOCKS = 600
 _GRID_NS = 10_000_000
 _OVERLAP_COUNT = 3  # blocks with both clocks that give the gauge its scale
-_STEADY_RATIO = 1e-4  # the least noise of a clock's logarithm: that of the stamps
+_STEADY_RATIO = 1e-4  # the stamps' noise, the least noise of a clock's logarithm
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ _SHORTEST_S = 1e-3
 _FEWEST_RUNS = 5  # fewest runs of a rhythm
 _FEWEST_STALLS = 3  # fewest stalls that imply shorter stalls of the same kind
 _NEARLY_EVERY_PERCENT = 5.0
-_ALIKE_RATIO = 0.25  # of runs in a rhythm: robust spread of the lengths over the median
+_ALIKE_RATIO = 0.25  # runs in a rhythm: largest robust spread of the lengths over the median
 
 
 @dataclass(frozen=True, slots=True, eq=False)

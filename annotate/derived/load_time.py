@@ -77,7 +77,7 @@ class LoadTime:
         return min(excess.most_ratio, float(excess.gained_s(first_s, np.maximum(last_s, first_s)).sum()) / span_s)
 
     def median_excess_ratio(self, excess: Excess) -> float:
-        """Return the largest excess of the median speed: that of the mean, or of fresh load if most of the load is fresh."""
+        """Return the largest excess of the median speed: the mean's excess, or fresh load's if most of the load is fresh."""
         mean_ratio = self.excess_ratio(excess)
         if not mean_ratio:
             return 0.0

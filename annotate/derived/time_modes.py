@@ -28,7 +28,7 @@ def mode_bounds(
     """Return the bounds of times in two groups; empty without two groups or if every Nth entry is slow.
 
     If the smaller group holds more than a third, the bound of the medians is half of the separation.  Else it is the distance
-    of the median from that of the larger group.  Groups more than ``swing_ratio`` apart also give bounds of mean and rate.
+    of the median from the larger group's median.  Groups more than ``swing_ratio`` apart also give bounds of mean and rate.
     """
     modes = two_modes(times.took_s)
     if modes is None or modes.separation_ratio <= separation_ratio or modes.depth_ratio > depth_ratio or modes.p >= p:

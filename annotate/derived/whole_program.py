@@ -10,7 +10,7 @@ from annotate.stats.robust import quantiles
 
 FACT = "whole_program"
 _LEAST_NS = 200_000_000
-_WORK_RATIO = 0.25  # of the range from rest to the power of the work: less may be the creation of a context
+_WORK_RATIO = 0.25  # part of the range from rest to the power of the work: less may be the creation of a context
 
 
 def working_part(evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> Evidence:

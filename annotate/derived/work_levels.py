@@ -24,13 +24,13 @@ from annotate.stats.long_run import cycle_variance
 CLOCK_POWER = 3.0  # power falls at most with the cube of the clock: a changed clock explains no more
 _BLOCK_NS = 100_000_000  # five samples of the power record
 _MOST_BLOCKS = 600
-_FEWEST_BLOCKS = 2  # of a level inside the window: a single block may hold a change
+_FEWEST_BLOCKS = 2  # fewest blocks of a level inside the window: a single block may hold a change
 _LEAST_RATIO = 0.2  # the specification: a level that holds a fifth could have been the window's own
 _STEADY_RATIO = 1e-3  # the least noise of the logarithm of power
-_REST_RATIO = 1.0 / 6.0  # of the limit: 117 of 700 W with a context on an H200
+_REST_RATIO = 1.0 / 6.0  # rest as a part of the limit: 117 of 700 W with a context on an H200
 _LEAST_W = 1.0
 _ALIKE_RATIO = 0.01
-_LEAST_TRAFFIC_RATIO = 0.02  # of the bandwidth: less traffic is too coarse to judge
+_LEAST_TRAFFIC_RATIO = 0.02  # least part of the bandwidth: less traffic is too coarse to judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from annotate.ranges import Count, Duration, Processors, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
-_UNCAPPED_RATIO = 0.02  # of the window: in a window capped for less, power does not limit the clock
+_UNCAPPED_RATIO = 0.02  # part of the window: in a window capped for less, power does not limit the clock
 
 
 @rule(

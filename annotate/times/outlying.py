@@ -23,7 +23,7 @@ class Outlying:
 
     indices: npt.NDArray[np.intp]
     excess_s: Values
-    took_s: Values  # of all iterations except cold ones
+    took_s: Values  # times of all iterations except cold ones
     at_ns: Times
     calls_count: int = 1
 

@@ -31,7 +31,7 @@ _NO_CONTEXT = "no process of this window held a context on a GPU; if another pro
 class WindowHost:
     """The operating system's view of one window.  Only the daemon's event loop changes it."""
 
-    pid: int  # of the process that opened the window; 0 if the daemon's PID namespace hides the process
+    pid: int  # PID that opened the window; 0 if the daemon's PID namespace hides the process
     opened_ns: int
     facts: Host  # facts about the machine and the process that do not change
     in_thread: InThread
