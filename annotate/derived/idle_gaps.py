@@ -11,7 +11,7 @@ from annotate.evidence import Times, Timings, Values, WindowRecord
 from annotate.stats.robust import centre, spread
 from annotate.times.durations import every_count
 
-Span: TypeAlias = tuple[int, int]  # begin and end, in nanoseconds
+Span: TypeAlias = tuple[int, int]  # start and end, in nanoseconds
 
 STAMP_S = 6e-6  # two stamps of 3 µs around an entry, on an H200
 SAMPLE_NS = 20_000_000  # the spacing of the dense power record

@@ -63,9 +63,7 @@ class TimeLevels:
     took_s: Values  # trimmed mean of each block
     counts: Values  # number of entries in each block
     median_s: float  # median of all entries
-    variance: (
-        float  # variance of the logarithm per block: the part of noise and controller cycle that remains in a segment's mean
-    )
+    variance: float  # variance of the logarithm per block: the noise and controller cycle left in a segment's mean
     changes: tuple[int, ...]
     slope: float  # slope of the logarithm per block
     is_at_one_clock: bool

@@ -44,7 +44,7 @@ EMPTY = Column(np.empty(0, np.int64), np.empty(0, np.float64))
 
 
 def grid(begin_ns: int, end_ns: int, step_ns: int) -> Times:
-    """Return times from begin (inclusive) to end (exclusive) at this step, or at a longer one over a long span.
+    """Return times from start (inclusive) to end (exclusive) at this step, or at a longer one over a long span.
 
     Without the longer step, a day at 10 ms would be 9 million times for every question of a rule.
     """

@@ -19,7 +19,7 @@ _TENTHS_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class Outlying:
-    """The outliers among the iterations: their indices, and the excess of each over the median of its neighbours."""
+    """The outliers among the iterations: their indices, and the excess of each over the local median."""
 
     indices: npt.NDArray[np.intp]
     excess_s: Values
