@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 Figure: TypeAlias = str | int | float | bool | None
 
-PRINTED_RATIO = 0.1  # of the tolerance: smaller causes still add up, but reports print them only on request
+PRINTED_RATIO = 0.1  # least printed part of the tolerance; smaller causes still add up
 
 
 class Number(StrEnum):
@@ -145,7 +145,7 @@ class Repeatability:
 
     ratio: float | None = None
     kind: str = "not asked"
-    windows_count: int = 0  # of the record
+    windows_count: int = 0  # windows in the record
     within_ratio: float | None = None
     between_ratio: float | None = None
 
@@ -165,11 +165,11 @@ class NumberBudget:
     estimate: Estimate | None = None
     bounds: tuple[Bound, ...] = ()
     repeatability: Repeatability = NOT_REPEATED
-    other_cards_ratio: float | None = None  # of the median at one clock: repeatability plus recorded spread between cards
+    other_cards_ratio: float | None = None  # only for the median at one clock: repeatability plus recorded spread between cards
 
     @property
     def counted(self) -> tuple[Bound, ...]:
-        """Return the bounds that add up: the largest of each group, or that of ``whole`` if it exceeds their sum."""
+        """Return the bounds that add up: the largest of each group, or the bound ``whole`` if it exceeds the sum."""
         causes = tuple(each for each in self.largest if each.group is not Group.WHOLE)
         whole = next((each for each in self.largest if each.group is Group.WHOLE), None)
         return (whole,) if whole is not None and whole.size_ratio > fsum(each.size_ratio for each in causes) else causes
@@ -199,8 +199,8 @@ class ProofShown:
     proof: Proof
     state: ProofState
     says: str = ""
-    missing: tuple[str, ...] = ()  # of an unproven proof: the missing evidence
-    broken_by: tuple[str, ...] = ()  # of a broken proof: the rules that contradict it, which a policy may accept
+    missing: tuple[str, ...] = ()  # missing evidence of an unproven proof
+    broken_by: tuple[str, ...] = ()  # rules that break the proof; a policy may accept them
     facts: Mapping[str, Figure] = field(default_factory=dict)
 
 

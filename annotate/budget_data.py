@@ -17,7 +17,7 @@ CLAIM_FACTS = ("locked_mhz", "every_s", "varies", "whole_program", "untrusted", 
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """The parts of a claim that the user states besides its name; None if not stated."""
+    """The parts of a claim that the user states besides its name.  A part that was not stated is None."""
 
     locked_mhz: float | None = None
     every_s: float | None = None
@@ -48,7 +48,7 @@ def budget_to_data(budget: Budget) -> dict[str, Any]:
 
 
 def budget_from_data(data: Mapping[str, Any]) -> Budget | None:
-    """Read ``budget`` and ``proofs`` of a verdict; None for schema 1.  Raises InvalidValueError: if the data is invalid."""
+    """Read ``budget`` and ``proofs`` of a verdict, or None for schema 1.  Raises InvalidValueError: if the data is invalid."""
     if data.get("budget") is None:
         return None
     try:

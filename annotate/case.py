@@ -75,14 +75,14 @@ class Case(CaseSeries):
 
     @Kept
     def time_levels(self) -> TimeLevels | None:
-        """Return the levels of the times at one clock; None for too few times."""
+        """Return the levels of the times at one clock, or None for too few times."""
         clocked = self.clocked
         times = self.one_clock if clocked is self.timings else one_clock_times(clocked, self.fit)
         return time_levels(self.evidence, self.timings, times)
 
     @property
     def reference_mhz(self) -> float | None:
-        """Return the clock for numbers at one clock: the given one, else that of the model, or None for an unknown model."""
+        """Return the clock for numbers at one clock: the given clock, else the model's, or None for an unknown model."""
         device = self.evidence.device
         return reference_clock_mhz(device.name if device is not None else None, self._given_mhz)
 
@@ -100,7 +100,7 @@ class Case(CaseSeries):
 
     @Kept
     def clock_shift(self) -> ClockShift | None:
-        """Return the bias of a clock that changed its level or differed from the steady clock; None if no clock is known."""
+        """Return the bias of a clock that changed its level or differed from the steady clock, or None if no clock is known."""
         if self.blocks is None:
             return None
         sustained = self.claim is Claim.SUSTAINED

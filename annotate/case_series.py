@@ -64,7 +64,7 @@ class CaseSeries:
 
     @Kept
     def gaps(self) -> IdleGaps | None:
-        """Return the idle time in the gaps between entries; None if no entry or no start time is known."""
+        """Return the idle time in the gaps between entries, or None if no entry or no start time is known."""
         if not self.has_times:
             return None
         return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, timer_s=self.timer_s)
@@ -76,7 +76,7 @@ class CaseSeries:
 
     @Kept
     def idle_w(self) -> float | None:
-        """Return the idle power: that of the device record, else the lowest in or before the window, or None if never idle."""
+        """Return the idle power from the device record, else the lowest power in or before the window, or None if never idle."""
         evidence = self.evidence
         if evidence.device is not None and evidence.device.idle_power_w is not None:
             return evidence.device.idle_power_w
@@ -86,7 +86,10 @@ class CaseSeries:
 
     @Kept
     def dips(self) -> IdleGaps | None:
-        """Return the idle time in dips of the driver's power record; None if the record has holes or idle power is unknown."""
+        """Return the idle time in dips of the driver's power record.
+
+        Return None if the record has holes or idle power is unknown.
+        """
         evidence = self.evidence
         dips = power_dips(
             evidence.trace.dense_power,
@@ -98,7 +101,7 @@ class CaseSeries:
 
     @Kept
     def blocks(self) -> ClockBlocks | None:
-        """Return the SM clock in blocks, from a block's stamps, else from the driver; None if no block has a clock."""
+        """Return the SM clock in blocks, from a block's stamps, else from the driver, or None if no block has a clock."""
         return clock_blocks(self.evidence)
 
     @Kept
@@ -113,7 +116,7 @@ class CaseSeries:
 
     @property
     def clock_swing_ratio(self) -> float | None:
-        """Return half the 95 % interval of the mean time, due to the swing of the clock; None if no clock is known."""
+        """Return half the 95 % interval of the mean time, due to the swing of the clock, or None if no clock is known."""
         if self.blocks is None or not self.blocks.known.any():
             return None
         return _SURE_SD * self.beta * float((self.clock_variance / self.blocks.known.sum()) ** 0.5)
@@ -150,5 +153,5 @@ class CaseSeries:
         return replace(timings, sm_clock_mhz=np.asarray(clock_mhz, np.float64))
 
     def fact(self, name: str) -> Fact:
-        """Return a declared fact; None if it is not declared in this pass."""
+        """Return a declared fact, or None if it is not declared in this pass."""
         return self.evidence.declared.get(name)

@@ -18,9 +18,9 @@ class Claim(StrEnum):
         True
     """
 
-    SUSTAINED = "sustained"  # steady throughput as shipped: a steady power cap is normal, gaps are not
-    BURST = "burst"  # latency with idle time before each call: gaps are normal, a cap is not
-    FIXED_CLOCK = "fixed-clock"  # efficiency at one clock: any cap or drift is a hazard
+    SUSTAINED = "sustained"
+    BURST = "burst"
+    FIXED_CLOCK = "fixed-clock"
 
     @staticmethod
     def of(name: str) -> Claim:

@@ -93,7 +93,7 @@ def bits(mask: int) -> list[int]:
 
 
 def named(text: str) -> Reason | None:
-    """Return the reasons of a word or a mask (``sw_power_cap``, ``SwPowerCap``, ``0x4``, ``68``); None for any other text."""
+    """Return the reasons of a word or mask (``sw_power_cap``, ``SwPowerCap``, ``0x4``, ``68``), or None for any other text."""
     word = text.strip().lower()
     try:
         mask = int(word, 0)

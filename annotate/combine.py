@@ -40,13 +40,13 @@ class Grounds:
     """Everything except the policy that decides the status of one window."""
 
     numbers: tuple[NumberBudget, ...] = ()  # as measured, with repeatability, without causes
-    causes: tuple[Bound, ...] = ()  # of all passes, in the order of RULES
+    causes: tuple[Bound, ...] = ()  # merged over all passes, in the order of RULES
     integrity: Mapping[str, Severity] = field(default_factory=dict)  # severity of each integrity finding, by rule
     proofs: tuple[ProofShown, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)  # reasons of unanswered required rules and of failed rules
     is_stamped: bool = False
     has_times: bool = False
-    are_times_outside: bool = False  # none of them lies in the window
+    are_times_outside: bool = False  # no time lies in the window
     leading: Number | None = None
     scope: BoundScope = ITSELF
 
@@ -58,7 +58,7 @@ class StatusDecision:
     status: Status
     budget: Budget
     severities: Mapping[str, Severity]  # by rule; for an accepted rule, the severity without acceptance
-    why: str  # the unproven parts, in one sentence; empty if there are none
+    why: str  # the unproven parts, separated by semicolons; else empty
 
 
 def combine(measured: NumberBudget, causes: Iterable[Bound], *, is_stamped: bool) -> NumberBudget:

@@ -86,7 +86,7 @@ FACTS: Mapping[str, str] = {
 
 
 def amount(declared: Mapping[str, Fact], name: str) -> float | None:
-    """Return a declared amount, finite and not negative; None if the amount is missing or invalid."""
+    """Return a declared amount, finite and not negative, or None if the amount is missing or invalid."""
     value = declared.get(name)
     # NaN, infinity and absurdly large amounts are invalid: the quotient of two amounts must stay finite.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e24:
@@ -95,6 +95,6 @@ def amount(declared: Mapping[str, Fact], name: str) -> float | None:
 
 
 def text(declared: Mapping[str, Fact], name: str) -> str | None:
-    """Return a declared text; None if the fact is missing or not a text."""
+    """Return a declared text, or None if the fact is missing or not a text."""
     value = declared.get(name)
     return value if isinstance(value, str) else None

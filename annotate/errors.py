@@ -52,7 +52,7 @@ class InvalidValueError(AnnotateError):
         ...     gpuwatch.Policy(tolerance_ratio=2)
         ... except InvalidValueError as error:
         ...     print(error)
-        tolerance_ratio: expected a share from 0.0001 to 0.2, found 2; 1 % is 0.01
+        tolerance_ratio: expected a ratio from 0.0001 to 0.2, found 2; 1 % is 0.01
     """
 
 

@@ -1,4 +1,4 @@
-"""The answer of one rule, as a verdict holds it.
+"""A rule's result for one window, as part of a verdict.
 
 The module avoids heavy imports because the measured process reads verdicts too.
 """
@@ -15,7 +15,7 @@ LABEL = "label"
 
 
 class Answered(StrEnum):
-    """The three answers of one rule: FOUND, CLEAR, UNOBSERVED (its evidence is missing).
+    """The three results of a rule: FOUND, CLEAR, UNOBSERVED (evidence is missing).
 
     Example:
         >>> from annotate.verdict import Answered
@@ -58,12 +58,12 @@ class FindingCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The answer of one rule.  A verdict has one finding for every rule.
+    """A rule's result for one window.  A verdict has one finding for every rule.
 
     Attributes:
         rule: Name of the rule, as ``gpuwatch explain RULE`` takes it.
-        kind: Class of the rule: bias, integrity or label; None in verdicts of schema 1.
-        answered: Answer: found, clear or unobserved.
+        kind: Class of this finding: bias, integrity or label; a note without bounds is a label. None in schema 1.
+        answered: Result: found, clear or unobserved.
         severity: Severity of a found hazard: note, flag or reject; else None.
         says: Sentence for people; for an unobserved rule, the reason.
         remedy: Remedy of a hazard, as a sentence.
@@ -72,7 +72,7 @@ class Finding:
         span_ns: Start and end of the hazard on the window's clock, in nanoseconds; None without a known span.
         cause: Cause of the hazard, as a ``FindingCause``; None if the cause is unknown.
         basis: Kind of evidence that the rule reads, such as telemetry.
-        required: True if the verdict is unproven without this rule's answer.
+        required: True if the verdict is unproven while this rule is unobserved.
         accepted: True if the policy accepts this hazard.
         failure: Class of the exception that the rule raised; else None.
         limits_overridden: Limits that the policy changed, by name.
@@ -88,20 +88,20 @@ class Finding:
     """
 
     rule: str
-    kind: str | None = None  # bias, integrity or label, as ``class`` in plain data; older verdicts have none
+    kind: str | None = None  # ``class`` in plain data
     answered: Answered
-    severity: str | None = None  # note, flag or reject; the judge derives a bias's severity from its bounds
-    says: str = ""  # the sentence, or the reason why the rule is unobserved
+    severity: str | None = None  # the judge derives a bias's severity from its bounds
+    says: str = ""
     remedy: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)  # JSON scalars
     effect_ratio: float | None = None
     span_ns: tuple[int, int] | None = None
-    cause: FindingCause | None = None  # of a hazard whose cause is known
+    cause: FindingCause | None = None
     basis: str = "telemetry"
     required: bool = False
     accepted: bool = False  # an accepted hazard stays in the verdict
-    failure: str | None = None  # class of the exception if the rule failed; older verdicts have none
-    limits_overridden: Mapping[str, OverriddenLimit] = field(default_factory=dict)  # by name; older verdicts have none
+    failure: str | None = None  # older verdicts have none
+    limits_overridden: Mapping[str, OverriddenLimit] = field(default_factory=dict)  # older verdicts have none
 
     def __post_init__(self) -> None:
         if self.severity not in (None, *SEVERITIES):

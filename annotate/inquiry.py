@@ -36,7 +36,7 @@ _BADNESS = (ProofState.NOT_ASKED, ProofState.SHOWN, ProofState.UNPROVEN, ProofSt
 class Inquired:
     """The answers of all rules and proofs on one window, merged over the passes."""
 
-    case: Case  # of the declared pass, which has all evidence
+    case: Case  # the declared pass, which has all evidence
     answers: Mapping[str, Answer]  # by rule name
     causes: tuple[Bound, ...]  # in the order of the rules
     proofs: tuple[ProofShown, ...]

@@ -212,7 +212,7 @@ def _finite(ratio: float | None) -> float | None:
 
 
 def _instants(span_ns: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return a span as plain integers; None for a span that 64 bits cannot hold."""
+    """Return a span as plain integers, or None for a span that 64 bits cannot hold."""
     if span_ns is None or not all(abs(at_ns) < _INTEGERS for at_ns in span_ns):
         return None
     return int(span_ns[0]), int(span_ns[1])

@@ -132,7 +132,7 @@ class Rule:
 
 @cache
 def _record(check: Check) -> type | None:
-    """Return the class of a check's argument ``limits``; None if the check takes limits as keywords."""
+    """Return the class of a check's argument ``limits``, or None if the check takes limits as keywords."""
     found = get_type_hints(check).get("limits")
     return found if isinstance(found, type) else None
 

@@ -22,7 +22,7 @@ class Policy:
         accept: Names of rules whose hazards are accepted; they stay in the verdict.
         limits: Overridden limits, by rule and limit; the name of a limit ends in its unit.
         tolerance_ratio: Ratio by which disturbances may change a number before the window is flagged, from 0.0001 to 0.2.
-        precision_ratio: Ratio to which a number must repeat from window to window, from 0.0001 to 0.5; None demands nothing.
+        precision_ratio: Largest accepted repeatability of a number, a ratio from 0.0001 to 0.5; None for no limit.
         card_spread_ratio: Ratio by which two cards of a model differ at one clock, from 0.0001 to 0.3; None for the recorded spread.
 
     Raises UnknownNameError: when a claim, rule or limit does not exist; the message suggests the nearest.
@@ -172,5 +172,5 @@ def _text(what: str, value: object) -> str:
 
 def _share(what: str, value: object, range_: Range) -> float:
     if not range_.holds(value):
-        raise InvalidValueError(f"{what}: expected a share from {range_}, found {value!r}; 1 % is 0.01")
+        raise InvalidValueError(f"{what}: expected a ratio from {range_}, found {value!r}; 1 % is 0.01")
     return float(value)

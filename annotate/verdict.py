@@ -26,10 +26,11 @@ __all__ = ["SCHEMA", "Answered", "Finding", "FindingCause", "OverriddenLimit", "
 
 
 class Status(StrEnum):
-    """The four answers of a verdict, best first: VALID, UNPROVEN, FLAGGED, REJECTED.
+    """The four statuses of a verdict, best first: VALID, UNPROVEN, FLAGGED, REJECTED.
 
-    VALID: the number may be quoted.  UNPROVEN: required evidence is missing.  FLAGGED: a disturbance may have changed the
-    number by more than the tolerance.  REJECTED: the number is not what the claim says.
+    VALID: the number may be quoted.  UNPROVEN: required evidence is missing.  FLAGGED: a bound exceeds the tolerance, or a
+    finding or a failed proof flags at any size.  REJECTED: the number is off by more than five tolerances, or is not what
+    it claims to be.
 
     Example:
         >>> gpuwatch.Status("valid") is gpuwatch.Status.VALID
@@ -51,7 +52,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The judge's answer on one window on one GPU: a status and the finding of every rule.
+    """The judge's result for one window on one GPU: a status and the finding of every rule.
 
     ``print`` shows a verdict to people; ``to_dict()`` is for programs.
 
@@ -65,12 +66,12 @@ class Verdict:
         begin_ns: Start of the window on ``time.monotonic_ns``, in nanoseconds.
         end_ns: End of the window on the same clock, in nanoseconds.
         simulated: True if no real GPU was measured.
-        why: Missing evidence of an unproven verdict, in one sentence; else empty.
+        why: Missing evidence or proofs, separated by semicolons; empty if none is missing. A flagged or rejected verdict can have it too.
         policy: Policy of the window, as ``Policy.to_dict`` gives it.
         judge_version: Version of the judge.
         findings: One finding per rule.
         labels: Words that must be quoted with the number.
-        budget: Bounds on how far disturbances can have moved each number, as ratios; None in verdicts of schema 1.
+        budget: Numbers of the window, each with its bounds, estimate and repeatability, and the five proofs; None in schema 1.
 
     Example:
         >>> verdict = judge(unpack(Path("window.capsule").read_bytes())[0])
@@ -88,13 +89,13 @@ class Verdict:
     begin_ns: int = 0
     end_ns: int = 0
     simulated: bool = False
-    why: str = ""  # of an unproven verdict: the missing evidence, in one sentence
-    policy: Mapping[str, Any] = field(default_factory=dict)  # as Policy.to_dict gives it
+    why: str = ""
+    policy: Mapping[str, Any] = field(default_factory=dict)
     judge_version: str = __version__
     findings: tuple[Finding, ...]
-    claim_facts: ClaimFacts = NOT_STATED  # the stated parts of the claim
-    labels: tuple[str, ...] = ()  # words to quote with the number, in the rules' order
-    budget: Budget | None = None  # None in verdicts of schema 1
+    claim_facts: ClaimFacts = NOT_STATED
+    labels: tuple[str, ...] = ()  # in the rules' order
+    budget: Budget | None = None
 
     @property
     def hazards(self) -> tuple[Finding, ...]:
@@ -162,7 +163,7 @@ class Verdict:
         return {"schema": SCHEMA, **head, "device": device, **data}
 
     def as_schema_1(self) -> dict[str, Any]:
-        """Return plain data for readers older than budgets, which know schema 1 only.
+        """Return plain data of schema 1, for readers that cannot read schema 2.
 
         Raises nothing.
 

@@ -50,7 +50,7 @@ class WorkKey:
 
 
 def work_key(evidence: Evidence, policy: Mapping[str, Any]) -> WorkKey | None:
-    """Return the key of a window's record; None if any fact of the key is unknown, because two unknowns may differ."""
+    """Return the key of a window's record, or None if any fact of the key is unknown, because two unknowns may differ."""
     window, device, limit_w = evidence.window, evidence.device, power_limit_w(evidence)
     if not window.label or not window.program or device is None or not device.driver_version or not limit_w:
         return None
@@ -66,7 +66,7 @@ def work_key(evidence: Evidence, policy: Mapping[str, Any]) -> WorkKey | None:
 
 
 def recorded_window(evidence: Evidence, verdict: Verdict) -> RecordedWindow | None:
-    """Return the numbers that a VALID window adds to the record; None for another status, untrusted code, or no number."""
+    """Return the numbers that a VALID window adds to the record, or None for another status, untrusted code, or no number."""
     if verdict.status is not Status.VALID or verdict.budget is None or is_untrusted(evidence):
         return None
     values = {each.number: each.value for each in verdict.budget.numbers}
@@ -87,7 +87,7 @@ def work_record(
     *,
     same_ratio: Annotated[float, "stamps of a constant clock differ by less; by default no smaller bound is printed"] = 1e-3,
 ) -> WorkRecord | None:
-    """Return the record of these windows, oldest first; None for fewer than five.
+    """Return the record of these windows, oldest first, or None for fewer than five.
 
     The record keeps only medians at the clock that most windows share; on a tie, the newest clock wins.
     """

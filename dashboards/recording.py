@@ -14,7 +14,7 @@ _POWER = "gpuwatch:gpu_power:watts5m"
 _SIBLINGS = "gpuwatch:gpu_clock_against_siblings:ratio5m"
 _LIMITING, _HARDWARE = '{class!="benign"}', '{class="hardware"}'
 _IDLE = '{reason="gpu_idle"}'
-USES = ("busy", "idle with a process", "idle and empty")  # of a GPU's power
+USES = ("busy", "idle with a process", "idle and empty")  # uses of a GPU's power
 
 
 def _reasons(which: str) -> str:
@@ -56,7 +56,7 @@ def _by_state() -> str:
 
 
 def _concern() -> str:
-    """Build a rank: the sum of weights of the state, of memory errors, and of the clock's distance below that of siblings."""
+    """Build a rank: the sum of weights of the state, of memory errors, and of the clock's distance below the siblings' clock."""
     weights = {1: 90, 0: 80, 2: 70, 7: 60, 6: 50, 8: 40}
     by_state = "\n+ ".join(f"{weight} * ({_STATE} == bool {code})" for code, weight in weights.items())
     none = f"0 * {_STATE}"

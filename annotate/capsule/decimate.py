@@ -18,7 +18,10 @@ FILLED_COUNT = 10_000_000  # most rows to restore: eleven days of a counter at 1
 
 @dataclass(frozen=True, slots=True)
 class Thinned:
-    """The kept rows of a column, the step at which values repeat, and the rows that a silence follows."""
+    """The kept rows of a column, the step at which values repeat, and the rows before a silence.
+
+    A silence is more than 1.5 usual steps (at least 1.5 heartbeats) without a row.
+    """
 
     index: Index
     step_ns: int
@@ -26,7 +29,10 @@ class Thinned:
 
 
 def thin(at_ns: Times, values: npt.NDArray[np.float64], begin_ns: int, end_ns: int, *, counts: bool = False) -> Thinned | None:
-    """Keep first, last, lowest and highest row of each interval, and all near the window's edges; None for a short column.
+    """Select the rows to keep.  Return None for a column of at most 3200 rows.
+
+    These are the first, last, lowest and highest row of each interval, all rows near the window's edges, and the rows
+    around silences and NaN.
 
     For a column that ``counts``, lowest and highest are relative to an even rise: these rows show when the rise began and
     ended.
@@ -73,7 +79,7 @@ def filled(column: Column, step_ns: int, silent: Index, *, counts: bool) -> Colu
 def fill_index(at_ns: Times, step_ns: int, silent: Index) -> tuple[Index, Times]:
     """Return the index and the time of each restored row.  Raises ValueError for too many rows, no row or no step."""
     if step_ns <= 0 or len(at_ns) == 0:
-        raise ValueError(f"expected rows and a step between them, found {len(at_ns)} and {step_ns} ns")
+        raise ValueError(f"expected at least one row and a positive step, found {len(at_ns)} rows and a step of {step_ns} ns")
     left_ns = np.append(np.diff(at_ns), 1)
     left_ns[silent] = 1
     counts = np.maximum(1, -(-left_ns // step_ns))

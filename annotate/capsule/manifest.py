@@ -13,8 +13,8 @@ MANIFEST, ARRAYS = "manifest.json", "arrays"
 # Far above the capsules that gpuwatch writes: a day of one GPU takes 2 MB.
 UNPACKED_BYTES = 256 << 20
 MANIFEST_BYTES = 64 << 20  # decoded, it takes about 12 times as much memory
-NUMBERS_COUNT = 40_000_000  # in all arrays together
-ROWS_COUNT = 120_000_000  # of all columns, with repeated rows restored: a day of eight GPUs
+NUMBERS_COUNT = 40_000_000  # most numbers in all arrays together
+ROWS_COUNT = 120_000_000  # most rows of all columns, with repeated rows restored: a day of eight GPUs
 PROCESS_LISTS_COUNT = 2_000_000
 PAUSES_COUNT = 100_000  # each is decoded into a Pause
 RECORDED_COUNT = 1000  # windows in a work record: the store keeps 32

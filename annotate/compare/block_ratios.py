@@ -23,7 +23,7 @@ _NORMAL_MAD = 1.4826  # the standard deviation of normal noise over its median a
 _NORMAL_HALF = 1.349  # the width of the middle half of normal noise over its standard deviation
 _MEDIAN_OVER_MEAN = math.sqrt(math.pi / 2)  # the standard error of a median over that of a mean, for normal noise
 _OUTLYING_SD = 5.0  # normal noise exceeds it once in two million blocks
-_MOST_CORRELATION = 0.95  # with more, a run of quads is one long wave, and no widening is enough
+_MOST_CORRELATION = 0.95  # with a higher correlation, a run of quads is one long wave, and no widening is enough
 _FEWEST_QUADS = 6  # order statistics of fewer values cannot reach 95 %
 
 
@@ -143,7 +143,7 @@ def _trimmed_mean(logs: Values) -> MeanRatio:
 def _error(values: Values) -> tuple[float, int]:
     """Return the standard error of the mean over quads, and the number of independent blocks behind the error.
 
-    The error uses the larger of the long-run variance and that of a first-order autoregression, which few quads can show.
+    The error uses the larger of the long-run variance and the variance of a first-order autoregression, which few quads can show.
     Dependence can only widen the error: quads that alternate, as with alternating buffers, do not narrow it.
 
     Source: Marriott and Pope, Biometrika 41 (1954) 390-402 (the bias of an estimated autocorrelation).

@@ -1,4 +1,4 @@
-"""The answer on two variants, as a record, as text and as plain data.
+"""The result of comparing two variants, as a record, as text and as plain data.
 
 A ratio is the second variant's time over the first's: below 1 the second is faster.  ``annotate.compare.quad_decision``
 decides on interleaved blocks, ``annotate.compare.two_runs`` on runs that were recorded one after the other.
@@ -21,7 +21,7 @@ MARGIN_RATIO = 0.005
 
 
 class Decision(StrEnum):
-    """The answer on a variant against the reference: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
+    """The decision on a variant against the reference: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
 
     SAME: the difference lies inside the tolerance.  INCONCLUSIVE: the interval is too wide to decide.  INCOMPARABLE: the two
     do not compute the same, or ran under conditions that differ.
@@ -69,7 +69,7 @@ class OneClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The answer on one pair of variants.  A ratio is b's time over a's: below 1, b is faster.
+    """The result of comparing one pair of variants.  A ratio is b's time over a's: below 1, b is faster.
 
     Times by the host's clock do not show the GPU's clock.  Then ``ratio`` compares alternating blocks, and ``own_ratio``
     compares each variant alone.
@@ -83,8 +83,8 @@ class Comparison:
         mean_ratio: Interval of the mean.
         trimmed_mean_ratio: Interval of the mean without a tenth of the quads at each end.
         mean_used: Mean that decided together with the median: plain or trimmed.
-        slower_blocks_ratio: Ratio of b's blocks that are slower than the others to all of them.
-        faster_blocks_ratio: Ratio of b's blocks that are faster than the others to all of them.
+        slower_blocks_ratio: Ratio of b's blocks that are slower than the others to all blocks of b.
+        faster_blocks_ratio: Ratio of b's blocks that are faster than the others to all blocks of b.
         a_s: Median time of a, in seconds per call.
         b_s: Median time of b, in seconds per call.
         one_clock: Numbers of two machines at one clock; None for other comparisons.
@@ -114,17 +114,17 @@ class Comparison:
     own_ratio: Interval | None = None
     mean_ratio: Interval | None = None
     trimmed_mean_ratio: Interval | None = None
-    mean_used: str | None = None  # plain or trimmed
+    mean_used: str | None = None
     slower_blocks_ratio: float | None = None
     faster_blocks_ratio: float | None = None
     a_s: float | None = None
     b_s: float | None = None
-    one_clock: OneClock | None = None  # of two machines
-    a_launch: LaunchShare | None = None  # the GPU's share of a's time; None if no launches were observed
+    one_clock: OneClock | None = None
+    a_launch: LaunchShare | None = None
     b_launch: LaunchShare | None = None
     design: str = "interleaved"
-    timer: str = ""  # of interleaved blocks: events or host
-    cache: str | None = None  # the L2 cache at each call, cold or warm; None: not controlled
+    timer: str = ""
+    cache: str | None = None
     pairs_count: int = 0
     needed_pairs_count: int | None = None
     floor_ratio: float = FLOOR_RATIO
@@ -135,7 +135,7 @@ class Comparison:
 
     @property
     def within_noise(self) -> bool:
-        """Return True if the answer is neither FASTER nor SLOWER; a difference is then printed with a ``?``."""
+        """Return True if the decision is neither FASTER nor SLOWER; a difference is then printed with a ``?``."""
         return self.decision not in (Decision.FASTER, Decision.SLOWER)
 
     @property
@@ -220,7 +220,7 @@ def change_text(interval: Interval | None, *, uncertain: bool) -> str:
 
 
 def text(comparison: Comparison) -> str:
-    """Return the answer in a few lines; conditions that differ come before any time.
+    """Return the result in a few lines; conditions that differ come before any time.
 
     Names and conditions come from other programs, so control characters are escaped.
     """
@@ -268,7 +268,7 @@ def _where(comparison: Comparison) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """Return the answer as Markdown for a pull request: a line, a table of differences, and the rest as a list."""
+    """Return the result as Markdown for a pull request: a line, a table of differences, and the rest as a list."""
     simulated = " **SIMULATED**" if comparison.simulated else ""
     change = f": {change_text(comparison.ratio, uncertain=comparison.within_noise)}" if comparison.ratio is not None else ""
     head = f"{marked(plain(comparison.b))} against {marked(plain(comparison.a))}{marked(change)}"

@@ -106,7 +106,7 @@ def _kind_differences(runs: tuple[Evidence, Evidence]) -> list[pair_conditions.D
 
 
 def _middle_mhz(runs: tuple[Evidence, Evidence]) -> float | None:
-    """Return the clock between those of two runs, in whole MHz; None if the times of one run do not follow the clock.
+    """Return the clock between those of two runs, in whole MHz, or None if the times of one run do not follow the clock.
 
     Exponents of one kernel differ between cards, so numbers of two cards differ least if neither is converted far.
     """

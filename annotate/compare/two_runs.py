@@ -138,7 +138,7 @@ def _decided(about: Comparison, median: Levels, skew_ratio: float, *, is_correct
 
 
 def conditions(a: Evidence, b: Evidence) -> tuple[Condition, ...]:
-    """Return the conditions that both runs should share: those that differ, then the others."""
+    """Return the conditions that both runs should share: first the differing ones, then the others."""
     found: list[Condition] = []
     if a.device is not None and b.device is not None:
         differing = [
@@ -179,7 +179,7 @@ def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
 
 
 def _comparison_hazards(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    """Return every hazard of the comparison as a reason of the answer."""
+    """Return every hazard of the comparison as a reason of the decision."""
     return tuple(f"{finding.rule}: {finding.says}" for finding in verdicts[1].hazards if finding.rule in _FAMILY)
 
 
@@ -192,7 +192,7 @@ def _as_they_ran(a: Evidence, b: Evidence, confidence: float) -> Interval | None
 
 
 def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, Interval, float] | None:
-    """Return the ratio of the times at the middle of the common clocks, at 95 and 90 %; None if either run has no fit."""
+    """Return the ratio of the times at the middle of the common clocks, at 95 and 90 %, or None if either run has no fit."""
     if a is None or b is None or a.sm_clock_mhz is None or b.sm_clock_mhz is None:
         return None
     first, second = sensitivity(a), sensitivity(b)

@@ -1,4 +1,4 @@
-"""Tools that profile or slow the measured process: those the daemon listed, and those the process declares."""
+"""Tools that profile or slow the measured process, as listed by the daemon or declared by the process."""
 
 import re
 from dataclasses import dataclass

@@ -17,10 +17,10 @@ _SLOW_NS = 2_500_000_000  # longest span of one GPM mean: the slow lane reads on
 _ROUNDED_RATIO = 0.005  # the driver reports whole percents
 _FEWEST_REFRESHES = 3
 _DEEP_RATIO = 0.25  # as for power dips: the work itself may cause a smaller loss
-_MOST_SMS_COUNT = 192  # of the largest chip: work on one SM alone reads as 1/192
+_MOST_SMS_COUNT = 192  # SMs of the largest chip: work on one SM alone reads as 1/192
 _GPM_LAG_NS = 100_000_000  # an H200 read zero for 19 to 126 ms of kernels, and for 0.8 s with kernels in the last 61 ms
 _AT_REST_RATIO = 0.03  # the driver reports 1 to 2 % for an idle process
-_WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # of the power range from idle to limit
+_WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # parts of the power range from idle to limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def gauge_lost_ratio(
     *,
     beyond: Annotated[float, "as for gaps: an outlier is this many usual deviations below the median"] = BEYOND,
 ) -> float | None:
-    """Return the share of the window that utilisation lost against its median; None if unknown.
+    """Return the share of the window that utilisation lost against its median, or None if unknown.
 
     Readings of a loop that waits for its launches vary, so only outlying readings count.  A loop that rests in a rhythm has
     low runs of similar length, so only outlying runs count.  Readings of the first two refreshes are omitted: they may
@@ -175,7 +175,7 @@ def _by_activity(evidence: Evidence) -> BusyShare | None:
 
 
 def _activity(trace: Trace, begin_ns: int, end_ns: int) -> tuple[float, float, float] | None:
-    """Return the lower bound, mean and upper bound of activity in a span; None if rows cover less than half of it."""
+    """Return the lower bound, mean and upper bound of activity in a span, or None if rows cover less than half of it."""
     seen = trace.column("sm_activity_ratio")
     if len(seen) < 2:
         return None
@@ -197,7 +197,7 @@ def _activity(trace: Trace, begin_ns: int, end_ns: int) -> tuple[float, float, f
 def _by_gauge(evidence: Evidence, name: str) -> BusyShare | None:
     """Return the busy share by the mean of a utilisation gauge.
 
-    A reading describes the refresh before it, and may be one refresh old.  It is unknown which readings describe the
+    A reading describes the refresh before it, and may be one refresh old.  No reading shows which readings describe the
     window's edges, so the bounds come from the means with and without them.
     """
     trace, window = evidence.trace, evidence.window
@@ -244,7 +244,7 @@ def _sum(of: list[Presence], name: str) -> float:
 
 
 def _by_energy(evidence: Evidence, idle_w: float | None) -> BusyShare | None:
-    """Return the busy share by energy above idle power: work or rest; None if unknown or between the two."""
+    """Return the busy share by energy above idle power: work or rest; return None if unknown or between both."""
     device, rise = evidence.device, evidence.increase("energy_j")
     limit_w = device.power_limit_w if device is not None else None
     if rise is None or idle_w is None or limit_w is None or limit_w <= idle_w:

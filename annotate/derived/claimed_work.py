@@ -16,7 +16,7 @@ from annotate.stats.robust import centre
 
 FACT = "untrusted"
 _LATE_NS, _TAIL_NS = 60_000_000, 240_000_000  # after the end: beyond the power record's lag, until the daemon's last read
-_WORK_RATIO = 0.25  # of the range from rest to the power of the work, as for whole programs
+_WORK_RATIO = 0.25  # part of the range from rest to the power of the work, as for whole programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _above_rest(evidence: Evidence, idle_w: float | None, busy_s: float) -> tupl
 
 
 def least_call_s(evidence: Evidence) -> float | None:
-    """Return the least time of one call of the stated work on this GPU; None if no work was stated or no peak is known."""
+    """Return the least time of one call of the stated work on this GPU, or None if no work was stated or no peak is known."""
     clock_mhz = evidence.device.sm_clock_max_mhz if evidence.device is not None else None
     bounds = (arithmetic_bound(evidence, clock_mhz), traffic_bound(evidence))
     return max((bound.least_s for bound in bounds if bound is not None), default=0.0) or None

@@ -13,14 +13,14 @@ from annotate.stats.change_points import SeriesLevel, find_levels, hidden_step
 from annotate.stats.long_run import cycle_variance
 from annotate.times.durations import inside
 
-# The power controller of an H200 swings with this period.  It was not measured on other models.
+# The power controller of an H200 swings with this period, which was not measured on other models.
 CYCLE_NS = 1_000_000_000
 _LEAST_MHZ, _MOST_MHZ = 1.0, 10_000.0
 _ENTRIES_COUNT = 3  # fewest per block: with under 30 in a refresh each takes 3 ms or more, stamped to 0.03 %
 _MOST_BLOCKS = 600
 _GRID_NS = 10_000_000
 _OVERLAP_COUNT = 3  # blocks with both clocks that give the gauge its scale
-_STEADY_RATIO = 1e-4  # the least noise of a clock's logarithm: that of the stamps
+_STEADY_RATIO = 1e-4  # the stamps' noise, the least noise of a clock's logarithm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ class ClockBlocks:
 
 
 def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
-    """Return the window's clock in blocks of a refresh or more; None if no block has a clock.
+    """Return the window's clock in blocks of a refresh or more, or None if no block has a clock.
 
     With stamps a block holds at least 3 entries on average.  There are at most 600 blocks.  Blocks without stamps take the
     driver's clock, scaled by the blocks that have both.

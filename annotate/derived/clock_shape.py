@@ -13,7 +13,7 @@ Places: TypeAlias = npt.NDArray[np.intp]
 
 CLOCK_LEVELS, CLOCK_DRIFT, CLOCK_RAMP, REGIME_CHANGE = "clock-levels", "clock-drift", "clock-ramp", "regime-change"
 
-_RISEN_RATIO = 0.9  # of a ramp's rise falls in the first half: a waking clock approaches its level exponentially
+_RISEN_RATIO = 0.9  # part of a ramp's rise in the first half: a waking clock approaches its level exponentially
 _EDGE_COUNT = 2  # blocks: the driver shows a step up to a refresh late, which leaves an intermediate level this long
 
 

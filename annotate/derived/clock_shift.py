@@ -1,4 +1,4 @@
-"""The bias of a clock that did not keep one level: the deviation of a window's numbers from those at each reference clock.
+"""The bias of a clock that did not keep one level: the deviation of a window's numbers from the numbers at each reference clock.
 
 A reference is a level that holds a fifth of the window or, under ``sustained``, the steady state of uninterrupted work.
 """
@@ -26,9 +26,9 @@ _HALF = 0.5  # a level with at least this share is the window's clock; other lev
 _DEVIATES = 1.96  # normal, 95 %: the variance is already the largest over lengths up to half a cycle
 _MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean
 _SWING_RATIO = 0.025  # the narrowest 5-95 % range of the true clock of capped kernels on H200s is 2.4 % to either side
-_LEAST_TIME = 0.05  # of the reference's time: keeps a rate's deviation finite
+_LEAST_TIME = 0.05  # part of the reference's time: keeps a rate's deviation finite
 
-_Deviation: TypeAlias = tuple[float, float]  # of the mean or median time from one reference, and half its interval
+_Deviation: TypeAlias = tuple[float, float]  # deviation of the mean or median time from one reference, and half its interval
 Places: TypeAlias = npt.NDArray[np.intp]
 
 
@@ -48,8 +48,8 @@ class ClockShift:
     shifts: dict[Number, NumberShift]
     rule: str
     levels_mhz: tuple[float, ...]  # the slowest first
-    levels_ratio: tuple[float, ...]  # of the window
-    begin_mhz: float  # of the level at the window's begin
+    levels_ratio: tuple[float, ...]  # parts of the window
+    begin_mhz: float  # clock of the level at the window's start
     end_mhz: float
     steady_by: SteadyBy | None  # None: the claim has no steady reference
     can_reject: bool
@@ -72,9 +72,9 @@ def clock_shift(
     steady: SteadyReference | None = None,
     edges_ratio: float = 0.0,
 ) -> ClockShift:
-    """Return the deviation of a window's numbers from those at each of its levels and in the steady state.
+    """Return the deviation of a window's numbers from the numbers at each of its levels and in the steady state.
 
-    ``variance`` is ``ClockBlocks.variance``: that of one block's logarithm, as the clock's cycle leaves it in a mean.  The
+    ``variance`` is ``ClockBlocks.variance``: the variance of one block's logarithm, as the clock's cycle leaves it in a mean.  The
     bound takes the farthest reference.  The estimate takes the nearer of the highest and lowest level, or the steady state
     if that is farther.  The cycle's effect on a single level is repeatability, not bias.  ``edges_ratio`` is the most that
     unstamped changes of level can hide.
@@ -285,7 +285,7 @@ def _level_mhz(levels: Sequence[SeriesLevel], place: int) -> float:
 
 
 def _span_ns(blocks: ClockBlocks, levels: Sequence[SeriesLevel]) -> tuple[int, int] | None:
-    """Return the span of the rarer of the outermost levels; None for a single level."""
+    """Return the span of the rarer of the outermost levels, or None for a single level."""
     if len(levels) < 2:
         return None
     rarer = min((levels[0], levels[-1]), key=lambda level: level.count)

@@ -75,7 +75,7 @@ def link_bounds(evidence: Evidence) -> tuple[Bound, ...]:
 
 @kept
 def best_while_busy(evidence: Evidence, name: str) -> float | None:
-    """Return the best state of the link while the GPU worked; None if it was not read during work."""
+    """Return the best state of the link while the GPU worked, or None if it was not read during work."""
     window, column = evidence.window, evidence.trace.column(name).observed
     inside = column.where((column.at_ns >= window.begin_ns) & (column.at_ns <= window.end_ns))
     busy = inside.values[busy_at(evidence, inside.at_ns)]

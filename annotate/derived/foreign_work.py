@@ -93,7 +93,7 @@ def foreign_work(
 
 
 def late_ratio(timings: Timings, fit: Sensitivity | NoFit) -> float | None:
-    """Return the excess time of late iterations over the time of all without it; None for few or long iterations.
+    """Return the excess time of late iterations over the time of all without it, or None for few or long iterations.
 
     Iterations after a gap above 20 ms are compared with each other only, because caches and clock changed in the gap.
     """
@@ -162,7 +162,7 @@ def _shifts(evidence: Evidence, timings: Timings, fit: Sensitivity | NoFit) -> d
 
 
 def shift(value: float | None, recorded: tuple[float, ...]) -> RecordShift | None:
-    """Return a number's shift against its record; None where either is unknown."""
+    """Return a number's shift against its record, or None if either is unknown."""
     if value is None or not recorded or not min(recorded) > 0.0:
         return None
     from scipy.special import stdtrit

@@ -57,7 +57,7 @@ def _counted(rises: Mapping[str, Increase | None], texts: Mapping[str, str]) -> 
 
 
 def _stands(evidence: Evidence, name: str) -> bool | None:
-    """Return whether a state was on in the window or the 11 s before it; None if it was not read."""
+    """Return whether a state was on in the window or the 11 s before it, or None if it was not read."""
     column, window = evidence.trace.column(name), evidence.window
     near = column.where((column.at_ns >= window.begin_ns - 11_000_000_000) & (column.at_ns <= window.end_ns)).observed
     return bool((near.values > 0).any()) if len(near) else None

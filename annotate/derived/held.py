@@ -42,7 +42,7 @@ class Held:
 
 @kept
 def power_cap(evidence: Evidence) -> Held | None:
-    """Return the share of the window in which the power cap held the clocks down; None if not observed."""
+    """Return the share of the window in which the power cap held the clocks down, or None if not observed."""
     return (
         by_violation(evidence, "power_violation_ns")
         or by_counter(evidence, "power_cap_ns")
@@ -88,7 +88,7 @@ def by_violation(evidence: Evidence, name: str) -> Held | None:
 
 @kept
 def by_counter(evidence: Evidence, name: str) -> Held | None:
-    """Return the share by a nanosecond counter that steps once per refresh; None if no readings bracket the window.
+    """Return the share by a nanosecond counter that steps once per refresh, or None if no readings bracket the window.
 
     Increases after the window's first refresh happened inside.  Increases up to a refresh after the end may have.
     """
@@ -146,7 +146,7 @@ def reasons(evidence: Evidence) -> tuple[Times, Times]:
 
 @kept
 def began_ns(evidence: Evidence, name: str) -> int | None:
-    """Return the time at which a nanosecond counter first ran in the window, from its first step; None if it never did."""
+    """Return the time at which a nanosecond counter first ran in the window, from its first step, or None if it never did."""
     window = evidence.window
     seen = evidence.trace.column(name).observed
     base = _last(seen, window.begin_ns)

@@ -103,7 +103,7 @@ def is_power_free(
     limit_ratio: Annotated[float, "the specification: below it no pause can raise the clock"] = 0.9,
     capped_ratio: Annotated[float, "a cap for this share of the time changes a mean by less than 0.5 %"] = 0.02,
 ) -> bool | None:
-    """Return whether power stayed so far below its limit that idle time cannot raise the clock; None if not known.
+    """Return whether power stayed so far below its limit that idle time cannot raise the clock, or None if not known.
 
     The driver's record is a mean over 20 ms or more.  For a loop that worked ``worked_ratio`` of the window, the power of the
     work is therefore the mean above rest over this share.

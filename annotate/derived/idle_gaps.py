@@ -11,7 +11,7 @@ from annotate.evidence import Times, Timings, Values, WindowRecord
 from annotate.stats.robust import centre, spread
 from annotate.times.durations import every_count
 
-Span: TypeAlias = tuple[int, int]  # begin and end, in nanoseconds
+Span: TypeAlias = tuple[int, int]  # start and end, in nanoseconds
 
 STAMP_S = 6e-6  # two stamps of 3 µs around an entry, on an H200
 SAMPLE_NS = 20_000_000  # the spacing of the dense power record
@@ -23,14 +23,14 @@ _SHORTEST_S = 1e-3
 _FEWEST_RUNS = 5  # fewest runs of a rhythm
 _FEWEST_STALLS = 3  # fewest stalls that imply shorter stalls of the same kind
 _NEARLY_EVERY_PERCENT = 5.0
-_ALIKE_RATIO = 0.25  # of runs in a rhythm: robust spread of the lengths over the median
+_ALIKE_RATIO = 0.25  # runs in a rhythm: largest robust spread of the lengths over the median
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdleGaps:
     """Stretches of a window without timed work, in order of time, with the irregular ones marked.
 
-    ``idle_s`` is the idle time of each stretch.  It may be less than the length: declared work and stamps are subtracted,
+    ``idle_s`` is the idle time of each stretch, which may be less than the length: declared work and stamps are subtracted,
     and a power dip may be shallow.  ``usual_s`` is the idle time of a stretch without a special cause.
     """
 
@@ -97,7 +97,7 @@ def entry_gaps(
     timer_s: float = STAMP_S,
     shortest_s: Annotated[float, "the specification: no shorter gap is irregular"] = _SHORTEST_S,
 ) -> IdleGaps | None:
-    """Return the gaps between entries and at the window's edges; None if start times are not known.
+    """Return the gaps between entries and at the window's edges, or None if start times are not known.
 
     A gap is irregular above five times the 99th percentile of the gaps between entries.  Gaps above five times the 80th
     percentile are irregular too, unless they recur at every Nth entry: stalls may be more frequent than one gap in 100.

@@ -41,7 +41,7 @@ class LaunchShare:
 
     @property
     def excess_ratio(self) -> float | None:
-        """Return the excess of the number over the GPU's part; None if no part is certainly the GPU's."""
+        """Return the excess of the number over the GPU's part, or None if no part is certainly the GPU's."""
         rest_s = self.call_s - self.launch_s
         return self.launch_s / rest_s if rest_s > 0.0 and math.isfinite(self.launch_s / rest_s) else None
 
@@ -117,7 +117,7 @@ def claims_kernel(evidence: Evidence) -> bool:
 
 
 def waited_s(evidence: Evidence, timed: Loop) -> float | None:
-    """Return the GPU's idle time in a call, by utilisation; None if that, or the time of other work, is not known."""
+    """Return the GPU's idle time in a call, by utilisation, or None if that, or the time of other work, is not known."""
     busy_s, other = timed.call_busy_s, evidence.other_work
     if busy_s is None or (other is None and has_other_work(evidence)):
         return None

@@ -59,7 +59,7 @@ class LoadTime:
     before_known: bool
 
     def steady_span_ns(self, *, steady_s: float = STEADY_S, least_s: float = _CYCLE_S) -> Span | None:
-        """Return the longest part of the window after ``steady_s`` of load; None if it is shorter than a cycle."""
+        """Return the longest part of the window after ``steady_s`` of load, or None if it is shorter than a cycle."""
         if not self.before_known and len(self.began_ns) == 1 and self.began_ns[0] < self.window_begin_ns:
             return None
         from_ns = np.maximum(self.began_ns + int(steady_s * 1e9), self.window_begin_ns)
@@ -77,7 +77,7 @@ class LoadTime:
         return min(excess.most_ratio, float(excess.gained_s(first_s, np.maximum(last_s, first_s)).sum()) / span_s)
 
     def median_excess_ratio(self, excess: Excess) -> float:
-        """Return the largest excess of the median speed: that of the mean, or of fresh load if most of the load is fresh."""
+        """Return the largest excess of the median speed: the mean's excess, or fresh load's if most of the load is fresh."""
         mean_ratio = self.excess_ratio(excess)
         if not mean_ratio:
             return 0.0
@@ -113,7 +113,7 @@ def load_time(
 
 
 def excess_of(model: str | None) -> Excess | None:
-    """Return the measured excess of a GPU model, real or simulated; None if it was not measured."""
+    """Return the measured excess of a GPU model, real or simulated, or None if it was not measured."""
     return EXCESS.get((model or "").removeprefix("SIMULATED "))
 
 

@@ -164,7 +164,7 @@ def _at_one_clock(evidence: Evidence, times: OneClockTimes, reference_mhz: float
 
 
 def _other_cards(number: NumberBudget, times: OneClockTimes, model: str | None) -> float | None:
-    """Return the expected difference of this number on another card of the model; None where no spread is on record.
+    """Return the expected difference of this number on another card of the model, or None if no spread is on record.
 
     The spread is a limit, not a standard deviation, so it adds linearly to the repeatability.
     """
@@ -238,9 +238,9 @@ def _is_same_clock(recorded_mhz: float | None, mhz: float) -> bool:
 
 
 def _rounds(timings: Timings, gaps: IdleGaps | None) -> tuple[Times, Values]:
-    """Return the time from each begin to the next, without rounds that hold an irregular gap.
+    """Return the time from each start to the next, without rounds that hold an irregular gap.
 
-    Without ``gaps``, or with fewer than two begins, return the times unchanged.
+    Without ``gaps``, or with fewer than two start times, return the times unchanged.
     """
     if gaps is None or len(timings.at_ns) < 2:
         return timings.at_ns, timings.took_s
@@ -250,7 +250,7 @@ def _rounds(timings: Timings, gaps: IdleGaps | None) -> tuple[Times, Values]:
 
 
 def _undisturbed(timings: Timings, gaps: IdleGaps) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rounds, from each begin to the next, that hold no irregular gap."""
+    """Return a mask of the rounds, from each start to the next, that hold no irregular gap."""
     kept = np.ones(len(timings.at_ns) - 1, np.bool_)
     # A gap ends where an entry begins, so the previous entry's round holds it.
     ends_ns = gaps.end_ns[gaps.irregular]

@@ -37,7 +37,7 @@ class NamedClock:
 
 @kept
 def named_clock(evidence: Evidence) -> NamedClock | None:
-    """Return the named clock; None if none is known.  A clock range locked from outside cannot be read back."""
+    """Return the named clock, or None if none is known.  A clock range locked from outside cannot be read back."""
     read_mhz = target_clock_mhz(evidence)
     if read_mhz:
         return NamedClock(read_mhz, "read")

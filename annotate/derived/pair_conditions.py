@@ -111,7 +111,7 @@ def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: fl
 
 
 def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
-    """Return the count of versions and settings known for both windows, and those that differ."""
+    """Return the count of versions and settings known for both windows, and the differing ones."""
     known, out = 0, []
     drivers = [each.device.driver_version if each.device else None for each in (a, b)]
     if drivers[0] is not None and drivers[1] is not None:
@@ -139,7 +139,7 @@ def measured_otherwise(a: Evidence, b: Evidence) -> list[Difference]:
 
 
 def _declared(a: Evidence, b: Evidence, titles: Mapping[str, str]) -> tuple[int, list[Difference]]:
-    """Return the count of these facts that both windows declared, and those that differ."""
+    """Return the count of these facts that both windows declared, and the differing ones."""
     known, out = 0, []
     for name, title in titles.items():
         before, after = _sensible(a.declared.get(name)), _sensible(b.declared.get(name))
@@ -170,7 +170,7 @@ def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
 
 
 def clocks_mhz(a: Evidence, b: Evidence) -> Clocks | None:
-    """Return the mean true clocks of both, else the medians of the driver's gauge at work; None if one is unknown."""
+    """Return the mean true clocks of both, else the medians of the driver's gauge at work, or None if one is unknown."""
     true = [_true_mhz(each) for each in (a, b)]
     if true[0] is not None and true[1] is not None:
         error_ratio = float(np.hypot(_clock_error_ratio(a), _clock_error_ratio(b)))
@@ -189,7 +189,7 @@ def beta(a: Evidence, b: Evidence) -> float:
 
 
 def change_ratio(a: Evidence, b: Evidence) -> float | None:
-    """Return the relative change of the median time from ``a`` to ``b``; None if either has no times."""
+    """Return the relative change of the median time from ``a`` to ``b``, or None if either has no times."""
     before, after = inside(a).took_s, inside(b).took_s
     return float(np.median(after) / np.median(before) - 1.0) if len(before) and len(after) else None
 
@@ -225,7 +225,7 @@ def _true_mhz(evidence: Evidence) -> float | None:
 def _clock_error_ratio(evidence: Evidence) -> float:
     """Return half of the 95 % interval of a window's mean true clock, as a ratio; 0 if it is not known.
 
-    The interval allows for the correlation of neighbouring blocks.
+    The interval allows for the correlation of consecutive blocks.
     """
     from scipy.special import stdtrit
 
@@ -265,7 +265,7 @@ def _value(name: str, value: Any) -> str:  # whatever a record or a declared fac
 
 
 def _sensible(value: Fact) -> Fact:
-    """Return a declared setting; None for a number of 1e18 or more, which is not a valid version, count or size."""
+    """Return a declared setting, or None for a number of 1e18 or more, which is not a valid version, count or size."""
     return value if isinstance(value, str | bool | None) or abs(value) < 1e18 else None
 
 

@@ -16,7 +16,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class IdleCause:
-    """One cause with its evidence, its count of stretches, its idle time, and the share of them that its pauses cover."""
+    """One cause with its evidence, its count of stretches, its idle time, and the share of the stretches that its pauses cover."""
 
     cause: str
     by: str
@@ -50,7 +50,7 @@ def late_entry_causes(
     *,
     least_ratio: Annotated[float, "the specification: half of a stretch, or of what no pause explains"] = 0.5,
 ) -> tuple[IdleCause, ...]:
-    """Return the causes of iterations that took longer than those around them, the largest first.
+    """Return the causes of iterations that took longer than adjacent iterations, the largest first.
 
     A pause explains a late iteration if they overlap by at least half of the delay.
     """

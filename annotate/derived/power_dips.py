@@ -48,7 +48,7 @@ def resting_power_w(
     work: float = _WORK_QUANTILE,
     resting_ratio: Annotated[float, "a GPU at rest draws less than this share of the power of its work"] = 0.6,
 ) -> float | None:
-    """Return the lowest power in the window and the five seconds before; None if the GPU never rested or samples are few.
+    """Return the lowest power in the window and the five seconds before, or None if the GPU never rested or samples are few.
 
     ``work`` is the quantile of the window's record that is the power of its work.
     """

@@ -102,7 +102,7 @@ def unread_s(evidence: Evidence) -> float:
 
 
 def unlisted_because(evidence: Evidence, unread_limit_s: float) -> str | None:
-    """Return the reason why the process lists cannot clear a window; None if they show every process."""
+    """Return the reason why the process lists cannot clear a window, or None if they show every process."""
     if not list_is_whole(evidence):
         return "processes outside this container may be missing from the process list"
     unread = unread_s(evidence)

@@ -73,7 +73,7 @@ _NAMES: Mapping[str, str] = {
 
 
 def arithmetic(dtype: str) -> str | None:
-    """Return the short name of a data type named as in torch, numpy or a data sheet; None if it is not in the table."""
+    """Return the short name of a data type named as in torch, numpy or a data sheet, or None if it is not in the table."""
     word = dtype.strip().lower().removeprefix("torch.").removeprefix("numpy.")
     if word.startswith("float8"):
         return "fp8"
@@ -83,32 +83,32 @@ def arithmetic(dtype: str) -> str | None:
 
 
 def sm_count(device: Device) -> int | None:
-    """Return the number of SMs; None for a generation not in the table or if the driver reports no cores."""
+    """Return the number of SMs, or None for a generation not in the table or if the driver reports no cores."""
     sm = _SMS.get(device.compute_capability or "")
     return device.cuda_cores_count // sm.cores_count if sm and device.cuda_cores_count else None
 
 
 def cores_count(compute_capability: str, sms_count: int) -> int | None:
-    """Return the CUDA cores of this number of SMs; None for a generation not in the table."""
+    """Return the CUDA cores of this number of SMs, or None for a generation not in the table."""
     sm = _SMS.get(compute_capability)
     return sms_count * sm.cores_count if sm else None
 
 
 def peak_flops(device: Device, dtype: str, clock_mhz: float) -> float | None:
-    """Return the peak operations per second in a data type at an SM clock, without sparsity; None if not known."""
+    """Return the peak operations per second in a data type at an SM clock, without sparsity, or None if not known."""
     sm, count = _SMS.get(device.compute_capability or ""), sm_count(device)
     operations = sm.operations.get(arithmetic(dtype) or "") if sm else None
     return count * operations * clock_mhz * 1e6 if operations and count and clock_mhz > 0 else None
 
 
 def fastest(device: Device) -> str | None:
-    """Return the data type with the highest peak; None if not known."""
+    """Return the data type with the highest peak, or None if not known."""
     sm = _SMS.get(device.compute_capability or "")
     return max(sm.operations, key=lambda name: sm.operations[name]) if sm else None
 
 
 def peak_bytes_a_second(device: Device) -> float | None:
-    """Return the peak bytes per second of device memory at its highest clock; None if not known."""
+    """Return the peak bytes per second of device memory at its highest clock, or None if not known."""
     if not device.mem_clock_max_mhz or not device.memory_bus_bits_count:
         return None
     # HBM and GDDR move two bits per pin and cycle of NVML's clock, as in the bandwidth section of the CUDA Best Practices
@@ -117,7 +117,7 @@ def peak_bytes_a_second(device: Device) -> float | None:
 
 
 def most_l2_bytes(device: Device) -> int | None:
-    """Return the largest L2 cache of the generation, an upper limit if CUDA reported none; None if not known."""
+    """Return the largest L2 cache of the generation, an upper limit if CUDA reported none, or None if not known."""
     sm = _SMS.get(device.compute_capability or "")
     return sm.l2_most_bytes if sm else None
 
@@ -145,7 +145,7 @@ class LeastTime:
 
 
 def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> LeastTime | None:
-    """Return the least time for the declared operations at this SM clock; None if unknown.
+    """Return the least time for the declared operations at this SM clock, or None if unknown.
 
     Without a declared data type, the fastest one counts.
     """
@@ -161,7 +161,7 @@ def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> LeastTime |
 
 @kept
 def traffic_bound(evidence: Evidence) -> LeastTime | None:
-    """Return the least time for the declared bytes beyond L2, at the highest memory clock; None if unknown."""
+    """Return the least time for the declared bytes beyond L2, at the highest memory clock, or None if unknown."""
     device, call_bytes = evidence.device, amount(evidence.declared, "call_bytes")
     peak = peak_bytes_a_second(device) if device else None
     l2_bytes = amount(evidence.declared, "l2_bytes") or (most_l2_bytes(device) if device else None)

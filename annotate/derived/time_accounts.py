@@ -15,8 +15,8 @@ from annotate.stats.robust import centre
 
 BOOKS_ERROR_RATIO = 0.013  # the specification: 42 of 44 clean H200 windows balance to -1.1 to +0.6 percentage points
 SHORTEST_NS = 1_000_000_000
-_LEAST_RATIO = 1e-3  # of the window: a lower limit for the divisor
-GAUGE_ERROR_RATIO = 0.03  # in ten clean scenarios utilisation fell up to 2.7 percentage points short of the timed share
+_LEAST_RATIO = 1e-3  # lower limit of the divisor, as a part of the window
+GAUGE_ERROR_RATIO = 0.03  # utilisation fell, in ten clean scenarios, up to 2.7 percentage points short of the timed share
 # Decision 0113: equal gaps after nearly every call may be GPU work; long gaps that vary are host pauses.
 FIXED_ERROR_RATIO = 0.01
 _ALIKE_RATIO = 0.85  # fixed part of all regular idle time
@@ -38,7 +38,7 @@ class TimeAccounts:
     timed_ratio: float = 0.0
     stamps_ratio: float = 0.0
     other_ratio: float = 0.0  # declared work outside the entries
-    own_ratio: float = 0.0  # of the window's own processes, if nothing was timed
+    own_ratio: float = 0.0  # time of the window's own processes, if nothing was timed
     foreign_ratio: float = 0.0
     has_times: bool = False
     call_s: float = 0.0  # the median

@@ -22,12 +22,12 @@ from annotate.times.at_one_clock import OneClockTimes
 
 FEWEST_COUNT, FEWEST_LONG_COUNT, LONG_S = 6, 3, 1.0
 _LEAST_RATIO = 0.2  # the specification: a level counts if it holds a fifth
-_TRIM_RATIO = 0.1  # of a block's entries, cut at either end: another rule counts late entries
-_STEADY_RATIO = 1e-4  # the least noise of a block: that of the stamps
+_TRIM_RATIO = 0.1  # part of a block's entries that is cut at either end: another rule counts late entries
+_STEADY_RATIO = 1e-4  # the stamps' noise, the least noise of a block
 _BLOCK_NS, _ENTRIES_COUNT, _MOST_BLOCKS = 100_000_000, 30, 600
 _FEW_BLOCKS, _FEW_ENTRIES_COUNT = 12, 3  # a short window is cut finer, or it could have no levels
 _LEAST_BLOCKS = 4  # two segments of two: fewer show no change
-_SPARSE_RATIO = 1 / 3  # of the median number of entries: a block with fewer is next to a pause
+_SPARSE_RATIO = 1 / 3  # a block with less than this part of the median number of entries is next to a pause
 _SLOPES_COUNT = 120  # blocks that give the slope: the cost grows with the square of this count
 _SURE_SD = 1.96
 _STAIRS_COUNT, _STAIR_COUNT = 3, 3  # segments in one direction, and blocks of each: a shorter one may be the change itself
@@ -60,12 +60,12 @@ class TimeLevels:
 
     at_ns: Times
     width_ns: int
-    took_s: Values  # of each block: a trimmed mean
-    counts: Values  # of the entries in each
-    median_s: float  # of the entries
-    variance: float  # of the logarithm, per block: the part of noise and controller cycle that remains in a segment's mean
+    took_s: Values  # trimmed mean of each block
+    counts: Values  # number of entries in each block
+    median_s: float  # median of all entries
+    variance: float  # variance of the logarithm per block: the noise and controller cycle left in a segment's mean
     changes: tuple[int, ...]
-    slope: float  # of the logarithm, per block
+    slope: float  # slope of the logarithm per block
     is_at_one_clock: bool
     shortest_count: int = 2  # fewest blocks of a level
 
@@ -142,7 +142,7 @@ class TimeLevels:
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """Return the span of the level with the fewest blocks; None for growth and for steady times."""
+        """Return the span of the level with the fewest blocks, or None for growth and for steady times."""
         if self.is_steady or self.grows:
             return None
         places = min(self.levels, key=lambda each: each.count).places
@@ -202,7 +202,7 @@ def _is_long(timings: Timings) -> bool:
 
 
 def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> TimeLevels | None:
-    """Return the levels of these times; None for fewer than six entries (three of a second each).
+    """Return the levels of these times, or None for fewer than six entries (three of a second each).
 
     A block holds at least 100 ms and 30 entries, in a short window at least three entries.  There are at most 600 blocks.
     """
@@ -282,12 +282,12 @@ def _cut_cycle_variance(count: int, width_ns: int) -> float:
 
 
 def _neighbour_variance(logs: Values) -> float:
-    """Return the variance by the median difference between neighbours, which levels and slopes hardly change."""
+    """Return the variance by the median difference between adjacent values, which levels and slopes hardly change."""
     return (_NORMAL_SD * centre(np.abs(np.diff(logs)))) ** 2 / 2.0 if len(logs) > 1 else 0.0
 
 
 def _slope(logs: Values) -> float:
-    """Return the Theil-Sen slope per value: the median slope over all pairs.  Above 120 values, pairs of neighbours' means."""
+    """Return the Theil-Sen slope per value: the median slope over all pairs.  Above 120 values, pairs of means of adjacent values."""
     size = -(-len(logs) // _SLOPES_COUNT)
     means = logs[: len(logs) // size * size].reshape(-1, size).mean(axis=1)
     first, second = np.triu_indices(len(means), 1)

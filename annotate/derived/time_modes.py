@@ -28,7 +28,7 @@ def mode_bounds(
     """Return the bounds of times in two groups; empty without two groups or if every Nth entry is slow.
 
     If the smaller group holds more than a third, the bound of the medians is half of the separation.  Else it is the distance
-    of the median from that of the larger group.  Groups more than ``swing_ratio`` apart also give bounds of mean and rate.
+    of the median from the larger group's median.  Groups more than ``swing_ratio`` apart also give bounds of mean and rate.
     """
     modes = two_modes(times.took_s)
     if modes is None or modes.separation_ratio <= separation_ratio or modes.depth_ratio > depth_ratio or modes.p >= p:
@@ -46,7 +46,7 @@ def mode_bounds(
 
 
 def _mean_bounds(rule: str, took_s: Values, slow: npt.NDArray[np.bool_], group: Group) -> tuple[Bound, ...]:
-    """Return the bounds of mean and rate: their largest deviation from those of one group alone.
+    """Return the bounds of mean and rate: the largest deviation from one group's mean and rate.
 
     A group counts if it holds a fifth of the entries or of their time.  If the slow group holds less, return no bounds:
     another rule bounds slow outliers.

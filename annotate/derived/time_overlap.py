@@ -9,7 +9,7 @@ from annotate.derived.idle_gaps import IdleGaps
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, GAUGE_ERROR_RATIO, SHORTEST_NS, launches_ratio
 from annotate.evidence import Evidence, Timings
 
-_LEAST_RATIO = 1e-3  # of the window: a lower limit for the divisor
+_LEAST_RATIO = 1e-3  # lower limit of the divisor, as a part of the window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ class Loop:
 
 @kept
 def loop(evidence: Evidence) -> Loop | None:
-    """Return the loop of the window's times; None without times or if any of them is impossible."""
+    """Return the loop of the window's times, or None without times or if any time is impossible."""
     timings = inside(evidence)
     if not len(timings.at_ns) or timings.calls_count < 1:
         return None
@@ -96,7 +96,7 @@ def _gaps_s(timings: Timings) -> Values:
 
 @kept
 def elsewhere(evidence: Evidence) -> bool | None:
-    """Return whether the calls may have run on a GPU other than the observed one; None if the GPUs were not declared."""
+    """Return whether the calls may have run on a GPU other than the observed one, or None if the GPUs were not declared."""
     uuids = {uuid.strip() for uuid in (text(evidence.declared, "cuda_uuids") or "").split(",")} - {""}
     if not uuids or evidence.device is None:
         return None
@@ -104,7 +104,7 @@ def elsewhere(evidence: Evidence) -> bool | None:
 
 
 def untimed_because(evidence: Evidence, utilization_ratio: float) -> str | None:
-    """Return an honest reason why the GPU was busier than the times show; None if there is none."""
+    """Return an honest reason why the GPU was busier than the times show, or None if there is none."""
     if elsewhere(evidence):
         return SEVERAL
     # The driver shows 1-2 % for a process that does nothing.

@@ -10,7 +10,7 @@ from annotate.stats.robust import quantiles
 
 FACT = "whole_program"
 _LEAST_NS = 200_000_000
-_WORK_RATIO = 0.25  # of the range from rest to the power of the work: less may be the creation of a context
+_WORK_RATIO = 0.25  # part of the range from rest to the power of the work: less may be the creation of a context
 
 
 def working_part(evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> Evidence:
@@ -30,7 +30,7 @@ def working_part(evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> Evidence
 
 
 def describe_part(whole: Evidence, part: Evidence) -> str | None:
-    """Return a description of the judged part; None if it is the whole window."""
+    """Return a description of the judged part, or None if it is the whole window."""
     if part is whole:
         return None
     begin_s, end_s = ((at_ns - whole.window.begin_ns) / 1e9 for at_ns in (part.window.begin_ns, part.window.end_ns))

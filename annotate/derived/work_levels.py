@@ -24,13 +24,13 @@ from annotate.stats.long_run import cycle_variance
 CLOCK_POWER = 3.0  # power falls at most with the cube of the clock: a changed clock explains no more
 _BLOCK_NS = 100_000_000  # five samples of the power record
 _MOST_BLOCKS = 600
-_FEWEST_BLOCKS = 2  # of a level inside the window: a single block may hold a change
+_FEWEST_BLOCKS = 2  # fewest blocks of a level inside the window: a single block may hold a change
 _LEAST_RATIO = 0.2  # the specification: a level that holds a fifth could have been the window's own
 _STEADY_RATIO = 1e-3  # the least noise of the logarithm of power
-_REST_RATIO = 1.0 / 6.0  # of the limit: 117 of 700 W with a context on an H200
+_REST_RATIO = 1.0 / 6.0  # rest as a part of the limit: 117 of 700 W with a context on an H200
 _LEAST_W = 1.0
 _ALIKE_RATIO = 0.01
-_LEAST_TRAFFIC_RATIO = 0.02  # of the bandwidth: less traffic is too coarse to judge
+_LEAST_TRAFFIC_RATIO = 0.02  # least part of the bandwidth: less traffic is too coarse to judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def power_levels(
     *,
     capped_ratio: Annotated[float, "the specification: a window capped for at most this share is its own reference"] = 0.02,
 ) -> WorkLevels | None:
-    """Return the levels of the driver's 20 ms power above rest; None if capped, not busy throughout, or not known.
+    """Return the levels of the driver's 20 ms power above rest, or None if capped, not busy throughout, or not known.
 
     The load right before the window is included: a level of the window may have begun before it.
     """
@@ -122,7 +122,7 @@ def capped_dips(
     deep_ratio: Annotated[float, "blocks of 100 ms of clean capped windows fell by 11 % at most"] = 0.15,
     sample_ratio: Annotated[float, "a capped clock's controller alone changes single samples by a quarter"] = 0.25,
 ) -> WorkLevels | None:
-    """Return the share of a capped window in which power fell below the cap; None for a rhythm or a clock that fell too.
+    """Return the share of a capped window in which power fell below the cap, or None for a rhythm or a clock that fell too.
 
     A GPU that idles or spins draws less power, and so does one with easier data: all of that time may be lost.
     """

@@ -1,6 +1,6 @@
-"""Evidence for one asking pass, with notes of the parts that an answer read, and a cache of computed values.
+"""Evidence for one pass of the judge, with notes of the parts that a rule read, and a cache of computed values.
 
-A value that read nothing that another pass lacks is the same in that pass, and is reused.
+If a value was computed without the parts that a narrower pass lacks, the narrower pass reuses the value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Value = TypeVar("_Value")
 
 
 class Ears:
-    """The bits of the parts that were read since the last clear."""
+    """The parts of the evidence read so far by the running computation, as bits."""
 
     __slots__ = ("read",)
 
@@ -45,7 +45,10 @@ class Memory:
         self._wider = wider
 
     def recall(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
-        """Return the value of this key: cached, or from a wider pass if no additional part was read for it, or computed."""
+        """Return the cached value of this key, else compute it.
+
+        A value of a wider pass serves if its computation read no additional part.
+        """
         found = self._kept.get(key)
         if found is None:
             found = self._kept[key] = self._from_wider(key) or self.noting(compute)
@@ -80,7 +83,7 @@ class Asked(Evidence):
     memory: Memory
 
     def __new__(cls, **parts: Any) -> Evidence:  # type: ignore[misc]
-        """Make plain evidence: ``dataclasses.replace`` makes different evidence, for which cached values are invalid."""
+        """Return plain evidence.  ``dataclasses.replace`` calls this, and cached values do not hold for changed evidence."""
         return Evidence(**parts)
 
     @staticmethod

@@ -27,7 +27,7 @@ class OtherWork:
 
     at_ns: Times
     took_s: Values
-    kinds: tuple[str, ...]  # flush, warm-up, check, or the caller's word; one per piece
+    kinds: tuple[str, ...]
 
     @property
     def spans_ns(self) -> tuple[tuple[int, int], ...]:
@@ -57,7 +57,7 @@ class OtherWindow:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWindow:
-    """The numbers of one earlier VALID window of this work on this card; None for numbers that the window lacked."""
+    """The numbers of one earlier VALID window of this work on this card.  A number that the window lacked is None."""
 
     calls_rate_hz: float | None = None
     mean_s: float | None = None

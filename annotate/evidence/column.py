@@ -35,7 +35,7 @@ class Column:
         return Column(self.at_ns[rows], self.values[rows])
 
     def mean(self) -> float | None:
-        """Return the mean of the observed rows; None if fewer than half of the rows were observed."""
+        """Return the mean of the observed rows, or None if fewer than half of the rows were observed."""
         known = self.observed.values
         return float(known.mean()) if len(known) and 2 * len(known) >= len(self) else None
 
@@ -44,7 +44,7 @@ EMPTY = Column(np.empty(0, np.int64), np.empty(0, np.float64))
 
 
 def grid(begin_ns: int, end_ns: int, step_ns: int) -> Times:
-    """Return times from begin (inclusive) to end (exclusive) at this step, or at a longer one over a long span.
+    """Return times from start (inclusive) to end (exclusive) at this step, or at a longer one over a long span.
 
     Without the longer step, a day at 10 ms would be 9 million times for every question of a rule.
     """

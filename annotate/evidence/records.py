@@ -53,7 +53,7 @@ class Device:
     vbios_version: str | None = None
     architecture: str | None = None
     compute_capability: str | None = None
-    parent_uuid: str | None = None  # of a MIG instance: its board
+    parent_uuid: str | None = None  # board of a MIG instance
     simulated: bool = False
     sm_clock_max_mhz: int | None = None
     mem_clock_max_mhz: int | None = None

@@ -124,12 +124,12 @@ class Trace:
         return out
 
     def within(self, name: str, begin_ns: int, end_ns: int, *, step_ns: int = 10_000_000) -> Column:
-        """Return the signal on a regular grid from begin (inclusive) to end (exclusive), coarser over many hours."""
+        """Return the signal on a regular grid from start (inclusive) to end (exclusive), coarser over many hours."""
         times = grid(begin_ns, end_ns, step_ns)
         return Column(times, self.at(name, times))
 
     def increase(self, name: str, begin_ns: int, end_ns: int) -> Increase | None:
-        """Return the rise of a counter over an interval; None if no readings bracket the interval closely enough.
+        """Return the rise of a counter over an interval, or None if no readings bracket the interval closely enough.
 
         The readings are the nearest ones outside the interval.  A reading inside also counts within 5 % of the interval
         (at least 50 ms) of an edge: a slow lane is first read when the window opens.

@@ -106,7 +106,7 @@ class Host:
     threads_count: int | None = None
     cgroup_throttled_s: float | None = None
     steal_ratio: float | None = None
-    cpu_busy_ratio: float | None = None  # of the whole machine
+    cpu_busy_ratio: float | None = None  # busy CPU time of the whole machine
     cpu_pressure_ratio: float | None = None  # PSI "some" share of the span
     numa_nodes: str | None = None  # nodes of the allowed CPUs, comma-separated
     profilers: str | None = None  # tools that profile or slow calls, comma-separated; empty if none

@@ -1,4 +1,4 @@
-"""Escaping of outside text for Markdown, HTML tags and the logs of CI runners."""
+"""Escaping of outside text for Markdown, HTML elements and the logs of CI runners."""
 
 import html
 import re
@@ -6,23 +6,23 @@ import re
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~^$-])")
 # A zero-width space prevents a web page from turning a label into a mention, a reference or a link.
 _LIVE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
-# GitHub's runner obeys ##[command] anywhere in a line, and ::command:: at the start of a line.
+# Commands to GitHub's runner: ##[command] anywhere in a line, and ::command:: at the start of a line or after white space.
 _COMMANDS = re.compile(r"(?<=##)(?=\[)|(?<=^:)(?=:)|(?<=\s:)(?=:)", re.MULTILINE)
 
 
 def marked(words: str) -> str:
-    """Return plain words as Markdown that renders as exactly these words."""
+    """Escape text for Markdown; zero-width spaces disable mentions and links."""
     escaped = _MARKDOWN.sub(r"\\\1", words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _LIVE.sub("\u200b", escaped)
 
 
 def tagged(words: str) -> str:
-    """Return plain words as the text of an HTML tag inside Markdown, where Markdown has no effect."""
+    """Escape text for the content of an HTML element, in which Markdown has no effect."""
     return _LIVE.sub("\u200b", html.escape(words))
 
 
 def logged(text: str) -> str:
-    """Return text for a CI runner's log, in which no label is a command to the runner."""
+    """Escape text for a CI runner's log, so that the runner finds no command in the text."""
     return _COMMANDS.sub("\\\\", text)
 
 

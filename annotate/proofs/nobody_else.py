@@ -30,7 +30,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
 
 
 def bounds(case: Case) -> tuple[Bound, ...]:
-    """Return every bound of this proof: those of the neighbours, and that of the time without process lists."""
+    """Return every bound of this proof: the neighbours' bounds, and the bound of the time without process lists."""
     others = case.neighbours
     unread = unlisted_time_bounds(others, case.evidence.window.length_ns)
     if not others.any_foreign:

@@ -48,7 +48,7 @@ def _seen(case: Case, shares: Sequence[BusyShare]) -> BusyShare | None:
 
 
 def _one_unknown_worked(case: Case) -> bool:
-    """Return True if the only process on the GPU worked, and its PID can only be that of the measured process.
+    """Return True if the only process on the GPU worked, and its PID can only belong to the measured process.
 
     Outside its container, the measured process has another PID.
     """

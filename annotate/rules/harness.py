@@ -20,7 +20,7 @@ from annotate.ranges import Count, Duration, Processors, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
-_UNCAPPED_RATIO = 0.02  # of the window: in a window capped for less, power does not limit the clock
+_UNCAPPED_RATIO = 0.02  # part of the window: in a window capped for less, power does not limit the clock
 
 
 @rule(
@@ -224,7 +224,7 @@ def _against_record(case: Case) -> tuple[Bound, ...]:
 
 
 def _high_power_w(evidence: Evidence) -> float | None:
-    """Return the 90th percentile of power, since a mean over pauses would be low for any data; None if mostly unobserved."""
+    """Return the 90th percentile of power, since a mean over pauses would be low for any data, or None if mostly unobserved."""
     column = evidence.within("power_w")
     known = column.observed.values
     return float(np.quantile(known, 0.9)) if 2 * len(known) > len(column) else None

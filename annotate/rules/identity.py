@@ -259,7 +259,7 @@ def _suspension(evidence: Evidence, look_s: float) -> Found | None:
 
 
 def _longer_than(length_s: float, timings: Timings, step_s: float, at_once_count: float) -> dict[str, Fact] | None:
-    """Return the facts about times that are too long for the window, alone or together; None if all are possible."""
+    """Return the facts about times that are too long for the window, alone or together, or None if all are possible."""
     took_s = timings.took_s[np.isfinite(timings.took_s)]
     longest_s, together_s = float(took_s.max(initial=0.0)), float(took_s.sum()) * timings.calls_count
     if longest_s > length_s + step_s:

@@ -128,7 +128,7 @@ def idle_stretch(
 
 
 def _larger(lost_ratio: float | None, since_before_ratio: float) -> float | None:
-    """Return the larger loss of utilisation: within the window or against the work before; None if not known."""
+    """Return the larger loss of utilisation: within the window or against the work before; return None if unknown."""
     return None if lost_ratio is None else max(lost_ratio, since_before_ratio)
 
 

@@ -135,7 +135,7 @@ def impossible_time(
 
 
 def _foreign_stamps(evidence: Evidence, most_ratio: float) -> dict[str, Fact] | None:
-    """Return the facts about stamps above the highest clock that the driver showed; None if they fit or are not known."""
+    """Return the facts about stamps above the highest clock that the driver showed, or None if they fit or are not known."""
     shown = evidence.within("sm_clock_mhz").observed.values
     stamped = inside(evidence).sm_clock_mhz
     if stamped is None or evidence.window.length_ns < _GAUGED_NS or len(shown) < _FEWEST_READINGS:
@@ -240,7 +240,7 @@ def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
 
 
 def _no_times(evidence: Evidence, edge_s: float) -> dict[str, Fact] | None:
-    """Return the facts about invalid durations, or entries longer than their window; None if all are possible."""
+    """Return the facts about invalid durations, or entries longer than their window, or None if all are possible."""
     timings, window = evidence.timings, evidence.window
     if timings is None or not len(timings.at_ns):
         return None

@@ -176,7 +176,7 @@ def display_active(
 
 
 def _drawn(case: Case, drawing: tuple[Presence, ...], active_ratio: float) -> Found:
-    """Return the finding about the busiest graphics process; without bounds if all of them were at rest."""
+    """Return the finding about the busiest graphics process; without bounds if all were at rest."""
     worst = max(drawing, key=Presence.load)
     name = f"process {worst.pid} ({worst.name or 'unnamed'})"
     facts: dict[str, Fact] = {

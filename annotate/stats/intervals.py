@@ -14,14 +14,14 @@ from annotate.stats.robust import autocorrelations, centre
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The bounds of a centre at a confidence.
+    """A confidence interval around a centre.
 
-    Edges are infinite if there are too few blocks to exclude anything.
+    The limits are infinite if there are too few blocks to exclude anything.
 
     Attributes:
         centre: Estimate, in the unit of the values.
-        low: Lower edge, in the same unit.
-        high: Upper edge, in the same unit.
+        low: Lower limit, in the same unit.
+        high: Upper limit, in the same unit.
         confidence: Confidence, a ratio: 0.95 is 95 %.
         blocks_count: Number of batches, pairs or runs that the interval rests on.
 
@@ -57,8 +57,8 @@ class Interval:
         """Return True if the whole interval lies between two values.
 
         Args:
-            low: Lower bound in the unit of the centre.
-            high: Upper bound in the same unit.
+            low: Lower value in the unit of the centre.
+            high: Upper value in the same unit.
 
         Raises nothing.
         """
@@ -71,19 +71,19 @@ def batch_interval(
     *,
     confidence: float = 0.95,
 ) -> Interval | None:
-    """Return the median of iterations in the order they ran, with a t interval on medians of contiguous batches.
+    """Return the median time with a t interval from the medians of contiguous batches.
 
-    None if the width is unknown: the window is too short, or the batches are correlated even when few are left.
+    The times are in the order of execution.  Return None for fewer than 80 iterations, for less than 0.4 s, or if batches
+    still correlate when fewer than eight would remain.
 
     Source: Flyvbjerg & Petersen, Journal of Chemical Physics 91 (1989) 461-466.
     """
     if not len(took_s):
         return None
     span_s = float(at_ns[-1] - at_ns[0]) / 1e9 + float(took_s[-1])
-    # More than 20 batches would be shorter than the swings of the cap controller, and a median needs ten iterations; 50 ms are
-    # half a refresh of the power controller.
+    # At most 20 batches, of at least ten iterations and 50 ms each.
     count = min(20, len(took_s) // 10, int(span_s / 0.05))
-    # The scatter of fewer than eight batches is a guess.
+    # Fewer than eight batches do not show their scatter.
     while count >= 8:
         medians = _batch_medians(took_s, count)
         # Batches with a higher correlation are not independent, so their length is doubled.
@@ -112,14 +112,15 @@ def _t_interval(middle: float, medians: Values, confidence: float) -> Interval:
 
 
 def median_interval(values: Values, confidence: float = 0.95) -> Interval:
-    """Return the median of independent values, between two order statistics: no distribution is assumed.
+    """Return the median of independent values with its interval.  Raises ValueError for an empty series.
 
-    The edges are infinite for fewer than six values (at 95 %).  Raises ValueError for an empty series.
+    Two order statistics are the limits, so no distribution is assumed.  The limits are infinite for fewer than six values
+    (at 95 %).
     """
     from scipy.special import bdtr
 
     middle, count = centre(values), len(values)
-    # The largest rank with at most half of the allowed probability below: P(X <= rank - 1) for X ~ B(n, 1/2).
+    # The largest rank for which P(X <= rank - 1), X ~ B(n, 1/2), is at most half of the error probability.
     below = bdtr(np.arange(count // 2 + 1, dtype=np.float64), count, 0.5)
     rank = int(np.searchsorted(below, 0.5 * (1.0 - confidence), side="right"))
     if rank == 0:
@@ -132,13 +133,13 @@ def ratio_interval(
     log_ratios: Values,
     *,
     confidence: float = 0.95,
-    correlation: Annotated[float, "pairs that correlate with the next one by more are resampled in blocks"] = 0.2,
-    resamples_count: Annotated[int, "the random error of a 95 % edge is a few hundredths of the width"] = 1000,
+    correlation: Annotated[float, "from this lag-1 autocorrelation on, pairs are resampled in blocks"] = 0.2,
+    resamples_count: Annotated[int, "the random error of a 95 % limit is a few hundredths of the width"] = 1000,
 ) -> Interval:
-    """Return the median log ratio of pairs in the order they ran: between order statistics, or by a block bootstrap.
+    """Return the median log ratio with its interval: from order statistics, or from a block bootstrap for correlated pairs.
 
-    For correlated neighbours the bootstrap covers nearly 95 %, and order statistics far less.  Raises ValueError without
-    pairs.
+    The pairs are in the order of execution.  If consecutive pairs correlate, the bootstrap covers nearly 95 %, and order
+    statistics far less.  Raises ValueError without pairs.
 
     Source: Politis & White, Econometric Reviews 23 (2004) 53-70.
     """

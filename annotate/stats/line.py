@@ -44,7 +44,7 @@ class FittedLine:
         least_count: Annotated[int, "fewer batches are too few, however long"] = 5,
         correlation: Annotated[float, "batches that correlate with the next one by more are made twice as long"] = 0.3,
     ) -> float | None:
-        """Return half the width of the slope's interval, by a jackknife that leaves out one batch of neighbours at a time.
+        """Return half the width of the slope's interval, by a jackknife that leaves out one batch of adjacent values at a time.
 
         None if one batch alone decides the slope.
 

@@ -35,7 +35,7 @@ def cycle_variance(values: Values, cycle_count: int) -> float:
 
     The variance of a stretch of ``cycle_count`` values is the largest m × mean square of the m-means about its mean, for m up
     to half of the stretch.  The lowest tenth of the stretches counts: a change of level widens only some
-    stretches, while a controller's cycle is in all of them.  A stretch has at least six values, because the lowest tenth of
+    stretches, while a controller's cycle is in every stretch.  A stretch has at least six values, because the lowest tenth of
     shorter ones would be near zero by chance.
     """
     length = min(max(_FEWEST_COUNT, cycle_count), len(values))
@@ -70,7 +70,7 @@ def long_run_variance(values: Values) -> tuple[float, int]:
 
 
 def mean_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> WithinSpread | None:
-    """Return the repeatability of the mean of a window's values; None for too few values or cycles.
+    """Return the repeatability of the mean of a window's values, or None for too few values or cycles.
 
     With a cycle, the repeatability comes from the means over at least two whole cycles.  Without a cycle, it comes from
     the long-run variance.
@@ -88,7 +88,7 @@ def mean_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> Within
 
 
 def median_within(at_ns: Times, values: Values, *, cycle_ns: int | None, middle: float | None = None) -> WithinSpread | None:
-    """Return the repeatability of the median of a window's values; None for too few independent values or cycles.
+    """Return the repeatability of the median of a window's values, or None for too few independent values or cycles.
 
     This is the larger side of Woodruff's interval: the share of values below the median is a mean, whose error turns into
     two quantiles.  No density is estimated, because times on a timer's grid have none.  ``middle`` is the known median.

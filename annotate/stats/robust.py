@@ -40,7 +40,7 @@ def quantiles(values: Values, *shares: float) -> list[float]:
 
 
 def row_medians(values: Values, length: int) -> Values:
-    """Return the median of each ``length`` consecutive values without NaN; a remainder at the end is left out."""
+    """Return the medians of consecutive groups of ``length`` values without NaN; an incomplete last group is left out."""
     half = length // 2
     parted = np.partition(values[: len(values) // length * length].reshape(-1, length), half, axis=1)
     return np.asarray(parted[:, half] if length % 2 else 0.5 * (parted[:, half] + parted[:, :half].max(axis=1)), np.float64)
@@ -54,7 +54,7 @@ def spread(values: Values, *, floor: float = 0.0, middle: float | None = None) -
     Without a floor of the size of the quantisation, a series with more than half of the values equal has a spread of zero.
     Raises ValueError for an empty series.
     """
-    # Turns the median absolute deviation into the standard deviation of a normal distribution.
+    # The factor converts the median absolute deviation to the standard deviation of a normal distribution.
     return max(floor, 1.4826 * centre(np.abs(values - (centre(values) if middle is None else middle))))
 
 
@@ -85,7 +85,7 @@ def block_means(column: Column, width_ns: int) -> Column:
 
 
 def autocorrelations(values: Values) -> Values:
-    """Return the autocorrelation at each lag from 0 to the length minus 1; zeros after lag 0 for a constant series."""
+    """Return the autocorrelation at each lag from 0 to the length − 1; zeros after lag 0 for a constant series."""
     count = len(values)
     deviations = values - values.mean()
     size = 1 << (2 * count - 1).bit_length()
@@ -100,7 +100,7 @@ def autocorrelations(values: Values) -> Values:
 
 
 def effective_count(values: Values) -> float:
-    """Return the number of independent values that determine the mean as well as these, from 1 to the length.
+    """Return the number of independent values whose mean is as precise as the mean of this series, from 1 to its length.
 
     Geyer's initial positive sequence: autocorrelations are summed in pairs of lags until a pair is not positive.  All
     values of a constant series count.  Raises ValueError for an empty series.

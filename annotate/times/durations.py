@@ -16,7 +16,7 @@ _FAR_NS = 10**18
 
 
 def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
-    """Return times in order, with NaN for an invalid duration or clock; None for inconsistent arrays.
+    """Return times in order, with NaN for an invalid duration or clock, or None for inconsistent arrays.
 
     The measured program may be wrong, so this function removes values that would overflow the arithmetic of rules.
     """

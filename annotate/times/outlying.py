@@ -19,11 +19,11 @@ _TENTHS_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class Outlying:
-    """The outliers among the iterations: their indices, and the excess of each over the median of its neighbours."""
+    """The outliers among the iterations: their indices, and the excess of each over the local median."""
 
     indices: npt.NDArray[np.intp]
     excess_s: Values
-    took_s: Values  # of all iterations except cold ones
+    took_s: Values  # times of all iterations except cold ones
     at_ns: Times
     calls_count: int = 1
 
@@ -120,7 +120,7 @@ def beyond_rhythm(
     *,
     beyond: Annotated[float, "multiple of the rhythm's usual excess beyond which an outlier is kept"] = 5.0,
 ) -> Outlying:
-    """Return the outliers without those at every Nth place, which the loop causes; all outliers without such a rhythm.
+    """Return the outliers, except the ones at every Nth place, which the loop causes.
 
     Time slices of another process may fall in step with the loop, so outliers as long as a time slice are kept.
     """

@@ -26,7 +26,7 @@ LEAST_MHZ, MOST_MHZ = 100.0, 10_000.0  # no SM clock lies outside
 
 
 def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> float | None:
-    """Return the given clock, else that of the model; None for an unmeasured model.
+    """Return the given clock, else the model's, or None for an unmeasured model.
 
     Raises ValueError: for a given clock that no SM has.
     """
@@ -38,7 +38,7 @@ def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> fl
 
 
 def card_spread_ratio(model: str | None, given_ratio: float | None = None, *, moved: float = 0.0) -> float | None:
-    """Return the given spread between cards, else that on record for the model; None for an unmeasured model.
+    """Return the given spread between cards, else the recorded spread of the model, or None for an unmeasured model.
 
     ``moved`` is the logarithm of the clock of the number over the clock at which the work ran; it widens a recorded spread.
     """

@@ -27,7 +27,7 @@ from gpuwatch.comparing.load_variants import MODULE_PREFIX, names_function, want
 from gpuwatch.errors import GpuwatchError, UsageError
 
 _IN_FULL_COUNT = 8
-_CLOCK_HELP = "Compare windows of two machines at this SM clock. Default: the model's reference clock."
+_CLOCK_HELP = "Compare windows of two cards at this SM clock. Default: the middle of both clocks, or the reference clock."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,10 @@ def command(
     Results must agree on all these inputs, and on those of a function `check_inputs()`.  A function named make_… returns a
     function of one call with its own buffers.  With --at, A runs in a git worktree of the revision.
 
-    Windows of two machines, cards or boots are compared at one clock: the model's reference clock or --clock.  The interval
-    includes the spread between cards of the model.  Without a common clock, other hardware, other software or another boot
-    makes two windows incomparable, unless --accept names the rule.
+    Windows of two machines, cards or boots are compared at --clock or at the middle of both windows' clocks.  If the times do
+    not follow the clock, the model's reference clock is used.  The interval includes the spread between cards of the model.
+    Without one clock, other hardware, other software or another boot makes two windows incomparable, unless --accept names
+    the rule.
     """
     failing = read_decisions(fail_on)
     are_functions = [names_function(variant) for variant in variants]

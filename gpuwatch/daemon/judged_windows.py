@@ -29,7 +29,7 @@ class JudgedWindows:
             del self._runs[next(iter(self._runs))]
 
     def add_earlier(self, runs: Iterable[Run]) -> None:
-        """Remember windows that were judged before those in memory."""
+        """Remember windows that were judged before the windows in memory."""
         self._runs = {run.id: run for run in runs} | self._runs
 
     def get(self, run_id: str) -> Run | None:

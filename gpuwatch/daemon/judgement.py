@@ -1,4 +1,4 @@
-"""The judge's answer on one window.  The worker sends a length, then the message."""
+"""The judge's result for one window.  The worker sends a length, then the message."""
 
 from __future__ import annotations
 

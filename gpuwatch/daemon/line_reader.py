@@ -9,7 +9,7 @@ from gpuwatch.wire.messages import WireError
 READ_S = 30.0  # a client that does not read its answer for this long is treated as gone
 LINE_S = 30.0  # a line must end within this after its first byte: a client that stops midway must not hold memory
 PIECE_BYTES = 1 << 16
-USER_UNFINISHED_BYTES = 64 << 20  # for all connections of one user: a thousand could hold a gigabyte
+USER_UNFINISHED_BYTES = 64 << 20  # limit for all connections of one user: a thousand connections could hold a gigabyte
 
 
 class UnfinishedLines:
@@ -38,7 +38,7 @@ class UnfinishedLines:
 
 
 class LineReader:
-    """A reader of the lines of one connection.  It is unusable after it raised WireError."""
+    """A reader of the lines of one connection.  After WireError the reader is unusable."""
 
     def __init__(self, reader: asyncio.StreamReader, unfinished: UnfinishedLines, uid: int, *, rest_s: float = LINE_S) -> None:
         self._reader = reader

@@ -55,7 +55,7 @@ class Repeats(logging.Filter):
         return True
 
     def _held_before(self, known: dict[Hashable, _Occurrence], key: Hashable, most_count: int) -> int | None:
-        """Return the number of messages held back before this one; None if this one is held back too."""
+        """Return the number of messages held back before this one, or None if this one is held back too."""
         now_ns = self._now_ns()
         seen = known.get(key)
         if seen is None or now_ns - seen.since_ns >= INTERVAL_S * 1e9:

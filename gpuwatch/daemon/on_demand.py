@@ -1,6 +1,6 @@
 """Entry point of the daemon that a window starts: ``python -m gpuwatch.daemon.on_demand --NAME=VALUE …``.
 
-It equals ``gpuwatch daemon --on-demand`` without the command line's imports, for which the window would wait.
+This module equals ``gpuwatch daemon --on-demand`` without the command line's imports, for which the window would wait.
 """
 
 from __future__ import annotations

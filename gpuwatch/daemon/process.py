@@ -209,7 +209,7 @@ def _wait_for(lock: int, path: Path, socket: Path, make_room: Callable[[], None]
 
 
 def _holder(path: Path) -> int | None:
-    """Return the process that holds a lock on a file; None if /proc/locks does not list the lock."""
+    """Return the process that holds a lock on a file, or None if /proc/locks does not list the lock."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         inode = str(path.stat().st_ino)
         for line in Path("/proc/locks").read_text().splitlines():

@@ -11,7 +11,7 @@ from gpuwatch.interfaces import RareReading, Source
 _log = logging.getLogger("gpuwatch.daemon.rare_reader")
 
 PERIOD_S = 10.0
-BUDGET_RATIO = 0.002  # of one CPU core, for all GPUs together; many GPUs lengthen the pause
+BUDGET_RATIO = 0.002  # part of one CPU core, for all GPUs together; many GPUs lengthen the pause
 ATTENDED_S = 300.0  # reads continue for this long after a scrape; most scrape intervals are a minute or shorter
 STALE_PERIODS_COUNT = 3
 RETRY_S = 1.0

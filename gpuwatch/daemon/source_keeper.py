@@ -66,7 +66,7 @@ class SourceKeeper:
 
     @property
     def epoch_ns(self) -> int | None:
-        """Return the start time of a simulated source's scene; None for other sources."""
+        """Return the start time of a simulated source's scene, or None for other sources."""
         found: int | None = getattr(self._source, "epoch_ns", None)
         return found
 
@@ -90,7 +90,7 @@ class SourceKeeper:
         """Return a fresh source for a sampler that lost its source.
 
         The first caller closes the old source; the others share the new one.  NVML counts its users, so the driver is
-        attached again only after all of them have released it.  Raises SourceError.
+        attached again only after all users have released it.  Raises SourceError.
         """
         with self._reopening:
             current = self._source

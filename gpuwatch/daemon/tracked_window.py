@@ -27,8 +27,8 @@ from gpuwatch.wire.messages import FactValue, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
-# The largest difference between the client's time of an edge and the daemon's.  It covers a descheduled process, and is too
-# short to cut off a part of the benchmark.
+# The largest difference between the client's time of an edge and the daemon's: long enough for a descheduled process, and
+# too short to cut off a part of the benchmark.
 EDGE_SLACK_NS = 100_000_000
 DECLARING_S = 20.0  # time limit for a client to hand over its times after the window ended
 IDENTIFYING_S = 1.0  # time limit for naming the window's process on a busy machine
@@ -209,7 +209,7 @@ class TrackedWindow:
             self._services.store.put_spans(self.run.id, what, spans)
 
     async def _missing_evidence(self) -> str | None:
-        """Return the reason why the store lacks evidence; None when it is complete."""
+        """Return the reason why the store lacks evidence, or None when it is complete."""
         late = await self._services.gpus.edges.hand_over(self.run.uuids)
         refusal = await self._services.flushing.refusal()
         return f"a driver call that has not returned holds up the readings of {', '.join(late)}" if late else refusal

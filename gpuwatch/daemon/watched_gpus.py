@@ -57,7 +57,7 @@ class LatestSweeps:
         return self._sweeps
 
     def process_list(self, uuid: str) -> ProcessList | None:
-        """Return the driver's last process list; None if the last call failed."""
+        """Return the driver's last process list, or None if the last call failed."""
         return self._process_lists.get(uuid)
 
     def is_news(self, listed: Observed) -> TypeGuard[ProcessList]:

@@ -1,6 +1,6 @@
 """The scope of one window: its GPUs and its host.
 
-The GPUs are the named ones, or else those on which the window's processes held a context.  The host is the window's
+The GPUs are the named ones, or else the GPUs on which the window's processes held a context.  The host is the window's
 process tree, the tree's CPU pressure, and the profilers attached to the tree.
 """
 
@@ -31,7 +31,7 @@ _NO_CONTEXT = "no process of this window held a context on a GPU; if another pro
 class WindowHost:
     """The operating system's view of one window.  Only the daemon's event loop changes it."""
 
-    pid: int  # of the process that opened the window; 0 if the daemon's PID namespace hides the process
+    pid: int  # PID that opened the window; 0 if the daemon's PID namespace hides the process
     opened_ns: int
     facts: Host  # facts about the machine and the process that do not change
     in_thread: InThread
@@ -158,7 +158,7 @@ class WindowGpus:
 
 
 def find_named(names: Sequence[str] | None, watched: Sequence[str]) -> tuple[tuple[str, ...] | None, str | None]:
-    """Return the watched GPUs of these names and an error message for a wrong name; None for the GPUs if no name was given."""
+    """Return the watched GPUs of these names (None if no name was given), and an error message for a wrong name."""
     if names is None:
         return None, None
     found: list[str] = []

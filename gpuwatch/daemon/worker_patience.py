@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 def used_cpu_s(pid: int) -> float | None:
-    """Return the CPU time of a process, user and system; None if the process cannot be read."""
+    """Return the CPU time of a process, user and system, or None if the process cannot be read."""
     import psutil  # imported late: not needed before a worker has begun
 
     try:
@@ -32,8 +32,8 @@ def used_cpu_s(pid: int) -> float | None:
 class WorkerPatience:
     """The limits on waiting for one answer of the worker."""
 
-    answer_s: float = 20.0  # of CPU time, or without any CPU time; judging a window takes tens of milliseconds
-    window_ratio: float = 1 / 300  # of CPU time, added per second of the window
+    answer_s: float = 20.0  # limit of CPU time, and of time without CPU time; judging a window takes tens of milliseconds
+    window_ratio: float = 1 / 300  # CPU time added per second of the window
     starved_ratio: float = 15.0  # wall-clock time over the CPU time allowed: a client waits for the verdict
     cpu_s: Callable[[int], float | None] = used_cpu_s
 

@@ -39,7 +39,7 @@ def times(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def overlay(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
-    """Overlay several windows' distributions, as measured and at a clock within all their ranges; None for fewer than two."""
+    """Overlay the distributions of two or more windows, else return None: as measured, and at a clock within all ranges."""
     timed = {name: piece.timings for name, piece in windows if piece.timings is not None and piece.timings.timed.any()}
     if len(timed) < 2:
         return None

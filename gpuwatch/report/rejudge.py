@@ -161,7 +161,7 @@ def _is_same_data(ours: Any, theirs: Any) -> bool:
 
 
 def begun_fits(window: ReportedWindow) -> bool | None:
-    """Return True if the shown wall time matches the run's id; None if either is missing, invalid or without a zone."""
+    """Return True if the shown wall time matches the run's id, or None if either is missing, invalid or without a zone."""
     begun_s = run_ids.begun_s(window.run_id or "")
     if begun_s is None or window.begun is None:
         return None

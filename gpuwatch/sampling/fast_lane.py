@@ -44,7 +44,7 @@ class FastLaneLoop:
         row_after_ns: int,
         is_woken: Callable[[], bool],
     ) -> tuple[Sequence[Pass], SourceError | None] | None:
-        """Return the passes of the source's loop until ``until_ns``; None if the source has no loop."""
+        """Return the passes of the source's loop until ``until_ns``, or None if the source has no loop."""
         self.give_all()
         offer = getattr(source, "series", None)
         try:

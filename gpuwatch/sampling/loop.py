@@ -33,7 +33,7 @@ class LaneTurn:
     spacing_ns: int = 0  # passes, hurried or not, begin at least this far apart
     pace: Pace = field(default_factory=Pace)
     due_ns: int = 0
-    begun_ns: int | None = None  # of the last pass
+    begun_ns: int | None = None  # start of the last pass
     asking_since_ns: int | None = None  # set while a call to the source has not returned
     hurries_ns: deque[int] = field(default_factory=deque)  # times requested by other threads; every request must be kept
     lost: str | None = None

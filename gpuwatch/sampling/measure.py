@@ -131,7 +131,7 @@ def _planned(uuid: str, costs: _Costs, refresh: Refresh, targets: PlanTargets) -
     wanted_ns = {**in_a_window(idle_ns, active_ns, {}, pulse=has_pulse), Lane.SLOW: SLOW_ACTIVE_NS}
     stretched = {lane: least_ns[lane] for lane, period_ns in wanted_ns.items() if least_ns[lane] > period_ns}
     every: dict[str, str] = {
-        lane: f"a row costs {rows_ns[lane] / 1e6:.2f} ms, so the lane reads one every {period_ns / 1e6:.0f} ms at most"
+        lane: f"a row costs {rows_ns[lane] / 1e6:.2f} ms, so the daemon reads at most one every {period_ns / 1e6:.0f} ms"
         for lane, period_ns in stretched.items()
     }
     return SamplingPlan(
@@ -163,7 +163,7 @@ def _lanes(costs: _Costs, unanswered: frozenset[str], targets: PlanTargets) -> t
         cost_ns = costs.signals_ns[name]
         names[Lane.FAST].remove(name)
         names[Lane.SLOW].append(name)
-        reasons[name] = f"costs {cost_ns / 1e6:.2f} ms per call, so the slow lane reads it"
+        reasons[name] = f"costs {cost_ns / 1e6:.2f} ms per call, so it moves to the slow lane"
         costs.row_ns = max(0, costs.row_ns - cost_ns)
         costs.pulse_ns = max(0, costs.pulse_ns - cost_ns * (name in costs.pulse))
     names[Lane.PULSE] = [name for name in costs.pulse if name in names[Lane.FAST]]

@@ -14,7 +14,7 @@ ROW_NS = 50_000_000  # period of the whole fast row in a window: half of the dri
 REST_PULSE_NS = 450_000_000
 REST_ROW_NS = 900_000_000
 SLOWING_NS = 240_000_000  # the first step towards rest: the store would record a longer one as a gap
-REST_SLOW_NS = 300_000_000_000  # of the slow lane, with its expensive calls, without connected clients
+REST_SLOW_NS = 300_000_000_000  # period of the slow lane, with its expensive calls, without connected clients
 SLOW_IDLE_NS = 10_000_000_000
 SLOW_ACTIVE_NS = 1_000_000_000  # short enough that rows inside the window locate a counter's change of a tenth of a second
 
@@ -29,8 +29,8 @@ class PlanTargets:
 
     idle_period_ns: int = FAST_IDLE_NS
     active_period_ns: int = FAST_ACTIVE_NS
-    budget_ratio: float = 0.01  # of one CPU core, for each lane of this GPU
-    dear_ns: int = 1_000_000  # the slow lane reads a fast signal that costs more, if it also costs far more than the others
+    budget_ratio: float = 0.01  # part of one CPU core, for each lane of this GPU
+    dear_ns: int = 1_000_000  # a fast signal that costs more, and far more than the others, moves to the slow lane
     measured_s: float = 0.5
 
 

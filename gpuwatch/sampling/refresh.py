@@ -76,7 +76,7 @@ class Refresh:
         return {name: period_ns for name, period_ns in found.items() if period_ns is not None}
 
     def _period_ns(self, distances_ns: Sequence[int]) -> int | None:
-        """Return the median of the distances near the 10th percentile; None for fewer than ``fewest`` such distances."""
+        """Return the median of the distances near the 10th percentile, or None for fewer than ``fewest`` such distances."""
         from statistics import median  # imports decimals and fractions, which would delay the daemon's start
 
         near = [each for each in distances_ns if each < 1.5 * distances_ns[len(distances_ns) // 10]]

@@ -66,7 +66,7 @@ class Rest:
 
 
 def is_idle(reading: Reading) -> bool | None:
-    """Return whether the driver reports the GPU as idle; None if the reading lacks reasons and utilisation."""
+    """Return whether the driver reports the GPU as idle, or None if the reading lacks reasons and utilisation."""
     if reading.event_reasons_mask is not None:
         return bool(reading.event_reasons_mask & Reason.GPU_IDLE)
     return None if reading.utilization_ratio is None else reading.utilization_ratio == 0

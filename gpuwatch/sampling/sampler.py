@@ -81,7 +81,7 @@ class Sampler:
 
     @property
     def lost(self) -> str | None:
-        """Return the reason why the GPU's fast thread has no answer; None if it has one."""
+        """Return the reason why the GPU's fast thread has no answer, or None if it has one."""
         return self._fast.lost
 
     @property

@@ -42,7 +42,7 @@ class SamplerThread:
 
     @property
     def lost(self) -> str | None:
-        """Return the reason why a turn has no answer; None if all turns have answers."""
+        """Return the reason why a turn has no answer, or None if all turns have answers."""
         return next((turn.lost or turn.hung for turn in self.turns if turn.lost or turn.hung), None)
 
     @property

@@ -40,7 +40,7 @@ class Boot(LedgerConnection):
         self._closed: dict[Path, SegmentSpan | None] = {}
 
     def wall_offset_ns(self) -> int | None:
-        """Return the latest offset from monotonic time to wall time in this boot; None if nothing was ever watched."""
+        """Return the latest offset from monotonic time to wall time in this boot, or None if nothing was ever watched."""
         row = self._first("SELECT wall_offset_ns FROM clocks WHERE boot_id = ? ORDER BY begin_ns DESC LIMIT 1", (self.boot_id,))
         return row[0] if row else None
 
@@ -79,7 +79,7 @@ class Boot(LedgerConnection):
         return {uuid: row[1] or "it was lost" for uuid, row in last.items() if row and row[0] == "lost"}
 
     def _span(self, db: Database) -> SegmentSpan | None:
-        """Return a segment's span; None for a segment of another boot or without rows."""
+        """Return a segment's span, or None for a segment of another boot or without rows."""
         segment = db.execute("SELECT boot_id, source FROM segment").fetchone()
         if segment is None or segment[0] != self.boot_id:
             return None

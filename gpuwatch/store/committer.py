@@ -102,12 +102,12 @@ class Committer:
             self._keep_house()
 
     def set_limits(self, limits: StoreLimits) -> None:
-        """Change the limits.  They take effect with the next housekeeping; existing segments keep their size."""
+        """Change the limits from the next housekeeping on; existing segments keep their size."""
         self._limits = limits
         self.folder.set_evidence(limits.evidence_bytes)
 
     def commit(self, items: Iterable[Storable]) -> bool:
-        """Commit these items and all waiting ones; return False if any of them could not be committed."""
+        """Commit these items and all waiting ones; return False if an item could not be committed."""
         for item in items:
             if isinstance(item, Sweep):
                 self._rows.take(item)

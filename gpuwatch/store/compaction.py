@@ -29,7 +29,7 @@ _fast_values = LANE_VALUES[Lane.FAST]
 
 @dataclass(slots=True)
 class SegmentRows:
-    """Rows for one segment.  They name a GPU by its UUID; the segment's tables use a number."""
+    """Rows for one segment.  A row names a GPU by its UUID; the segment's tables use a number."""
 
     readings: list[tuple[Lane, int, str, int, tuple[Any, ...]]] = field(default_factory=list)  # lane, at, uuid, stood_ms
     process_lists: list[tuple[int, str, int, int, Visibility, tuple[Process, ...]]] = field(default_factory=list)  # + took_us

@@ -15,7 +15,7 @@ def write_mark(state: Path, wall_s: float) -> None:
 
 
 def read_mark_wall_s(state: Path) -> float | None:
-    """Return the time of the last successful export, in seconds since 1970; None if no valid time is recorded."""
+    """Return the time of the last successful export, in seconds since 1970, or None if no valid time is recorded."""
     try:
         with (state / NAME).open("rb") as file:
             wall_s = float(file.read(_MOST_BYTES))

@@ -173,7 +173,7 @@ def settle(path: Path) -> bool:
 
 
 def check(database: Database, *, now_ns: Callable[[], int], limit_ns: int = 5_000_000_000) -> str | None:
-    """Return the first defect that SQLite's quick check finds; None if the check finds none within ``limit_ns``."""
+    """Return the first defect that SQLite's quick check finds, or None if the check finds none within ``limit_ns``."""
     until_ns = now_ns() + limit_ns
     database.conn.set_progress_handler(lambda: int(now_ns() > until_ns), _CHECK_STEPS)
     try:
@@ -213,7 +213,7 @@ def size_bytes(path: Path) -> int:
 
 
 def file_system(path: Path, *, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """Return the type of the file system that holds a path; None if it cannot be found."""
+    """Return the type of the file system that holds a path, or None if it cannot be found."""
     try:
         lines = mountinfo.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:

@@ -188,7 +188,7 @@ def open_ledger(folder: Path, facts: WriterFacts, *, wal: bool, evidence_bytes: 
 
 
 def _damage(path: Path) -> object:
-    """Return the error of a damaged ledger; None for a readable one.  Raises StoreError: for a newer or locked ledger."""
+    """Return the error of a damaged ledger, or None for a readable one.  Raises StoreError: for a newer or locked ledger."""
     try:
         db = files.open_to_read(path)
     except StoreError as error:

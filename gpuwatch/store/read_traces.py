@@ -193,7 +193,7 @@ class SegmentReader:
                 yield path
 
     def _first_row(self, path: Path) -> tuple[str, int] | None:
-        """Return a segment's boot and start time; None for a damaged or dropped one, whose readings are then missing."""
+        """Return a segment's boot and start time, or None for a damaged or dropped one, whose readings are then missing."""
         try:
             row: tuple[str, int] | None = query_segment(path, lambda db: db.execute(_FIRST_ROW).fetchone())
         except StoreError as error:

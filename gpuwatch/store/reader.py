@@ -105,7 +105,7 @@ class Reader(RunReader):
         return boot_id, wall_ns - offset_ns
 
     def _lost(self, uuid: str, boot_id: str, at_ns: int) -> str | None:
-        """Return the reason for the loss of a GPU without readings, which may lie long before; None if it was not lost."""
+        """Return the reason for the loss of a GPU without readings, which may lie long before, or None if it was not lost."""
         last = self._first(
             "SELECT kind, text FROM events WHERE uuid = ? AND boot_id = ? AND at_ns <= ? AND kind IN ('lost', 'back')"
             " ORDER BY at_ns DESC, id DESC LIMIT 1",

@@ -12,7 +12,7 @@ from gpuwatch.store import files
 
 _log = logging.getLogger("gpuwatch.store")
 
-# Errors from one bad value or a bad disk.  They must never end the writer's thread.
+# Errors from one bad value or a bad disk, which must never end the writer's thread.
 UNSTORABLE = (
     sqlite3.Error, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, MemoryError, StoreError,
     RecursionError, msgspec.MsgspecError,

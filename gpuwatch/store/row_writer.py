@@ -1,6 +1,6 @@
 """The writer of readings into the live segment.
 
-It compacts readings into rows, holds rows while writes fail, and replaces lost rows with gaps.  A bisection separates bad rows
+The writer compacts readings into rows, holds rows while writes fail, and replaces lost rows with gaps.  A bisection separates bad rows
 from good ones, so that a commit loses only its bad rows.
 """
 

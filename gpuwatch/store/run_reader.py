@@ -188,7 +188,7 @@ class RunReader(LedgerConnection):
         return (exact or found)[0]
 
     def packed(self, run: Run, uuid: str) -> bytes | None:
-        """Return a run's stored capsule of one GPU, byte for byte; None if no capsule is stored."""
+        """Return a run's stored capsule of one GPU, byte for byte, or None if no capsule is stored."""
         row = self._first("SELECT capsule FROM evidence WHERE run = ? AND uuid = ?", (run.id, uuid))
         return None if row is None else bytes(row[0])
 
@@ -228,7 +228,7 @@ class RunReader(LedgerConnection):
             return PackedTimes(row["at_ns"], row["took_s"], clock, row.get("calls_count") or 1).unpacked()
 
     def _spans(self, run_id: str, what: str) -> NamedSpans | None:
-        """Return a run's spans of one kind; None if no spans are stored, as in a store of an older version."""
+        """Return a run's spans of one kind, or None if no spans are stored, as in a store of an older version."""
         if "spans" not in self._db.table_names():
             return None
         sql = "SELECT begin_ns, end_ns, named, names FROM spans WHERE run = ? AND what = ?"

@@ -1,6 +1,6 @@
 """The tables of both kinds of file, as numbered migrations: a new version adds one function here and one fixture.
 
-These statements alone create a new file; sqlite-utils applies the missing ones to an older file, in a child process.
+The statements alone create a new file; sqlite-utils applies missing statements to an older file, in a child process.
 """
 
 # ruff: noqa: S608 - names in these statements are constants; values are always bound

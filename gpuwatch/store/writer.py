@@ -69,7 +69,7 @@ class Store:
 
     @property
     def folder(self) -> StateFolder:
-        """Return the state folder.  It belongs to the writer's thread: use it only directly after a flush."""
+        """Return the state folder.  The folder belongs to the writer's thread: use it only directly after a flush."""
         return self._committer.folder
 
     def take(self, sweep: Sweep) -> None:

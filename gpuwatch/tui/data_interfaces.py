@@ -17,7 +17,7 @@ class HistorySource(Protocol):
     """
 
     def span_ns(self) -> tuple[int, int] | None:
-        """Return the first and last moment with any record; None for an empty store."""
+        """Return the first and last moment with any record, or None for an empty store."""
         ...
 
     def live(self, at_ns: int) -> Live:
@@ -33,7 +33,7 @@ class HistorySource(Protocol):
         ...
 
     def verdicts(self, run_id: str) -> Sequence[Verdict]:
-        """Return a window's verdicts, one per GPU, the worst first; empty before the judge's answer."""
+        """Return a window's verdicts, one per GPU, the worst first; empty before the judge has finished."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The history of one GPU in memory: readings from the store, followed by those of live answers."""
+"""The history of one GPU in memory: readings from the store, followed by readings of live answers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ class GpuHistory:
         self.trace = known
 
     def next_query(self, begin_ns: int, end_ns: int, *, every_ns: int = 0) -> tuple[int, int] | None:
-        """Return the next interval to query, newest first; None if at most the last ``every_ns`` are missing."""
+        """Return the next interval to query, newest first, or None if at most the last ``every_ns`` are missing."""
         if self._known_ns is None or self._is_apart(begin_ns, end_ns):
             return max(begin_ns, end_ns - SLICE_NS), end_ns
         first_ns, last_ns = self._known_ns

@@ -60,7 +60,7 @@ class GpuTimeline:
         )
 
     def next_fetch(self, viewport: Viewport, at_ns: int) -> Callable[[], Awaitable[None]] | None:
-        """Return the next query; None if the visible range is complete, or no query may run now."""
+        """Return the next query, or None if the visible range is complete, or no query may run now."""
         if not self._fetcher.can_fetch(at_ns):
             return None
         begin_ns, range_end_ns = self.range.edges(viewport)

@@ -19,7 +19,7 @@ AROUND_NS = 60_000_000_000  # in the past a query covers more than the screen, f
 AGAIN_NS = 10_000_000_000  # interval of queries for the readings between two live answers
 CLOCK, REASONS = "sm_clock_mhz", "event_reasons_mask"
 KEPT_NS = RANGE_NS + 4 * AROUND_NS
-LEAST_SPAN_RATIO = 0.02  # of the maximum clock: the driver's steps of 15 MHz are noise
+LEAST_SPAN_RATIO = 0.02  # part of the maximum clock: the driver's steps of 15 MHz are noise
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 BEFORE = Chip(" ", "before the first reading", Tone.DIM)
 
@@ -81,7 +81,7 @@ class OverviewHistory:
             self.history(gpu.device.uuid).add_live(replace(gpu, process_list=None))
 
     def next_query(self, live: Live, *, is_past: bool) -> HistoryQuery | None:
-        """Return the next query; None if the visible range is complete."""
+        """Return the next query, or None if the visible range is complete."""
         begin_ns, end_ns = live.at_ns - RANGE_NS, live.at_ns
         for gpu in live.gpus:
             history = self.history(gpu.device.uuid)

@@ -31,7 +31,7 @@ class TimeRange:
         return self.range_s * S
 
     def cursor(self, viewport: Viewport) -> int | None:
-        """Return the cursor's moment, else the displayed past moment; None for a live range without a cursor."""
+        """Return the cursor's moment, else the displayed past moment, or None for a live range without a cursor."""
         return self.cursor_ns if self.cursor_ns is not None else viewport.past_ns
 
     def edges(self, viewport: Viewport) -> tuple[int, int]:
@@ -82,7 +82,7 @@ class TimeRange:
 
 
 def _bounded(end_ns: int, viewport: Viewport) -> int | None:
-    """Return the end, at most the newest moment; None for that moment of a live range, which then follows."""
+    """Return the end, at most the newest moment, or None for that moment of a live range, which then follows."""
     if end_ns < viewport.newest_ns:
         return end_ns
     return viewport.newest_ns if viewport.past_ns is not None else None

@@ -60,7 +60,7 @@ class TimeTravelApp(NavigationApp):
 
     @property
     def past_ns(self) -> int | None:
-        """Return the displayed past moment; None for now."""
+        """Return the displayed past moment, or None for now."""
         return self._travel.past_ns if self._travel is not None else None
 
     @property

@@ -60,7 +60,7 @@ def _process_list(trace: Trace, at_ns: int, reach_ns: int) -> ProcessList | None
 
 
 def period_ns(trace: Trace) -> int | None:
-    """Return the median period of the fast rows; None for fewer than three rows."""
+    """Return the median period of the fast rows, or None for fewer than three rows."""
     times = max(
         (column.at_ns for name, column in trace.columns.items() if SIGNALS.get(name) is Lane.FAST), key=len, default=None
     )

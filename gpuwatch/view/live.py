@@ -29,8 +29,8 @@ class LiveGpu:
     process_list: ProcessList | None = None
     processes_left_out_count: int = 0
 
-    def said(self, name: str) -> Any:  # of the signal's own type
-        """Return a signal's last value, from the first lane that has one; None if it was not observed."""
+    def said(self, name: str) -> Any:  # the type of the signal's field
+        """Return a signal's last value, from the first lane that has one, or None if it was not observed."""
         for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE):
             if lane in self.rows and (value := getattr(self.rows[lane], name)) is not None:
                 return value

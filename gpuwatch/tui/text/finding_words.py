@@ -14,7 +14,7 @@ _INDENT = " " * 4
 
 
 def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piece]], list[list[Piece]]]:
-    """Return the lines of ``report.around``, wrapped: those before the findings and those after.
+    """Return the lines of ``report.around``, wrapped: the lines before the findings and the lines after.
 
     With ``every``, the lines also name each rule that found no hazard.
     """

@@ -75,7 +75,7 @@ class Band:
         return Band(np.fmin(low[:, 0], low[:, 1]), np.fmax(high[:, 0], high[:, 1]))
 
     def ends(self) -> tuple[float, float] | None:
-        """Return the least and greatest of all values; None if nothing was observed."""
+        """Return the least and greatest of all values, or None if nothing was observed."""
         seen = ~np.isnan(self.low)
         return (float(self.low[seen].min()), float(self.high[seen].max())) if seen.any() else None
 

@@ -1,4 +1,7 @@
-"""The writer of annotate/RULES.md: ``python -m tests.annotate.output.page``, with ``--check`` a check of the page."""
+"""The generator of annotate/RULES.md.
+
+``python -m tests.annotate.output.page`` writes the page; ``--check`` checks it.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ WRITTEN = Path(annotate.__file__).parent / "RULES.md"
 _HEAD = """\
 # The rules
 
-Written by `python -m tests.annotate.output.page` from the rules' docstrings; edit those. A policy overrides limits and accepts
-hazards by the name of the rule. A rule without its evidence is reported as not checked, never as clear.
+`python -m tests.annotate.output.page` generates this page. To change it, edit the rules' docstrings. A policy overrides limits and
+accepts hazards by the name of the rule. A rule without its evidence is reported as not checked, never as clear.
 """
 
 

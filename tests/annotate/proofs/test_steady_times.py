@@ -44,8 +44,8 @@ def test_window_without_times_does_not_need_the_proof() -> None:
         (replace(timed(STEPPING), declared={"varies": True}), "times vary by design"),
     ],
 )
-def test_growth_and_levels_leave_the_proof_shown(about: Evidence, says: str) -> None:
-    """Growth and levels are bounds, which the judge adds up."""
+def test_uneven_times_leave_the_proof_shown(about: Evidence, says: str) -> None:
+    """Growth, levels, varying work and too few times to show levels do not break the proof."""
     proof = shown(about)
     assert proof.state is ProofState.SHOWN
     assert proof.says == says

@@ -72,14 +72,14 @@ def test_plan_lengthens_periods_if_every_call_is_slow() -> None:
     row_ns = 100_000 * len(FAST)
     assert plan.active_period_ns[Lane.FAST] == row_ns * 100 == plan.least_period_ns[Lane.FAST]
     assert plan.idle_period_ns[Lane.FAST] == row_ns * 100
-    assert "the lane reads one every 120 ms at most" in plan.reasons[Lane.FAST]
+    assert "the daemon reads at most one every 120 ms" in plan.reasons[Lane.FAST]
 
 
 def test_plan_keeps_the_pulse_if_every_call_is_slow() -> None:
     """If every call is expensive, pulses continue while whole rows become rare."""
     plan = plan_of(usual_cost_ns=100_000)
     assert plan.active_period_ns[Lane.PULSE] == 2 * 100_000 * 100
-    assert "the lane reads one every 20 ms at most" in plan.reasons[Lane.PULSE]
+    assert "the daemon reads at most one every 20 ms" in plan.reasons[Lane.PULSE]
 
 
 def test_pulse_holds_the_answered_fast_signals() -> None:
