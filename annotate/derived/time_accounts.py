@@ -85,7 +85,8 @@ class TimeAccounts:
         """Return the untimed work that equal gaps after the calls can contain, if utilisation is too coarse to show it."""
         if self.busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO:
             return 0.0
-        return max(0.0, min(self.fixed_ratio, 1.0 - self.accounted_ratio - self.foreign_ratio) - FIXED_ERROR_RATIO)
+        most_ratio = self.busy.ratio + GAUGE_ERROR_RATIO - self.accounted_ratio - self.foreign_ratio
+        return max(0.0, min(self.fixed_ratio, most_ratio) - FIXED_ERROR_RATIO)
 
 
 def timed_accounts(
@@ -179,12 +180,11 @@ def rest_bounds(accounts: TimeAccounts, rule: str, *, error_ratio: float = BOOKS
     if lost_ratio > 0.0:
         found.append(Bound(number=Number.THROUGHPUT, rule=rule, group=Group.BOOKS, ratio=min(1.0, lost_ratio)))
     if accounts.has_times:
-        rest_ratio = max(counted, accounts.rest_ratio) if counted > 0.0 else accounts.rest_ratio
-        nearer, value, farther = (_moved(accounts, rest) for rest in (counted, rest_ratio, farthest))
+        nearer, value, farther = (_moved(accounts, rest) for rest in (counted, accounts.rest_ratio, farthest))
         low, middle, high = sorted((nearer, value, farther))
-        # The launch's part of such a short call is not known, so the bound can flag but not reject.
+        # The launch's part of such a short call is not known, and equal gaps can be idle: both can flag but not reject.
         is_launching = counted < 0.0 and accounts.call_s < _LAUNCH_BOUND_S
-        estimate = None if is_launching else Estimate(low, middle, high)
+        estimate = None if is_launching or counted == accounts.hidden_ratio else Estimate(low, middle, high)
         found += [
             Bound(
                 number=number, rule=rule, group=Group.BOOKS, ratio=abs(nearer if is_launching else farther), estimate=estimate

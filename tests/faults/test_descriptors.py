@@ -74,11 +74,11 @@ def test_metrics_page_waits_for_free_descriptors(tmp_path: Path) -> None:
         written, begun_s = live.log.stat().st_size, cpu_s(live.process.pid)
         with out_of_descriptors(live.process.pid):
             waiting.enter_context(socket.create_connection((host, int(port))))
-            wait_until(lambda: "a scrape waits" in live.log.read_text()[written:], what="the log names the scrape")
+            wait_until(lambda: "a connection could not be accepted" in live.log.read_text()[written:], what="the log names the scrape")
             let_pass(SILENT_S, "a flood needs time to show")
             used_s = cpu_s(live.process.pid) - begun_s
             log = live.log.read_text()[written:]
-        assert log.count("a scrape waits") == 1, log
+        assert log.count("a connection could not be accepted") == 1, log
         assert len(log) < MOST_BYTES, log[:3000]
         assert used_s < SILENT_S / 2, "the daemon does not loop"
         wait_until(lambda: scraped(live, address))

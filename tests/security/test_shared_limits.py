@@ -88,7 +88,7 @@ def test_unfinished_lines_end_only_their_own_users_connections(shared: Settings)
         opened = [client.open(label="beside") for client in clients]
         refused = stack.enter_context(unfinished(shared))
         assert UNFINISHED_COUNT * 1_000_000 > USER_UNFINISHED_BYTES
-        assert all('"busy"' in answer and "your connections" in answer for answer in refused), refused
+        assert all('"busy"' in answer and "unfinished lines per user" in answer for answer in refused), refused
         for client, window in zip(clients, opened, strict=True):
             times = Timings(window.opened_ns + np.arange(count), np.full(count, 1e-9))
             client.times(window.run, times)

@@ -47,9 +47,8 @@ def after_each_call(gaps_s: Values, *, took_s: float = 36e-3) -> Timings:
 def test_accounts_of_equal_gaps_count_as_untimed_work() -> None:
     """Times stated 2 % too short leave equal gaps, which utilisation of 97 % does not show."""
     found = bounds(evidence(timings=after_each_call(np.full(163, 0.72e-3))))
-    estimate = found[Number.MEDIAN].estimate
-    assert estimate is not None
-    assert -0.06 < estimate.low_ratio < -0.02 < estimate.high_ratio < 0.0
+    assert found[Number.MEDIAN].estimate is None  # equal gaps can be idle, so they never reject
+    assert 0.02 < (found[Number.MEDIAN].ratio or 0.0) < 0.06
 
 
 def test_accounts_of_varying_host_pauses_are_clear() -> None:

@@ -160,7 +160,7 @@ def test_compare_of_two_models_needs_ratio(gpuwatch: Gpuwatch, tmp_path: Path, m
     [
         (None, "found nothing to read"),
         (b"<!doctype html><p>no report</p>", "expected a gpuwatch report"),
-        (b"\0\0\0", "found something else"),
+        (b"\0\0\0", "found another format"),
     ],
 )
 def test_compare_refuses_another_file_in_one_line(gpuwatch: Gpuwatch, tmp_path: Path, content: bytes | None, says: str) -> None:

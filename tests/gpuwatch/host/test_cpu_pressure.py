@@ -108,7 +108,7 @@ def test_thread_that_computes_during_a_window_is_found(copying: Settings, after_
     finding = w.verdict.finding("background-thread")
     thread.join()
     assert finding.severity == "flag", finding
-    assert finding.says.startswith("1 thread began")
+    assert finding.says.startswith("1 thread started")
 
 
 def test_command_of_gpuwatch_run_is_not_a_companion(copying: Settings) -> None:
