@@ -48,7 +48,10 @@ def budget_to_data(budget: Budget) -> dict[str, Any]:
 
 
 def budget_from_data(data: Mapping[str, Any]) -> Budget | None:
-    """Read ``budget`` and ``proofs`` of a verdict, or None for schema 1.  Raises InvalidValueError: if the data is invalid."""
+    """Read ``budget`` and ``proofs`` of a verdict, or None for schema 1.
+
+    Raises InvalidValueError: if the data is invalid.
+    """
     if data.get("budget") is None:
         return None
     try:

@@ -116,7 +116,10 @@ class Rule:
         }
 
     def checked_limits(self, limits: Mapping[str, object]) -> dict[str, float]:
-        """Return the limits as floats.  Raises UnknownNameError or InvalidValueError: for a limit that the rule refuses."""
+        """Return the limits as floats.
+
+        Raises UnknownNameError or InvalidValueError: for a limit that the rule refuses.
+        """
         known = self.limits
         out: dict[str, float] = {}
         for name, value in limits.items():

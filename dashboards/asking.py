@@ -77,17 +77,26 @@ class Prometheus:
     timeout_s: float = 20.0
 
     def now(self, expr: str, at_s: float | None = None) -> list[Series]:
-        """Return the answer for this instant.  Raises PrometheusError: when the server refuses or is missing."""
+        """Return the answer for this instant.
+
+        Raises PrometheusError: when the server refuses or is missing.
+        """
         result = self.get("query", query=expr, **({} if at_s is None else {"time": f"{at_s:.3f}"}))["result"]
         return _series((found["metric"], [found["value"]]) for found in result)
 
     def over(self, expr: str, begin_s: float, end_s: float, step_s: float) -> list[Series]:
-        """Return the answer over a span.  Raises PrometheusError: when the server refuses or is missing."""
+        """Return the answer over a span.
+
+        Raises PrometheusError: when the server refuses or is missing.
+        """
         span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}"}
         return _series((found["metric"], found["values"]) for found in self.get("query_range", query=expr, **span)["result"])
 
     def get(self, what: str, **parameters: str) -> Any:
-        """Return an answer's data as JSON values (hence Any).  Raises PrometheusError: when the server refuses or is missing."""
+        """Return an answer's data as JSON values (hence Any).
+
+        Raises PrometheusError: when the server refuses or is missing.
+        """
         try:
             with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}", timeout=self.timeout_s) as answer:  # noqa: S310 - the user's own
                 return json.load(answer)["data"]
@@ -148,7 +157,10 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
 
 
 def choices(prometheus: Prometheus, variable: Mapping[str, Any], filled: Mapping[str, str]) -> list[str]:
-    """List a variable's values.  Raises PrometheusError; ValueError: for an unsupported kind of query."""
+    """List a variable's values.
+
+    Raises PrometheusError; ValueError: for an unsupported kind of query.
+    """
     query = fill(variable["query"]["query"], filled)
     if match := re.fullmatch(r"label_values\((.+), (\w+)\)", query):
         return sorted({series.labels[match[2]] for series in prometheus.now(match[1])})
@@ -160,7 +172,10 @@ def choices(prometheus: Prometheus, variable: Mapping[str, Any], filled: Mapping
 
 
 def fill(expr: str, values: Mapping[str, str]) -> str:
-    """Substitute variables in an expression.  Raises KeyError: for a variable without a value."""
+    """Substitute variables in an expression.
+
+    Raises KeyError: for a variable without a value.
+    """
     return re.sub(r"\$(\w+)", lambda match: values[match[1]], expr)
 
 

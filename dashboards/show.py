@@ -65,7 +65,10 @@ class TimeAndPlace:
         return [found.get(step) for step in range(round((self.end_s - self.begin_s) / self.step_s) + 1)]
 
     def answer(self, query: PanelQuery) -> list[Series]:
-        """Return the answer to a query.  Raises PrometheusError: when the server refuses or is missing."""
+        """Return the answer to a query.
+
+        Raises PrometheusError: when the server refuses or is missing.
+        """
         expr = fill(query.expr, self.values)
         if query.instant:
             return self.prometheus.now(expr, self.end_s)
@@ -73,7 +76,10 @@ class TimeAndPlace:
 
 
 def shown(name: str, look: TimeAndPlace) -> str:
-    """Render a dashboard's panels as Markdown.  Raises PrometheusError: when the server refuses or is missing."""
+    """Render a dashboard's panels as Markdown.
+
+    Raises PrometheusError: when the server refuses or is missing.
+    """
     parts = [f"## {board(name)['title']}\n"]
     queries = [query for query in asked(name) if query.ref != "annotation"]
     for panel in panels(name):
@@ -157,7 +163,10 @@ def _legend(query: PanelQuery, series: Series) -> str:
 def looks(
     prometheus: Prometheus, *, since_s: float, instance: str = ".*", uuid: str | None = None
 ) -> Iterator[tuple[str, TimeAndPlace]]:
-    """Yield the view of each dashboard: all hosts, and the given GPU or else the first.  Raises PrometheusError."""
+    """Yield the view of each dashboard: all hosts, and the given GPU or else the first.
+
+    Raises PrometheusError.
+    """
     end_s = time.time()
     rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # Grafana's own formula
     values = {

@@ -30,7 +30,11 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, data: Mapping[str, Any]) -> None:
-    """Replace the file, and make its folder.  Raises OSError: when that fails.  Raises ValueError: for numbers outside JSON."""
+    """Replace the file, and make its folder.
+
+    Raises OSError: when that fails.
+    Raises ValueError: for numbers outside JSON.
+    """
     text = json.dumps({"schema": SCHEMA} | dict(data), indent=1, allow_nan=False)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     atomic_write.replace(path, text.encode(), mode=0o644)  # the folder's mode controls access

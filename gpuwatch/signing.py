@@ -115,7 +115,10 @@ def fingerprint(public_key: bytes) -> str:
 
 
 def read_public(path: Path) -> bytes:
-    """Read the raw key of a PEM file.  Raises UsageError: for any other content, above all a private key."""
+    """Read the raw key of a PEM file.
+
+    Raises UsageError: for any other content, above all a private key.
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key

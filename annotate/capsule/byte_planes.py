@@ -16,7 +16,10 @@ def encode(values: npt.NDArray[np.int64]) -> bytes:
 
 
 def decode(data: bytes | memoryview, count: int) -> tuple[npt.NDArray[np.int64], memoryview]:
-    """Return ``count`` numbers, and the bytes after them.  Raises ValueError for bytes that ``encode`` did not write."""
+    """Return ``count`` numbers, and the bytes after them.
+
+    Raises ValueError for bytes that ``encode`` did not write.
+    """
     width = data[0] if data else 0
     if width not in _WIDTHS or count < 0 or len(data) < 1 + width * count:
         raise ValueError(f"expected {count} packed numbers, found {len(data)} bytes of width {width}")

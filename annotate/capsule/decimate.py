@@ -62,7 +62,9 @@ def thin(at_ns: Times, values: npt.NDArray[np.float64], begin_ns: int, end_ns: i
 
 
 def filled(column: Column, step_ns: int, silent: Index, *, counts: bool) -> Column:
-    """Return a column with kept rows repeated at the step, except during silences.  Raises ValueError as ``fill_index``.
+    """Return a column with kept rows repeated at the step, except during silences.
+
+    Raises ValueError as ``fill_index``.
 
     A column that ``counts`` rises evenly between two kept rows: repeated rows would be constant and then jump.
     """
@@ -77,7 +79,10 @@ def filled(column: Column, step_ns: int, silent: Index, *, counts: bool) -> Colu
 
 
 def fill_index(at_ns: Times, step_ns: int, silent: Index) -> tuple[Index, Times]:
-    """Return the index and the time of each restored row.  Raises ValueError for too many rows, no row or no step."""
+    """Return the index and the time of each restored row.
+
+    Raises ValueError for too many rows, no row or no step.
+    """
     if step_ns <= 0 or len(at_ns) == 0:
         raise ValueError(f"expected at least one row and a positive step, found {len(at_ns)} rows and a step of {step_ns} ns")
     left_ns = np.append(np.diff(at_ns), 1)

@@ -18,7 +18,10 @@ LARGEST = float(1 << 64)  # largest value: a mask or a counter of 64 bits
 
 
 def times(at_ns: Times, *, ascending: bool = True) -> Times:
-    """Return times that are in range and, with ``ascending``, in order.  Raises ValueError for others."""
+    """Return times that are in range and, with ``ascending``, in order.
+
+    Raises ValueError for others.
+    """
     if len(at_ns) and not (int(at_ns.min()) > -FARTHEST_NS and int(at_ns.max()) < FARTHEST_NS):
         raise ValueError("expected times within 146 years, found one beyond")
     if ascending and (at_ns[1:] < at_ns[:-1]).any():
@@ -27,21 +30,30 @@ def times(at_ns: Times, *, ascending: bool = True) -> Times:
 
 
 def values(found: Values) -> Values:
-    """Return readings within 64 bits; NaN means not observed.  Raises ValueError for larger or infinite ones."""
+    """Return readings within 64 bits; NaN means not observed.
+
+    Raises ValueError for larger or infinite ones.
+    """
     if (np.abs(found) > LARGEST).any():
         raise ValueError(f"expected readings of at most {LARGEST:g}, found a larger one")
     return found
 
 
 def as_times(found: npt.NDArray[Any]) -> Times:
-    """Return numbers of any type as nanoseconds.  Raises ValueError for NaN and for times beyond 146 years."""
+    """Return numbers of any type as nanoseconds.
+
+    Raises ValueError for NaN and for times beyond 146 years.
+    """
     if not (np.abs(np.asarray(found, np.float64)) < FARTHEST_NS).all():
         raise ValueError("expected times within 146 years, found one beyond")
     return found.astype(np.int64)
 
 
 def window(found: WindowRecord) -> WindowRecord:
-    """Return a valid window.  Raises ValueError if the window ends before it begins or is too long."""
+    """Return a valid window.
+
+    Raises ValueError if the window ends before it begins or is too long.
+    """
     if not -FARTHEST_NS < found.begin_ns <= found.end_ns < FARTHEST_NS:
         raise ValueError(f"expected a window that begins before it ends, found {found.begin_ns} to {found.end_ns}")
     if found.length_ns > LONGEST_NS:
@@ -50,13 +62,19 @@ def window(found: WindowRecord) -> WindowRecord:
 
 
 def near(at_ns: Times, of: WindowRecord) -> None:
-    """Check that ascending times are near a window, because a rule may read the whole span.  Raises ValueError."""
+    """Check that ascending times are near a window, because a rule may read the whole span.
+
+    Raises ValueError.
+    """
     if len(at_ns) and not of.begin_ns - NEAR_NS <= int(at_ns[0]) <= int(at_ns[-1]) <= of.end_ns + NEAR_NS:
         raise ValueError("expected readings within an hour of their window, found some beyond")
 
 
 def numbers(record: object) -> None:
-    """Check the size of all numeric fields of a record.  Raises ValueError."""
+    """Check the size of all numeric fields of a record.
+
+    Raises ValueError.
+    """
     for each in fields(record):  # type: ignore[arg-type]  # every record here is a dataclass
         found = getattr(record, each.name)
         if isinstance(found, int | float) and not abs(found) <= LARGEST:
@@ -64,7 +82,10 @@ def numbers(record: object) -> None:
 
 
 def amounts(record: object) -> None:
-    """Check that all fields of a record are numbers of zero or more.  Raises ValueError."""
+    """Check that all fields of a record are numbers of zero or more.
+
+    Raises ValueError.
+    """
     numbers(record)
     for each in fields(record):  # type: ignore[arg-type]  # as above
         found = getattr(record, each.name)
@@ -73,7 +94,10 @@ def amounts(record: object) -> None:
 
 
 def refresh(name: str, period_ns: int) -> int:
-    """Return a plausible refresh period.  Raises ValueError for others."""
+    """Return a plausible refresh period.
+
+    Raises ValueError for others.
+    """
     if not 100_000 <= period_ns <= LONGEST_NS:
         raise ValueError(f"{name}: expected a refresh period of 0.1 ms to 31 days, found {period_ns} ns")
     return period_ns

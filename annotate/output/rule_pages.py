@@ -31,7 +31,10 @@ class Words:
 
 
 def words(rule: Rule) -> Words:
-    """Split a rule's docstring.  Raises ValueError for a missing, misplaced or empty section."""
+    """Split a rule's docstring.
+
+    Raises ValueError for a missing, misplaced or empty section.
+    """
     parts = _HEADING.split(inspect.cleandoc(rule.check.__doc__ or ""))
     found = tuple(parts[1::2])
     if found != HEADINGS:

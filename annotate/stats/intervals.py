@@ -112,7 +112,9 @@ def _t_interval(middle: float, medians: Values, confidence: float) -> Interval:
 
 
 def median_interval(values: Values, confidence: float = 0.95) -> Interval:
-    """Return the median of independent values with its interval.  Raises ValueError for an empty series.
+    """Return the median of independent values with its interval.
+
+    Raises ValueError for an empty series.
 
     Two order statistics are the limits, so no distribution is assumed.  The limits are infinite for fewer than six values
     (at 95 %).
@@ -139,7 +141,9 @@ def ratio_interval(
     """Return the median log ratio with its interval: from order statistics, or from a block bootstrap for correlated pairs.
 
     The pairs are in the order of execution.  If consecutive pairs correlate, the bootstrap covers nearly 95 %, and order
-    statistics far less.  Raises ValueError without pairs.
+    statistics far less.
+
+    Raises ValueError without pairs.
 
     Source: Politis & White, Econometric Reviews 23 (2004) 53-70.
     """

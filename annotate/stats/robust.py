@@ -11,7 +11,10 @@ from annotate.evidence import Column, Values
 
 
 def centre(values: Values) -> float:
-    """Return the median.  Raises ValueError for an empty series."""
+    """Return the median.
+
+    Raises ValueError for an empty series.
+    """
     if not len(values):
         raise ValueError("expected at least one value, found none")
     if isnan(values.sum()):
@@ -103,7 +106,9 @@ def effective_count(values: Values) -> float:
     """Return the number of independent values whose mean is as precise as the mean of this series, from 1 to its length.
 
     Geyer's initial positive sequence: autocorrelations are summed in pairs of lags until a pair is not positive.  All
-    values of a constant series count.  Raises ValueError for an empty series.
+    values of a constant series count.
+
+    Raises ValueError for an empty series.
 
     Source: Geyer, Statistical Science 7 (1992) 473-483.
     """

@@ -78,7 +78,10 @@ def not_started(name: str, error: OSError) -> Stop:
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
-    """Start a command found on PATH and return its pid.  Raises Stop: with the codes of env(1)."""
+    """Start a command found on PATH and return its pid.
+
+    Raises Stop: with the codes of env(1).
+    """
     try:
         try:
             return _spawn(command[0], command, environment, mask)

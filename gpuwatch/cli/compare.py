@@ -169,7 +169,10 @@ def _markdown(comparisons: Sequence[Comparison], verdict: Verdict | None) -> str
 
 
 def read_decisions(text: str | None) -> set[str]:
-    """Read the decisions of --fail-on.  Raises UsageError: for an unknown one."""
+    """Read the decisions of --fail-on.
+
+    Raises UsageError: for an unknown one.
+    """
     named = {word.strip().lower() for word in text.split(",") if word.strip()} if text is not None else set()
     if text is not None and (not named or named - set(Decision)):
         raise UsageError(f"--fail-on: expected some of {', '.join(Decision)}, found {text!r}")

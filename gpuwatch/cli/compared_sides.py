@@ -58,7 +58,9 @@ def is_file(text: str) -> bool:
 def compare_sides(texts: tuple[str, str], policy: Policy | None, terms: MachineTerms) -> tuple[list[Comparison], list[str]]:
     """Return the comparisons of two runs or files, and the ids of the runs.
 
-    Files of several windows are compared label by label.  Raises UsageError, StoreError.
+    Files of several windows are compared label by label.
+
+    Raises UsageError, StoreError.
     """
     sides = _read_sides(texts)
     terms = replace(terms, is_identified=all(side.is_identified for side in sides))
@@ -126,7 +128,10 @@ def _from_file(text: str) -> ComparedSide:
 
 
 def file_windows(text: str) -> tuple[ComparedWindow, ...]:
-    """Return the windows of a report, result file or recording.  Raises UsageError."""
+    """Return the windows of a report, result file or recording.
+
+    Raises UsageError.
+    """
     return _from_file(text).windows
 
 

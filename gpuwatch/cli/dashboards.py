@@ -64,7 +64,10 @@ def _state(path: Path, text: bytes) -> str:
 
 
 def read_shipped() -> dict[str, bytes]:
-    """Return the contents of the shipped files by relative path.  Raises UsageError: for an installation without the files."""
+    """Return the contents of the shipped files by relative path.
+
+    Raises UsageError: for an installation without the files.
+    """
     root = shipped_folder("dashboards", ("fleet.json", "alerts.yml"))
     return {str(path.relative_to(root)): path.read_bytes() for path in _files(root)}
 

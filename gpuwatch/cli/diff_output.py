@@ -47,7 +47,10 @@ def show(found: Diff, screen: ScreenOptions) -> None:
 
 
 def check_files(screen: ScreenOptions) -> None:
-    """Check the output files.  Raises UsageError: for a JSON file not named .json, and for a file that cannot be written."""
+    """Check the output files.
+
+    Raises UsageError: for a JSON file not named .json, and for a file that cannot be written.
+    """
     if screen.html_file is not None:
         output.check_file(screen.html_file)
     if screen.json_file not in (None, "-"):

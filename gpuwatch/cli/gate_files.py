@@ -46,7 +46,10 @@ class FileOptions:
                 yield Path(name), form
 
     def write(self, found: Sequence[GatedWindow]) -> None:
-        """Write all requested files.  Raises Stop, UsageError: for a file that cannot be written."""
+        """Write all requested files.
+
+        Raises Stop, UsageError: for a file that cannot be written.
+        """
         for path, form in self._appended():
             _append(path, form, found)
         for named, export in ((self.benchmark_action, gate_formats.benchmark_action), (self.bencher, gate_formats.bencher)):

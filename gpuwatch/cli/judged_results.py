@@ -45,7 +45,10 @@ class ResultOptions:
 
     @property
     def columns(self) -> ColumnNames | None:
-        """Return the named columns.  Raises UsageError: for --clock or --begin without --times."""
+        """Return the named columns.
+
+        Raises UsageError: for --clock or --begin without --times.
+        """
         if self.times is None and (self.clock is not None or self.begins is not None):
             raise UsageError("--clock, --begin: expected --times with them, found none")
         return None if self.times is None else ColumnNames(self.times, self.clock, self.begins)
@@ -73,7 +76,10 @@ class _Answer:
 
 
 def read(path: Path, wanted: ResultOptions) -> ResultFile:
-    """Read a result file, or one series of it.  Raises UsageError."""
+    """Read a result file, or one series of it.
+
+    Raises UsageError.
+    """
     whole = read_results(path, wanted.columns)
     found = whole.only(wanted.series)
     if wanted.series is not None and not found.series:

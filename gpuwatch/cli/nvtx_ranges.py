@@ -54,7 +54,10 @@ class NvtxRanges:
 
     @contextmanager
     def reporting(self) -> Iterator[NvtxRanges]:
-        """Create the folder for the library's reports.  Raises UsageError: when the library was not built."""
+        """Create the folder for the library's reports.
+
+        Raises UsageError: when the library was not built.
+        """
         if not self.is_asked:
             yield self
             return

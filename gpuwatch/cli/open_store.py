@@ -45,7 +45,10 @@ def closed(where: Path) -> str | None:
 
 
 def readable_folder(settings: Settings) -> Path:
-    """Return the state folder.  Raises StoreError: when this user may not read it."""
+    """Return the state folder.
+
+    Raises StoreError: when this user may not read it.
+    """
     where = folder(settings)
     if why := closed(where):
         raise StoreError(why)
@@ -53,7 +56,10 @@ def readable_folder(settings: Settings) -> Path:
 
 
 def reader(settings: Settings) -> Reader:
-    """Open the store for reading.  Raises StoreError: when there is no store yet, with the remedy."""
+    """Open the store for reading.
+
+    Raises StoreError: when there is no store yet, with the remedy.
+    """
     from gpuwatch.store import Reader
 
     where = readable_folder(settings)

@@ -53,7 +53,10 @@ def emit_either(data: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def emit(text: str = "") -> None:
-    """Write a line of data.  Raises Stop: when standard output cannot be written."""
+    """Write a line of data.
+
+    Raises Stop: when standard output cannot be written.
+    """
     _write(text, sys.stdout)
 
 
@@ -189,7 +192,10 @@ def _finite(value: Any) -> Any:  # any JSON value
 
 
 def check_folder(folder: Path, option: str) -> None:
-    """Check before the work that the folder exists or can be created.  Raises UsageError."""
+    """Check before the work that the folder exists or can be created.
+
+    Raises UsageError.
+    """
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if not there.is_dir():
         raise UsageError(f"{option}: expected a folder, found {there}, which is not a folder")
@@ -198,7 +204,10 @@ def check_folder(folder: Path, option: str) -> None:
 
 
 def check_appended(target: Path, option: str) -> None:
-    """Check before the work that the file can be appended to.  Raises UsageError: also for a pipe, whose opening would block."""
+    """Check before the work that the file can be appended to.
+
+    Raises UsageError: also for a pipe, whose opening would block.
+    """
     is_writable = os.access(target, os.W_OK) if target.exists() else os.access(target.parent, os.W_OK | os.X_OK)
     if target.is_dir() or target.is_fifo() or not is_writable:
         raise UsageError(f"{option}: expected a file that can be appended to, found {target}")
@@ -217,7 +226,10 @@ def check_file(target: Path, option: str = "--output") -> None:
 
 
 def write_file(target: Path, blob: bytes, option: str = "--output") -> None:
-    """Replace the file atomically.  Raises UsageError: when the file cannot be written."""
+    """Replace the file atomically.
+
+    Raises UsageError: when the file cannot be written.
+    """
     try:
         atomic_write.replace(target, blob)
     except OSError as error:

@@ -42,7 +42,10 @@ class QualifyOptions:
     save_reference: str | None
 
     def check(self, *, is_otherwise: bool) -> None:
-        """Check the options.  Raises UsageError: for contradicting options, an unreadable reference or a missing folder."""
+        """Check the options.
+
+        Raises UsageError: for contradicting options, an unreadable reference or a missing folder.
+        """
         given = {"--reference": self.reference, "--save-reference": self.save_reference}
         for name, value in given.items():
             if value and not self.qualify:

@@ -55,7 +55,10 @@ def stored(run: Run) -> tuple[Verdict, ...]:
 
 
 def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]:
-    """Judge a run's stored evidence under this policy, or for None under the run's; worst first.  Raises StoreError."""
+    """Judge a run's stored evidence under this policy, or for None under the run's; worst first.
+
+    Raises StoreError.
+    """
     if not run.uuids:
         return stored(run)
     return judged([store.evidence(run, uuid) for uuid in run.uuids], policy_of(run) if policy is None else policy)
@@ -72,7 +75,10 @@ def policy_of(run: Run) -> Policy:
 def all_again(
     store: Reader, runs: Sequence[Run], policy: Policy | None, *, shared_count: int = _WORTH_SHARING
 ) -> list[tuple[Verdict, ...]]:
-    """Judge these runs with ``again``, in several processes if there are many.  Raises StoreError."""
+    """Judge these runs with ``again``, in several processes if there are many.
+
+    Raises StoreError.
+    """
     workers_count = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
     if len(runs) < shared_count or workers_count < 2:
         return [again(store, run, policy) for run in runs]
@@ -109,7 +115,9 @@ def judged(pieces: Iterable[Evidence], policy: Policy | None) -> tuple[Verdict, 
 def recorded(
     path: Path, begin: str | None, end: str | None, gpus: Sequence[str], *, query: str | None = None
 ) -> tuple[Evidence, ...]:
-    """Return the windows of a recording, or the named interval of it.  Raises UsageError.
+    """Return the windows of a recording, or the named interval of it.
+
+    Raises UsageError.
 
     ``begin`` and ``end`` are seconds since the start, "-5s" before the end, or times.  The start is the window's if the
     recording has one window per GPU, else the first reading.
@@ -163,7 +171,10 @@ def _of_gpus(pieces: Sequence[Evidence], gpus: Sequence[str]) -> tuple[Evidence,
 
 
 def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pids: Sequence[int]) -> tuple[Evidence, ...]:
-    """Return stored evidence of an interval without a window, one piece per GPU.  Raises UsageError, StoreError."""
+    """Return stored evidence of an interval without a window, one piece per GPU.
+
+    Raises UsageError, StoreError.
+    """
     now_s = clock.wall_s()
     begin_s = times.wall_s(begin, "--from", now_s=now_s)
     end_s = times.wall_s(end, "--to", now_s=now_s) if end is not None else now_s - _WRITTEN_S

@@ -122,7 +122,10 @@ def _of_runs(ids: tuple[str, ...], back: int) -> list[ReportedWindow]:
 
 
 def report_run(store: Reader, run: Run) -> list[ReportedWindow]:
-    """Return the stored verdicts, each with its evidence.  Raises UsageError: for a window without a verdict yet."""
+    """Return the stored verdicts, each with its evidence.
+
+    Raises UsageError: for a window without a verdict yet.
+    """
     from gpuwatch.store.run import OPEN, UNFINISHED
 
     pause = threading.Event()

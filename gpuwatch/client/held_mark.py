@@ -10,19 +10,28 @@ from gpuwatch.wire.messages import Closed, CloseMark, FactValue, JudgedReply, Op
 
 
 def begin(client: Client, settings: Settings, request: OpenMark) -> Opened:
-    """Begin a mark.  Raises DaemonError: when the daemon refuses the mark, or is too old for marks."""
+    """Begin a mark.
+
+    Raises DaemonError: when the daemon refuses the mark, or is too old for marks.
+    """
     _check(client, settings)
     return client.exchange(request, Opened)
 
 
 def end(client: Client, settings: Settings, name: str, uid: int | None, declared: dict[str, FactValue]) -> str:
-    """End a mark and return its run.  Raises DaemonError: as ``begin``, and when there is no such mark."""
+    """End a mark and return its run.
+
+    Raises DaemonError: as ``begin``, and when there is no such mark.
+    """
     _check(client, settings)
     return client.exchange(CloseMark(name=name, uid=uid, declared=declared), Closed).run
 
 
 def verdict(client: Client, run_id: str) -> JudgedReply:
-    """Wait for the verdicts of a mark that ended.  Raises DaemonError: when no verdict arrived in time."""
+    """Wait for the verdicts of a mark that ended.
+
+    Raises DaemonError: when no verdict arrived in time.
+    """
     judged = client.verdicts(run_id, wait_s=VERDICT_S)
     if judged.status in ("open", "closing", "judging"):
         raise DaemonError(f"no verdict within {VERDICT_S:g} s; try later: gpuwatch show {run_id}", "silent")

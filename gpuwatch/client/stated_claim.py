@@ -27,7 +27,10 @@ class StatedClaim:
     def checked(
         *, locked_mhz: object = None, every: object = None, varies: object = False, untrusted: object = False
     ) -> StatedClaim:
-        """Return the checked parts.  Raises UsageError: for other types, and for amounts that make no sense."""
+        """Return the checked parts.
+
+        Raises UsageError: for other types, and for amounts that make no sense.
+        """
         if not isinstance(varies, bool):
             raise UsageError(f"varies: expected True or False, found {found_words(varies)}")
         if not isinstance(untrusted, bool):
@@ -47,7 +50,10 @@ class StatedClaim:
 
 
 def check_facts(facts: Mapping[str, object]) -> None:
-    """Check the declared facts that are parts of the claim.  Raises UsageError."""
+    """Check the declared facts that are parts of the claim.
+
+    Raises UsageError.
+    """
     stated = {name: facts.get(fact) for name, fact in (("locked_mhz", "locked_mhz"), ("every", "every_s"))}
     varies = facts.get("varies")
     StatedClaim.checked(**stated, varies=False if varies is None else varies)

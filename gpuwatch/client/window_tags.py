@@ -48,7 +48,10 @@ class WindowTags:
         return {**self._found, **self.given, **self.declared}
 
     def take_unknown(self, facts: Mapping[str, FactValue], known: Iterable[str]) -> dict[str, FactValue]:
-        """Return the facts whose names are known; keep the others as tags, with a warning.  Raises UsageError."""
+        """Return the facts whose names are known; keep the others as tags, with a warning.
+
+        Raises UsageError.
+        """
         known = frozenset(known)
         unknown = {name: fact for name, fact in facts.items() if name not in known and fact is not None}
         if unknown:
@@ -67,7 +70,10 @@ class WindowTags:
 
 
 def check_tags(tags: object, *, doing: str = "tags") -> dict[str, str]:
-    """Return tags as text.  Raises UsageError: for wrong names and values, long ones, and too many."""
+    """Return tags as text.
+
+    Raises UsageError: for wrong names and values, long ones, and too many.
+    """
     if tags is None:
         return {}
     if not isinstance(tags, Mapping):
@@ -76,7 +82,10 @@ def check_tags(tags: object, *, doing: str = "tags") -> dict[str, str]:
 
 
 def read_tags(texts: Iterable[str]) -> dict[str, str]:
-    """Read the values of --tag KEY=VALUE.  Raises UsageError: also for two values of one key."""
+    """Read the values of --tag KEY=VALUE.
+
+    Raises UsageError: also for two values of one key.
+    """
     tags: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -65,7 +65,10 @@ class CompareRequest:
 
 
 def checked(request: CompareRequest) -> CompareRequest:
-    """Return the request with plain numbers.  Raises UsageError: when an argument is invalid."""
+    """Return the request with plain numbers.
+
+    Raises UsageError: when an argument is invalid.
+    """
     _check_variants(request.variants)
     _check_choices(request)
     return replace(
@@ -129,7 +132,10 @@ def _check_choices(request: CompareRequest) -> None:
 
 
 def checked_inputs(inputs: object, *, name: str = "inputs") -> tuple[Any, ...]:
-    """Return the arguments of each call.  Raises UsageError: for a bare tensor, whose rows would count as arguments."""
+    """Return the arguments of each call.
+
+    Raises UsageError: for a bare tensor, whose rows would count as arguments.
+    """
     if not isinstance(inputs, list | tuple):
         raise UsageError(
             f"compare: {name}: expected a tuple of arguments, as (x,) for a single one, found {type(inputs).__name__}"
@@ -138,7 +144,10 @@ def checked_inputs(inputs: object, *, name: str = "inputs") -> tuple[Any, ...]:
 
 
 def check_result(name: str, result: object) -> None:
-    """Check a result.  Raises UsageError: when it is a coroutine or generator, which has done no work yet."""
+    """Check a result.
+
+    Raises UsageError: when it is a coroutine or generator, which has done no work yet.
+    """
     if any(is_kind(result) for is_kind in _DEFERRED):
         if inspect.iscoroutine(result):
             result.close()  # close it, or Python warns about a coroutine that was never awaited

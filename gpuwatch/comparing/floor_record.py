@@ -56,7 +56,10 @@ def read_ratio(state: Path, uuid: str, kind: str | None = None, *, shared: bool 
 
 
 def store(state: Path, uuid: str, floor: Floor) -> None:
-    """Replace the stored floor of this kind.  Raises OSError: when the state folder cannot be written."""
+    """Replace the stored floor of this kind.
+
+    Raises OSError: when the state folder cannot be written.
+    """
     everything = {each: {_key(one): asdict(one) for one in those} for each, those in read(state).items()}
     everything.setdefault(uuid, {})[_key(floor)] = asdict(floor)
     json_file.write(state / FILE, {"floors": everything})

@@ -76,7 +76,10 @@ class Probed:
 
 
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
-    """Create a context; return torch.cuda, or its replacement, and torch.  Raises GpuwatchError: when the GPU is unusable."""
+    """Create a context; return torch.cuda, or its replacement, and torch.
+
+    Raises GpuwatchError: when the GPU is unusable.
+    """
     try:
         torch = importlib.import_module("torch")
     except ImportError:

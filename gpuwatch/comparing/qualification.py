@@ -182,7 +182,9 @@ def _finite(text: str) -> float:
 def save_card(path: Path, card: Qualification) -> int:
     """Add a card to a reference file, in place of an earlier result of the same card; return the number of cards in the file.
 
-    Raises UsageError: when the file holds other content.  Raises OSError: when the file cannot be written.
+    Raises UsageError: when the file holds other content.
+
+    Raises OSError: when the file cannot be written.
     """
     before = read_cards([path]) if path.exists() else ()
     cards = [*(each for each in before if each.card_key != card.card_key), card]

@@ -55,7 +55,9 @@ def user_config(environment: Mapping[str, str]) -> Path:
 def ensure_socket_folder(socket: Path) -> None:
     """Make the folder of a socket (mode 0700), or check an existing one.
 
-    In a folder with other writers, another user could replace the socket.  Raises UsageError: with the remedy.
+    In a folder with other writers, another user could replace the socket.
+
+    Raises UsageError: with the remedy.
     """
     _ensure_ours(socket.parent, "--socket")
 

@@ -82,7 +82,10 @@ class Settings:
         return {key.variable: self.given[key.name] for key in KEYS if key.name in self.given}
 
     def reread(self) -> Settings:
-        """Load the settings again from the current files and environment, under the same flags.  Raises UsageError."""
+        """Load the settings again from the current files and environment, under the same flags.
+
+        Raises UsageError.
+        """
         return load(self.given)
 
 
@@ -90,7 +93,9 @@ def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, st
     """Load the settings in force.
 
     ``flags`` hold text by key name (``source``, ``sampling.idle_period``), and ``config``, a file to read instead of the
-    user's and the system's files.  Raises UsageError: with the place, the key, the expected and the found value.
+    user's and the system's files.
+
+    Raises UsageError: with the place, the key, the expected and the found value.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     env = os.environ if environment is None else environment
@@ -115,7 +120,10 @@ def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, st
 
 
 def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """List the configuration files to read, highest precedence first.  Raises UsageError: when a named file is missing."""
+    """List the configuration files to read, highest precedence first.
+
+    Raises UsageError: when a named file is missing.
+    """
     named = flags.get("config") or environment.get("GPUWATCH_CONFIG")
     if named:
         path = Path(named).expanduser().absolute()

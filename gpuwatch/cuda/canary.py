@@ -38,7 +38,9 @@ def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
 def spin_stamped(driver: Any = None) -> Stamped | None:
     """Return the stamps before and after 2 ms of light work on every SM, which runs at the highest allowed clock.
 
-    Return None without a context.  Raises RuntimeError: when the driver refuses.
+    Return None without a context.
+
+    Raises RuntimeError: when the driver refuses.
     """
     driver = current_driver(driver)
     cuda = torch_state.cuda_with_context()

@@ -84,7 +84,10 @@ class DriverEvents:
     """
 
     def __init__(self, library: Any, index: int) -> None:
-        """Prepare events; ``index`` is the device whose current stream records.  Raises RuntimeError: without a context."""
+        """Prepare events; ``index`` is the device whose current stream records.
+
+        Raises RuntimeError: without a context.
+        """
         self._library = library
         self._index = index
         self._context = _context(library)
@@ -138,7 +141,10 @@ def make_events(cuda: Any, library: Any = None) -> Events:
 
 
 def load_library() -> Any:
-    """Return the driver's library with the types of the called functions.  Raises OSError: when there is no library."""
+    """Return the driver's library with the types of the called functions.
+
+    Raises OSError: when there is no library.
+    """
     library = ctypes.CDLL(_LIBRARY)
     handle = ctypes.c_void_p
     library.cuEventCreate.argtypes = [ctypes.POINTER(handle), ctypes.c_uint]

@@ -122,7 +122,10 @@ def raw_stream() -> Callable[[int], int]:
 
 
 def checked(answer: tuple[Any, ...]) -> Any:
-    """Return the value of a driver call.  Raises RuntimeError: when the call failed, with CUDA's name of the error."""
+    """Return the value of a driver call.
+
+    Raises RuntimeError: when the call failed, with CUDA's name of the error.
+    """
     status, *values = answer
     if int(status):
         raise RuntimeError(f"CUDA: {getattr(status, 'name', status)}")

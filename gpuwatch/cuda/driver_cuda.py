@@ -49,7 +49,10 @@ class DriverCuda:
     """The first visible GPU's primary context with one stream, in place of torch.cuda and its current stream."""
 
     def __init__(self, driver: Any) -> None:
-        """Create the context.  Raises RuntimeError: when the driver finds no GPU, or refuses a context."""
+        """Create the context.
+
+        Raises RuntimeError: when the driver finds no GPU, or refuses a context.
+        """
         checked(driver.cuInit(0))
         self._driver = driver
         self._device = checked(driver.cuDeviceGet(0))

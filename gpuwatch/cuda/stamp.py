@@ -82,7 +82,10 @@ class Stamps:
     """
 
     def __init__(self, buffer: StampBuffer) -> None:
-        """Prepare the stamps.  Raises RuntimeError: when the buffer belongs to a destroyed context."""
+        """Prepare the stamps.
+
+        Raises RuntimeError: when the buffer belongs to a destroyed context.
+        """
         self._buffer: StampBuffer | None = buffer
         self.count = buffer.count
         self._sms = ctypes.c_uint32(buffer.sms_count)

@@ -47,7 +47,10 @@ def reuse(driver: Any, count: int) -> Iterator[StampBuffer]:
 
 
 def allocate(driver: Any, count: int) -> StampBuffer:
-    """Allocate a buffer for ``count`` stamps, limited by ``MOST_BYTES``.  Raises RuntimeError: when the driver refuses."""
+    """Allocate a buffer for ``count`` stamps, limited by ``MOST_BYTES``.
+
+    Raises RuntimeError: when the driver refuses.
+    """
     free_pending()
     sms = sms_count(driver)
     count = min(count, MOST_BYTES // (sms * STAMP_BYTES))

@@ -26,7 +26,10 @@ class BesideTimes:
         return self._counts.total()
 
     def count(self, piece: Spans) -> int:
-        """Return the number of spans in a message.  Raises UsageError: for a malformed span, or too many spans or names."""
+        """Return the number of spans in a message.
+
+        Raises UsageError: for a malformed span, or too many spans or names.
+        """
         names = self._names | set(piece.names)
         if len(names) > SPAN_NAMES_COUNT:
             raise UsageError(f"spans: expected at most {SPAN_NAMES_COUNT} names per window, found {len(names)}; reuse names")

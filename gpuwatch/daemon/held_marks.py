@@ -52,7 +52,10 @@ class HeldMarks:
         return any(mark.run.id == run_id for mark in self._open.values())
 
     async def answer(self, request: messages.OpenMark | messages.CloseMark, *, pid: int, uid: int) -> messages.Reply:
-        """Begin or end a mark.  Raises UsageError: for a request that cannot be met."""
+        """Begin or end a mark.
+
+        Raises UsageError: for a request that cannot be met.
+        """
         owner = uid if request.uid is None else request.uid
         if uid not in (owner, 0):
             raise UsageError(f"mark {request.name!r}: expected uid {owner} or root, found uid {uid}; run it as uid {owner}")

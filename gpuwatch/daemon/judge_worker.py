@@ -57,7 +57,10 @@ def _import_judge() -> None:
 
 
 def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgement:
-    """Judge one stored run from its readings and sign the evidence.  Raises StoreError."""
+    """Judge one stored run from its readings and sign the evidence.
+
+    Raises StoreError.
+    """
     from annotate.capsule.pack import pack
     from annotate.evidence import Evidence, WindowRecord
     from annotate.judge import judge

@@ -123,7 +123,10 @@ async def receive(
 
 
 async def send(writer: asyncio.StreamWriter, message: messages.Message) -> None:
-    """Send a message.  Raises ConnectionResetError: when the peer is gone, so that its queued requests are dropped."""
+    """Send a message.
+
+    Raises ConnectionResetError: when the peer is gone, so that its queued requests are dropped.
+    """
     writer.write(messages.encode(message))
     if writer.is_closing():
         raise ConnectionResetError

@@ -71,7 +71,10 @@ class Repeats(logging.Filter):
 
 
 def log_to(settings: Settings, *, on_demand: bool) -> None:
-    """Send log messages to their destination.  Raises UsageError: when the log cannot be opened."""
+    """Send log messages to their destination.
+
+    Raises UsageError: when the log cannot be opened.
+    """
     if on_demand:
         log = _emptied(settings.log)
         # The log receives standard error too, which nobody reads for a daemon that a window started.

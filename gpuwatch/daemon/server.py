@@ -82,7 +82,10 @@ class Server:
         return max((at_ns for task, at_ns in self._greeted_ns.items() if task is not asking), default=0)
 
     async def listen(self, path: Path) -> None:
-        """Bind the socket and serve.  Raises UsageError: when the path cannot hold a socket."""
+        """Bind the socket and serve.
+
+        Raises UsageError: when the path cannot hold a socket.
+        """
         self._place = SocketPlace(path, is_shared=self._is_shared)
         await self.serve(self._place.bind())
 

@@ -41,7 +41,10 @@ class SocketPlace:
         return listener
 
     def is_there(self) -> bool:
-        """Return whether the bound socket still exists.  Raises UsageError: when another file has replaced the socket."""
+        """Return whether the bound socket still exists.
+
+        Raises UsageError: when another file has replaced the socket.
+        """
         found = _identity(self.path)
         if found not in (None, self._bound):
             raise UsageError(

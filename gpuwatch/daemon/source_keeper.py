@@ -90,7 +90,9 @@ class SourceKeeper:
         """Return a fresh source for a sampler that lost its source.
 
         The first caller closes the old source; the others share the new one.  NVML counts its users, so the driver is
-        attached again only after all users have released it.  Raises SourceError.
+        attached again only after all users have released it.
+
+        Raises SourceError.
         """
         with self._reopening:
             current = self._source

@@ -117,7 +117,10 @@ class TrackedWindow:
             self._store_known()
 
     def count_times(self, piece: Times) -> int:
-        """Return the number of times in a message.  Raises UsageError: for a malformed message, or too many times."""
+        """Return the number of times in a message.
+
+        Raises UsageError: for a malformed message, or too many times.
+        """
         return packed_times.check(piece, self._times[0] if self._times else None, self.times_count)
 
     def add_times(self, piece: Times, count: int) -> None:
@@ -127,7 +130,10 @@ class TrackedWindow:
     # The end
 
     def settled(self, begin_ns: int, end_ns: int, now_ns: int) -> tuple[int, int]:
-        """Return the interval to judge, from the client's and the daemon's times.  Raises UsageError: for impossible times."""
+        """Return the interval to judge, from the client's and the daemon's times.
+
+        Raises UsageError: for impossible times.
+        """
         if not self._opened_ns <= begin_ns <= end_ns <= now_ns:
             raise UsageError(
                 f"times of {self.run.id}: expected begin and end between {self._opened_ns} and {now_ns} ns, "

@@ -91,7 +91,10 @@ class Windows:
         return window.run, warning
 
     def add_times(self, piece: Times | Spans, *, uid: int) -> None:
-        """Add times of iterations, or spans, to a window that is not closed yet.  Raises UsageError."""
+        """Add times of iterations, or spans, to a window that is not closed yet.
+
+        Raises UsageError.
+        """
         window = self._own(piece.run, uid)
         if window.closed.is_set():
             raise UsageError(f"window {piece.run} is closed; its status is {window.run.status}")
@@ -106,14 +109,20 @@ class Windows:
             window.beside.add(piece, count)
 
     def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
-        """End a window's interval; the judge starts after the window's close.  Raises UsageError."""
+        """End a window's interval; the judge starts after the window's close.
+
+        Raises UsageError.
+        """
         window = self._own(run_id, uid)
         if not window.is_open:
             raise UsageError(f"window {run_id} is not open; its status is {window.run.status}")
         self._end(window, *window.settled(begin_ns, end_ns, clock.now_ns()))
 
     def close(self, request: Close, *, uid: int) -> None:
-        """End a window if it is still open, and let the judge start.  Raises UsageError."""
+        """End a window if it is still open, and let the judge start.
+
+        Raises UsageError.
+        """
         window = self._own(request.run, uid)
         if window.closed.is_set():
             raise UsageError(f"window {request.run} is not open; its status is {window.run.status}")
@@ -139,7 +148,10 @@ class Windows:
         return window is not None and window.is_open
 
     async def verdicts(self, run_id: str, *, uid: int, wait_s: float) -> Run:
-        """Return the run, with its verdict if the judge finishes within ``wait_s``.  Raises UsageError."""
+        """Return the run, with its verdict if the judge finishes within ``wait_s``.
+
+        Raises UsageError.
+        """
         window = self._tracked.get(run_id)
         if window is not None:
             self._own(run_id, uid)

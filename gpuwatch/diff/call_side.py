@@ -25,7 +25,10 @@ class CallSideRun:
     """Calls of one Python function on the buffers of trials."""
 
     def __init__(self, job: CallJob, *, is_pipeline: bool) -> None:
-        """Load the job's function.  Raises UsageError: when the function cannot be loaded."""
+        """Load the job's function.
+
+        Raises UsageError: when the function cannot be loaded.
+        """
         self._job, self._is_pipeline = job, is_pipeline
         self.loaded = load(f"{job.file}:{job.function}")
         self._nodes: list[str] = []
@@ -126,7 +129,10 @@ def load_inputs(text: str, slots: tuple[Slot, ...], seed: int, base: TrialTerms)
 
 
 def import_torch(name: str) -> Any:
-    """Return torch.  Raises UsageError: when torch is not installed."""
+    """Return torch.
+
+    Raises UsageError: when torch is not installed.
+    """
     try:
         return importlib.import_module("torch")
     except ImportError:

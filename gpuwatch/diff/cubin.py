@@ -42,7 +42,10 @@ class CubinKernel:
 
 
 def open_elf(data: bytes) -> Any:  # pyelftools has no types
-    """Return the parsed ELF file.  Raises UsageError: when pyelftools is not installed."""
+    """Return the parsed ELF file.
+
+    Raises UsageError: when pyelftools is not installed.
+    """
     try:
         from elftools.elf.elffile import ELFFile
     except ImportError:

@@ -33,7 +33,10 @@ def make_values(slot: Slot, count: int, fill: str, rng: np.random.Generator) -> 
 
 
 def check_fill(text: str) -> None:
-    """Check a value of --fill.  Raises UsageError: for an unknown name and for an unreadable file."""
+    """Check a value of --fill.
+
+    Raises UsageError: for an unknown name and for an unreadable file.
+    """
     if text.endswith(".npy"):
         _read_file(text)
     elif text not in NAMES:

@@ -76,7 +76,10 @@ class SizePlan:
 
 
 def read_slots(parameters: Sequence[Parameter], shown: str) -> tuple[Slot, ...]:
-    """Return the arguments of a kernel.  Raises NotTimedError: for a type without test values."""
+    """Return the arguments of a kernel.
+
+    Raises NotTimedError: for a type without test values.
+    """
     slots = []
     for number, each in enumerate(parameters, start=1):
         word = " ".join(_QUALIFIERS.sub("", each.type).replace("*", "", 1).split())
@@ -143,7 +146,10 @@ def plan_sizes(
 
 
 def read_size(value: str, text: str) -> int:
-    """Read a size such as 1M; ``text`` is the whole --shape.  Raises UsageError: for a size that is invalid or too large."""
+    """Read a size such as 1M; ``text`` is the whole --shape.
+
+    Raises UsageError: for a size that is invalid or too large.
+    """
     scale = _SCALES.get(value[-1:].lower(), 1)
     digits = value if scale == 1 else value[:-1]
     size = int(digits) * scale if digits.isdecimal() and len(digits) <= _SIZE_DIGITS else 0
@@ -182,7 +188,10 @@ def scalar_values(
 
 
 def pack(slot: Slot, value: float) -> bytes:
-    """Return a scalar's bytes.  Raises UsageError: for a value beyond the scalar's type."""
+    """Return a scalar's bytes.
+
+    Raises UsageError: for a value beyond the scalar's type.
+    """
     try:
         if slot.kind == "bf16":
             return np.array(value, "f4").tobytes()[2:]

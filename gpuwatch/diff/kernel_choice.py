@@ -58,7 +58,10 @@ def choose_pairs(a: SideCode, b: SideCode, wanted: tuple[str, str], *, takes_all
 
 
 def check_signatures(a: KernelCode, b: KernelCode) -> None:
-    """Check that both kernels take the same arguments, ignoring const.  Raises UsageError: when the arguments differ."""
+    """Check that both kernels take the same arguments, ignoring const.
+
+    Raises UsageError: when the arguments differ.
+    """
     types = [[_plain(each.type) for each in code.parameters] for code in (a, b)]
     # Mangled symbols and debug information spell types alike.  A cubin holds only sizes of an extern "C" kernel.
     if all(types[0]) and all(types[1]):

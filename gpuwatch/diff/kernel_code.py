@@ -67,7 +67,10 @@ class SideCode:
 
 
 def read_side(compiled: Compiled, side: Side) -> SideCode:
-    """Read the kernels of a compiled side.  Raises UsageError: for a damaged cubin, and for code without a kernel."""
+    """Read the kernels of a compiled side.
+
+    Raises UsageError: for a damaged cubin, and for code without a kernel.
+    """
     kernels = [CubinKernel(name) for name in ptx_code.read_ptx(compiled.ptx)]
     if compiled.cubin:
         _, kernels = read_cubin(compiled.cubin, side.shown)
@@ -80,7 +83,10 @@ def read_side(compiled: Compiled, side: Side) -> SideCode:
 
 
 def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]:
-    """Return the chosen kernels of a side with their code.  Raises UsageError: when nvdisasm or pyelftools is missing."""
+    """Return the chosen kernels of a side with their code.
+
+    Raises UsageError: when nvdisasm or pyelftools is missing.
+    """
     compiled = side.compiled
     ptx = ptx_code.read_ptx(compiled.ptx)
     functions = sass.disassemble(compiled.cubin, side.shown) if compiled.cubin else {}

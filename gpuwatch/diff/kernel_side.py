@@ -81,7 +81,10 @@ class KernelSideRun:
     """Launches of one kernel, with a block and a grid for each plan of sizes."""
 
     def __init__(self, device: KernelDevice, job: KernelJob) -> None:
-        """Load the kernel.  Raises KernelFault: when the driver rejects the kernel."""
+        """Load the kernel.
+
+        Raises KernelFault: when the driver rejects the kernel.
+        """
         self._device, self._job = device, job
         self._kernel = device.load(job.cubin, job.symbol, job.shared_bytes)
         self._found: dict[tuple[object, ...], tuple[Threads, Threads]] = {}  # grid and block by sizes

@@ -103,7 +103,10 @@ class LaunchCandidate:
 
 
 def read_launch(text: str | None) -> GivenLaunch:
-    """Read a --launch such as 'grid=64 block=32x8 smem=4096'.  Raises UsageError: for text in another form."""
+    """Read a --launch such as 'grid=64 block=32x8 smem=4096'.
+
+    Raises UsageError: for text in another form.
+    """
     parts: dict[str, Threads] = {}
     for word in (text or "").split():
         found = _ITEM.match(word)
@@ -121,7 +124,10 @@ def read_launch(text: str | None) -> GivenLaunch:
 
 
 def check_launch(kernel: KernelCode, given: GivenLaunch, limits: SmLimits, arch: str) -> None:
-    """Check a given launch.  Raises UsageError: for a block that the kernel excludes, and for too much shared memory."""
+    """Check a given launch.
+
+    Raises UsageError: for a block that the kernel excludes, and for too much shared memory.
+    """
     most = math.prod(kernel.max_threads) if kernel.max_threads else MOST_THREADS
     if given.block is not None and math.prod(given.block) > most:
         raise UsageError(f"--launch: expected at most {most} threads a block for {kernel.name}, found {math.prod(given.block)}")

@@ -23,7 +23,10 @@ def has_host_code(source: Path) -> bool:
 
 
 def check_flags(flags: Sequence[str]) -> None:
-    """Check compiler flags.  Raises UsageError: for a flag that sets the kind or place of outputs."""
+    """Check compiler flags.
+
+    Raises UsageError: for a flag that sets the kind or place of outputs.
+    """
     for flag in flags:
         if flag.partition("=")[0] in _OWN_FLAGS:
             raise UsageError(f"{flag}: expected compiler flags that change the code, found one that sets the output; remove it")
@@ -64,7 +67,10 @@ def compile_source(nvcc: Path, source: Path, flags: Sequence[str], instance: str
 
 
 def assemble(ptxas: Path, source: Path, arch: str, shown: str) -> Compiled:
-    """Assemble a PTX file.  Raises UsageError: with ptxas's first error, at its line."""
+    """Assemble a PTX file.
+
+    Raises UsageError: with ptxas's first error, at its line.
+    """
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as made:
         cubin = Path(made) / "code.cubin"
         flags = (f"-arch={arch}",)

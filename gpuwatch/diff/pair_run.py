@@ -117,7 +117,10 @@ def set_up(job: TimingJob, device: KernelDevice, say: Say) -> Iterator[ReadyPair
 
 
 def run_pair(job: TimingJob, device: KernelDevice, cuda: Any, ready: ReadyPair, say: Say) -> TimedPair:
-    """Time a pair that is ready.  Raises KernelFault: when a kernel fails during timing."""
+    """Time a pair that is ready.
+
+    Raises KernelFault: when a kernel fails during timing.
+    """
     if ready.reason:
         return replace(incomparable(ready.reason), launches=ready.launches)
     terms = job.terms

@@ -61,7 +61,10 @@ class TimingProcess:
                 each.close()
 
     def time(self) -> TimedPair:
-        """Check and time the pair.  Raises UsageError: for an invalid request, and when the process ends without times."""
+        """Check and time the pair.
+
+        Raises UsageError: for an invalid request, and when the process ends without times.
+        """
         data = msgspec.msgpack.encode(self._job)
         self._send(len(data).to_bytes(LENGTH_BYTES, "little") + data)
         last = self._wait("start", START_LIMIT_S)
@@ -72,13 +75,19 @@ class TimingProcess:
 
     @property
     def device(self) -> Device:
-        """Return the GPU, known after ``time()``.  Raises SourceGoneError: when the driver does not describe the GPU."""
+        """Return the GPU, known after ``time()``.
+
+        Raises SourceGoneError: when the driver does not describe the GPU.
+        """
         if self._device is None:
             raise SourceGoneError("the driver does not describe this GPU")
         return self._device
 
     def run_alone(self, side: Literal["a", "b"], seconds: float) -> None:
-        """Run one side back to back for ``seconds``, and wait for the end.  Raises UsageError: when the side fails."""
+        """Run one side back to back for ``seconds``, and wait for the end.
+
+        Raises UsageError: when the side fails.
+        """
         self._send(f"{side} {seconds}\n".encode())
         last = self._wait(f"{side.upper()} alone", START_LIMIT_S)
         if not last.has_run_alone:

@@ -38,7 +38,10 @@ class Trial:
     """Buffers for one plan of sizes; a context manager, which frees the buffers."""
 
     def __init__(self, device: KernelDevice, slots: Sequence[Slot], plan: SizePlan, terms: TrialTerms) -> None:
-        """Make and fill the buffers.  Raises KernelFault: when the GPU or the host has too little memory."""
+        """Make and fill the buffers.
+
+        Raises KernelFault: when the GPU or the host has too little memory.
+        """
         rng = np.random.default_rng(terms.seed)
         self.device, self.slots, self.plan = device, slots, plan
         self.scalars = scalar_values(slots, plan, terms.scalars, rng)
@@ -139,7 +142,10 @@ class Trial:
         self.device.synchronize()
 
     def run(self, launch: Launch, *, poisoned: bool = False) -> list[Bytes]:
-        """Reset, run one launch and return the outputs.  Raises KernelFault: when the launch fails or writes outside."""
+        """Reset, run one launch and return the outputs.
+
+        Raises KernelFault: when the launch fails or writes outside.
+        """
         self.reset(poisoned=poisoned)
         return self._finish(launch)
 
@@ -190,7 +196,10 @@ def _guard(slot: Slot) -> int:
 
 
 def check_aliases(slots: Sequence[Slot], aliases: Mapping[str, str]) -> None:
-    """Check the shared buffers of --call.  Raises UsageError: for a name that is not a buffer."""
+    """Check the shared buffers of --call.
+
+    Raises UsageError: for a name that is not a buffer.
+    """
     names = [slot.name for slot in slots if slot.is_pointer]
     for name, target in aliases.items():
         if target not in names or target in aliases or name not in names:

@@ -45,7 +45,10 @@ class Access:
 
 
 def access(settings: Settings) -> Access:
-    """Build the access control from the settings and the files named in the settings.  Raises UsageError."""
+    """Build the access control from the settings and the files named in the settings.
+
+    Raises UsageError.
+    """
     certificate, key, authorities = settings.exporter_certificate, settings.exporter_key, settings.exporter_client_ca
     if bool(certificate) != bool(key):
         raise UsageError("exporter.certificate and exporter.key: expected both or neither, found one; set the other")
@@ -70,7 +73,10 @@ def access(settings: Settings) -> Access:
 
 
 def address(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Resolve ``HOST:PORT``.  Raises UsageError: for a name without an address."""
+    """Resolve ``HOST:PORT``.
+
+    Raises UsageError: for a name without an address.
+    """
     host, _, port = listen.rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

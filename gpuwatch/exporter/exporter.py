@@ -40,7 +40,10 @@ class Exporter:
         return self.web.url if self.web else None
 
     def start(self, machine: Machine, daemon: DaemonFigures, ready: Callable[[], bool]) -> None:
-        """Listen.  Raises UsageError: when the address cannot be bound."""
+        """Listen.
+
+        Raises UsageError: when the address cannot be bound.
+        """
         most_count = self._settings.exporter_processes_count
         self._collector = Collector(machine, daemon, self.tallies, self.outcomes, processes_count=most_count)
         self._collector.certificate_expiry_s = lambda: self._access.expiry_s

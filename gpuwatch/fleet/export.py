@@ -32,7 +32,10 @@ class Exported:
 
 
 def to_parquet(store: Reader, folder: Path, *, since_wall_s: float | None = None, host: str | None = None) -> Exported:
-    """Add finished windows that the folder lacks, one part per day and machine.  Raises ExportError, StoreError, UsageError."""
+    """Add finished windows that the folder lacks, one part per day and machine.
+
+    Raises ExportError, StoreError, UsageError.
+    """
     from gpuwatch.fleet import parquet
 
     parts: list[Path] = []
@@ -53,7 +56,10 @@ def to_parquet(store: Reader, folder: Path, *, since_wall_s: float | None = None
 
 
 def all_rows(store: Reader, *, since_wall_s: float | None = None, host: str | None = None) -> Iterator[Row]:
-    """Yield the rows of every finished window, in order of the days.  Raises StoreError."""
+    """Yield the rows of every finished window, in order of the days.
+
+    Raises StoreError.
+    """
     for name, ids in _by_partition(store, since_wall_s, host).values():
         for chunk in _chunks(store, ids, name):
             yield from chunk

@@ -63,7 +63,10 @@ def questions() -> dict[str, FleetQuestion]:
 
 
 def question(name: str) -> FleetQuestion:
-    """Return the question of this name.  Raises UsageError: for an unknown name."""
+    """Return the question of this name.
+
+    Raises UsageError: for an unknown name.
+    """
     known = questions()
     if name not in known:
         raise UsageError(f"expected one of {', '.join(known)}, found {name!r}; `gpuwatch fleet` lists the questions")
@@ -71,7 +74,10 @@ def question(name: str) -> FleetQuestion:
 
 
 def list_parts(places: Sequence[str]) -> list[str]:
-    """Return the Parquet files among and below these paths.  Raises UsageError: for a path without such a file."""
+    """Return the Parquet files among and below these paths.
+
+    Raises UsageError: for a path without such a file.
+    """
     found: list[str] = []
     for place in map(Path, places):
         if place.is_file():
@@ -101,7 +107,10 @@ def ask(
     most_count: int,
     with_simulated: bool = False,
 ) -> FleetAnswer:
-    """Query these files.  Raises UsageError: without DuckDB, and for files that `gpuwatch export` did not write."""
+    """Query these files.
+
+    Raises UsageError: without DuckDB, and for files that `gpuwatch export` did not write.
+    """
     try:
         import duckdb
     except ImportError as error:

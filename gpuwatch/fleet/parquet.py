@@ -60,7 +60,10 @@ def part_name(run_ids: Iterable[str]) -> str:
 
 
 def run_ids(folder: Path) -> set[str]:
-    """Return the runs in a partition.  Raises ExportError: for an unreadable part, because its runs are unknown."""
+    """Return the runs in a partition.
+
+    Raises ExportError: for an unreadable part, because its runs are unknown.
+    """
     found: set[str] = set()
     for path in sorted(folder.glob("part-*.parquet")):
         try:

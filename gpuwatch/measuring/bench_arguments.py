@@ -39,7 +39,10 @@ class Work:
     def checked(
         cls, fn: Callable[..., Any], args: object, rotate: object, reference: Any, rtol: object, *, check_inputs: bool
     ) -> Work:
-        """Return the checked work.  Raises UsageError: when the function or its arguments have another type."""
+        """Return the checked work.
+
+        Raises UsageError: when the function or its arguments have another type.
+        """
         if not callable(fn):
             raise UsageError(
                 f"bench: expected a function, found {fn!r}; give the function itself, and its arguments as args=(...)"
@@ -87,7 +90,10 @@ class Limits:
 
     @classmethod
     def checked(cls, min_s: object, max_s: object, target_ratio: object, warmup_max_s: object, retries: object) -> Limits:
-        """Return the checked limits.  Raises UsageError: when a limit is not a finite number in its range."""
+        """Return the checked limits.
+
+        Raises UsageError: when a limit is not a finite number in its range.
+        """
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise UsageError(f"retries: expected a count of at least 0, found {retries!r}")
         limits = cls(
@@ -128,7 +134,10 @@ def defers_work(fn: object) -> bool:
 
 
 def check_choices(timer: TimerChoice, cache: Cache | None) -> None:
-    """Check timer and cache.  Raises UsageError: when the timer is neither a known name nor a timer, or the cache mode is unknown."""
+    """Check timer and cache.
+
+    Raises UsageError: when the timer is neither a known name nor a timer, or the cache mode is unknown.
+    """
     if isinstance(timer, str) and timer not in timers.NAMES:
         raise UsageError(f"timer: expected one of {', '.join(timers.NAMES)}, found {timer!r}")
     if timer is not None and not isinstance(timer, str) and not hasattr(timer, "take"):
@@ -175,7 +184,10 @@ def dtype_name(dtype: object) -> str | None:
 
 
 def label_for(fn: Callable[..., Any], label: str | None) -> str:
-    """Return the label, or the function's name without one.  Raises UsageError: when the label is not text."""
+    """Return the label, or the function's name without one.
+
+    Raises UsageError: when the label is not text.
+    """
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label: expected text, found {label!r}")
     return label or str(getattr(fn, "__name__", None) or type(fn).__name__)[:LABEL_LENGTH]

@@ -20,7 +20,10 @@ _MOST_COUNT = 50
 
 
 def store(state: Path, uuid: str, *, clock_mhz: float | None, copy_bytes_count: float | None) -> None:
-    """Append the canary of a valid run.  Raises OSError: when the state folder cannot be written."""
+    """Append the canary of a valid run.
+
+    Raises OSError: when the state folder cannot be written.
+    """
     everything = _everything(state)
     record = {"at_wall_s": clock.wall_s(), "clock_mhz": clock_mhz, "copy_bytes_count": copy_bytes_count}
     everything[uuid] = [*_records(everything, uuid), record][-_MOST_COUNT:]

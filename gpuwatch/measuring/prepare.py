@@ -114,7 +114,10 @@ def is_invisible(call: Call, timer: Timer, overhead_s: float) -> bool:
 
 
 def choose_cache(request: BenchRequest, timer: Timer, gpu: TorchDevice | None, environment: BenchEnvironment) -> CacheSetting:
-    """Choose the calls to time and the work between them.  Raises UsageError: when there is no cache to empty."""
+    """Choose the calls to time and the work between them.
+
+    Raises UsageError: when there is no cache to empty.
+    """
     work = request.work
     if work.is_rotated:
         return cache.rotated_setting(work.fn, work.inputs)

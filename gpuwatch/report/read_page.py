@@ -31,7 +31,10 @@ class PageContent:
 
 
 def load(path: Path) -> PageContent:
-    """Read a page.  Raises UsageError: for a file that is not a gpuwatch report, or a damaged one."""
+    """Read a page.
+
+    Raises UsageError: for a file that is not a gpuwatch report, or a damaged one.
+    """
     try:
         with path.open("rb") as file:
             blob = file.read(_MOST_BYTES + 1)  # a pipe or a device has no size

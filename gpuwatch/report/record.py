@@ -89,7 +89,10 @@ def to_data(record: Record, *, decimate: bool = False) -> tuple[dict[str, Any], 
 
 
 def from_data(data: Mapping[str, Any], evidence: str) -> Record:
-    """Build the record from a page's data.  Raises CapsuleError: for data that is not a report's."""
+    """Build the record from a page's data.
+
+    Raises CapsuleError: for data that is not a report's.
+    """
     try:
         if data["schema"] > SCHEMA:
             raise CapsuleError(f"expected a report of schema {SCHEMA} or older, found {data['schema']}; use a newer gpuwatch")

@@ -14,7 +14,10 @@ KINDS = ("host", "user", "serial")
 
 
 def kinds(text: str | None) -> tuple[str, ...]:
-    """Parse the kinds to redact.  Raises UsageError: for an unknown kind."""
+    """Parse the kinds to redact.
+
+    Raises UsageError: for an unknown kind.
+    """
     named = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
     for name in named:
         if name not in KINDS:

@@ -17,7 +17,10 @@ _T = TypeVar("_T")
 
 
 def decode(blob: bytes | msgspec.Raw, form: type[_T]) -> _T:
-    """Decode JSON of this form.  Raises ValueError: for other content, and for content nested too deeply."""
+    """Decode JSON of this form.
+
+    Raises ValueError: for other content, and for content nested too deeply.
+    """
     try:
         return msgspec.json.decode(blob, type=form)
     except RecursionError as error:
@@ -25,14 +28,20 @@ def decode(blob: bytes | msgspec.Raw, form: type[_T]) -> _T:
 
 
 def as_seconds(values: Iterable[object], scale: float = 1.0) -> Values:
-    """Return numbers times ``scale``.  Raises ValueError: for non-numbers, and for too many values."""
+    """Return numbers times ``scale``.
+
+    Raises ValueError: for non-numbers, and for too many values.
+    """
     found = as_floats(values) * scale
     # An invalid duration becomes zero, which the judge reports as impossible.
     return np.where(np.isfinite(found) & (found < 1e9), found, 0.0)
 
 
 def as_begins(values: Iterable[object], scale: float = 1.0) -> Times:
-    """Return instants in nanoseconds.  Raises ValueError: for non-numbers, and for values beyond 146 years."""
+    """Return instants in nanoseconds.
+
+    Raises ValueError: for non-numbers, and for values beyond 146 years.
+    """
     found = as_floats(values) * scale
     if not (np.abs(found) < _FARTHEST_NS).all():
         raise ValueError("expected start times on CLOCK_MONOTONIC, found one beyond 146 years")
@@ -40,7 +49,10 @@ def as_begins(values: Iterable[object], scale: float = 1.0) -> Times:
 
 
 def as_clocks(values: Iterable[object], scale: float = 1.0) -> Values:
-    """Return clocks in MHz, NaN for impossible SM clocks.  Raises ValueError: for non-numbers."""
+    """Return clocks in MHz, NaN for impossible SM clocks.
+
+    Raises ValueError: for non-numbers.
+    """
     found = as_floats(values) * scale
     return np.where((found >= 1.0) & (found <= 10_000.0), found, np.nan)
 
@@ -54,7 +66,10 @@ def local_wall_s(text: str | None, form: str) -> float | None:
 
 
 def as_floats(values: Iterable[object]) -> Values:
-    """Return numbers as an array.  Raises ValueError: for non-numbers, and for too many values."""
+    """Return numbers as an array.
+
+    Raises ValueError: for non-numbers, and for too many values.
+    """
     if isinstance(values, np.ndarray):
         found = values.astype(np.float64)
     else:

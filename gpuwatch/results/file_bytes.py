@@ -12,7 +12,10 @@ MOST_BYTES = 256 << 20
 
 
 def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """Read a regular file.  Raises UsageError: for anything else, and for a file above the limit."""
+    """Read a regular file.
+
+    Raises UsageError: for anything else, and for a file above the limit.
+    """
     try:
         # Reading a pipe would block, and a device may never end.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

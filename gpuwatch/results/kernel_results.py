@@ -34,7 +34,10 @@ class _Evaluation(msgspec.Struct):
 
 
 def read_kernelbench(_path: Path, blob: bytes) -> ResultFile:
-    """Read evaluations or a baseline of KernelBench, in milliseconds.  Raises ValueError: for a damaged file."""
+    """Read evaluations or a baseline of KernelBench, in milliseconds.
+
+    Raises ValueError: for a damaged file.
+    """
     try:
         found = list(_baseline(decode(blob, dict[str, dict[str, _KernelStats]])))
     except msgspec.ValidationError:
@@ -61,7 +64,10 @@ def _evaluations(problems: Mapping[str, list[_Evaluation]]) -> Iterator[ResultSe
 
 
 def read_kernelbot(_path: Path, blob: bytes) -> ResultFile:
-    """Read kernelbot's results: JSON, or the ``key: value`` lines of its harness.  Raises ValueError: for a damaged file."""
+    """Read kernelbot's results: JSON, or the ``key: value`` lines of its harness.
+
+    Raises ValueError: for a damaged file.
+    """
     is_json = blob.lstrip().startswith(b"{")
     series = tuple(_benchmarks(decode(blob, dict[str, str | int | float | None]) if is_json else dict(_lines(blob))))
     if not series:

@@ -71,7 +71,10 @@ class _NvFile(msgspec.Struct):
 
 
 def read_nvbench(path: Path, blob: bytes) -> ResultFile:
-    """Read a file of NVBench.  Raises ValueError: for a damaged file."""
+    """Read a file of NVBench.
+
+    Raises ValueError: for a damaged file.
+    """
     if (count := blob.count(b",")) > _MOST_VALUES_COUNT:
         raise ValueError(f"expected at most {_MOST_VALUES_COUNT} values, found {count}")
     found = decode(blob, _NvFile)

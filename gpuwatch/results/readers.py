@@ -39,7 +39,10 @@ def is_result(path: Path) -> bool:
 
 
 def read_results(path: Path, columns: ColumnNames | None = None) -> ResultFile:
-    """Read a result file, in a known format or by named columns.  Raises UsageError: for any other file."""
+    """Read a result file, in a known format or by named columns.
+
+    Raises UsageError: for any other file.
+    """
     blob = read_bytes(path)
     try:
         if columns is not None:

@@ -97,7 +97,10 @@ class ResultFile:
 
 
 def checked(series: ResultSeries) -> ResultSeries:
-    """Return a series after a check.  Raises ValueError: for arrays of different lengths, and for times beyond 31 days."""
+    """Return a series after a check.
+
+    Raises ValueError: for arrays of different lengths, and for times beyond 31 days.
+    """
     count = len(series.took_s)
     for name, values in (("start times", series.at_ns), ("clocks", series.sm_clock_mhz)):
         if values is not None and len(values) != count:

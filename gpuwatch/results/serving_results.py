@@ -41,7 +41,10 @@ class _Served(msgspec.Struct):
 
 
 def read_serving(_path: Path, blob: bytes) -> ResultFile:
-    """Read the last result of a file.  Raises ValueError: for a damaged file."""
+    """Read the last result of a file.
+
+    Raises ValueError: for a damaged file.
+    """
     try:
         every = msgspec.json.Decoder(_Served).decode_lines(blob)  # both tools append to a file
     except msgspec.DecodeError:

@@ -31,7 +31,10 @@ class ColumnNames:
 
 
 def read_table(path: Path, blob: bytes, columns: ColumnNames) -> ResultFile:
-    """Read the named columns.  Raises ValueError: for missing columns, and for values that are not numbers."""
+    """Read the named columns.
+
+    Raises ValueError: for missing columns, and for values that are not numbers.
+    """
     is_json = blob.lstrip()[:1] in (b"{", b"[")
     names = {"--times": columns.times, "--clock": columns.clock, "--begin": columns.begin}
     units = {"--times": _TIMES, "--clock": _CLOCKS, "--begin": _TIMES}

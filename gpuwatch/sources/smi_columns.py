@@ -126,7 +126,10 @@ class ColumnReader:
 
     @staticmethod
     def of(where: str, cell: str) -> ColumnReader:
-        """Return the reader of a header's cell; an unknown column has no unit.  Raises UsageError: for a wrong unit."""
+        """Return the reader of a header's cell; an unknown column has no unit.
+
+        Raises UsageError: for a wrong unit.
+        """
         name = plain(cell)
         meaning = SIGNAL_COLUMNS.get(name)
         unit, scale = (meaning.unit, meaning.scale) if meaning else _IDENTITY_UNITS.get(name, ("", 1))
@@ -138,14 +141,20 @@ class ColumnReader:
         return ColumnReader(name, unit, scale)
 
     def read(self, where: str, cell: str) -> str | int | float:
-        """Return an identity cell: text, or a number if the column has a unit.  Raises UsageError."""
+        """Return an identity cell: text, or a number if the column has a unit.
+
+        Raises UsageError.
+        """
         if self.name not in _IDENTITY_UNITS:
             return cell
         value = self.number(where, cell)
         return value if self.unit == "W" else round(value)
 
     def number(self, where: str, cell: str) -> float:
-        """Return the cell in the signal's unit; NaN if nvidia-smi has no value.  Raises UsageError."""
+        """Return the cell in the signal's unit; NaN if nvidia-smi has no value.
+
+        Raises UsageError.
+        """
         if is_absent(cell):
             return math.nan
         if self.unit == _SWITCH:

@@ -10,7 +10,10 @@ _MOST_BYTES = 64
 
 
 def write_mark(state: Path, wall_s: float) -> None:
-    """Record the time of a successful export.  Raises OSError: when the folder cannot be written."""
+    """Record the time of a successful export.
+
+    Raises OSError: when the folder cannot be written.
+    """
     atomic_write.replace(state / NAME, f"{wall_s:.3f}\n".encode(), mode=0o644)
 
 

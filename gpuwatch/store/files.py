@@ -82,7 +82,10 @@ def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Databas
 
 
 def reopen_to_write(path: Path, *, durable: bool) -> Database:
-    """Return a connection to an existing file with a write-ahead log.  Raises REFUSALS."""
+    """Return a connection to an existing file with a write-ahead log.
+
+    Raises REFUSALS.
+    """
     uri = f"{path.resolve().as_uri()}?mode=rw"
     return _prepared(sqlite3.connect(uri, uri=True, timeout=_HELD_S, check_same_thread=False), wal=True, durable=durable)
 
@@ -102,7 +105,10 @@ def _prepared(connection: sqlite3.Connection, *, wal: bool, durable: bool) -> Da
 
 
 def open_to_read(path: Path) -> Database:
-    """Return a read-only connection, even without a living writer or write permission.  Raises StoreError."""
+    """Return a read-only connection, even without a living writer or write permission.
+
+    Raises StoreError.
+    """
     uri = path.resolve().as_uri()
     refused: Exception | None = None
     # Without write permission, SQLite cannot open a log that has no writer; if the log is empty, the file alone is complete.
@@ -235,7 +241,10 @@ def is_locked_by(descriptor: int, folder: Path) -> bool:
 
 
 def lock(folder: Path, *, mode: int) -> int:
-    """Lock a folder for one writer until the returned descriptor is closed.  Raises StoreError: when another writer has it."""
+    """Lock a folder for one writer until the returned descriptor is closed.
+
+    Raises StoreError: when another writer has it.
+    """
     path = folder / store_owner.LOCK
     # Only the owner may open the file: any reader of a file can lock it, and could keep every daemon from starting.
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode & 0o600)

@@ -205,7 +205,10 @@ class SegmentReader:
 
 
 def query_segment(path: Path, query: Callable[[Database], _T]) -> _T | None:
-    """Query one segment; return None if the writer dropped it meanwhile.  Raises StoreError, in one line."""
+    """Query one segment; return None if the writer dropped it meanwhile.
+
+    Raises StoreError, in one line.
+    """
     try:
         db = files.open_to_read(path)
     except StoreError:

@@ -64,7 +64,9 @@ class Manager:
 def taken(environment: MutableMapping[str, str]) -> tuple[Manager, list[socket.socket]]:
     """Return the manager named in the environment, and the manager's sockets.
 
-    Remove the variables, because child processes must not use them.  Raises UsageError: for values that no manager sets.
+    Remove the variables, because child processes must not use them.
+
+    Raises UsageError: for values that no manager sets.
     """
     variables = {name: environment.pop(name) for name in _VARIABLES if name in environment}
     return _manager(variables), _sockets(variables)

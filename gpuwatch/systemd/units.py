@@ -54,7 +54,10 @@ class InstallPlan:
 
 
 def folder() -> Path:
-    """Return the folder of the units.  Raises UsageError: for an installation without the units."""
+    """Return the folder of the units.
+
+    Raises UsageError: for an installation without the units.
+    """
     return shipped_folder("systemd", ("gpuwatch.service", "user/gpuwatch.service"))
 
 
@@ -214,7 +217,10 @@ def quoted(word: str) -> str:
 
 
 def visible(program: Sequence[str]) -> Sequence[str]:
-    """Return the program, if a service without home and temporary folders can run it.  Raises UsageError."""
+    """Return the program, if a service without home and temporary folders can run it.
+
+    Raises UsageError.
+    """
     for path in (Path(program[0]), Path(program[0]).resolve(), Path(sys.prefix).resolve(), Path(__file__).resolve()):
         for hidden in _HIDDEN:
             if path.is_relative_to(hidden):

@@ -44,7 +44,10 @@ class GraphTimer:
 
 
 def capture_entry(plan: TimingPlan) -> Call:
-    """Capture an entry's calls and return their replay.  Raises UsageError: when a capture does not allow them."""
+    """Capture an entry's calls and return their replay.
+
+    Raises UsageError: when a capture does not allow them.
+    """
     import torch
 
     # Libraries initialise themselves at their first call, which a capture does not allow.

@@ -59,7 +59,9 @@ class Live:
 def of(answer: messages.Readings, before: Live | None = None) -> Live:
     """Build the records of an answer; take omitted, unchanged parts from the previous one, ``before``.
 
-    Rows of a newer daemon's unknown lanes are skipped.  Raises DaemonError: for a malformed answer.
+    Rows of a newer daemon's unknown lanes are skipped.
+
+    Raises DaemonError: for a malformed answer.
     """
     known = {gpu.device.uuid: gpu for gpu in before.gpus} if before else {}
     return Live(
@@ -125,7 +127,10 @@ class Looker:
         self._start = True
 
     def look(self) -> Live:
-        """Return the current readings.  Raises DaemonError: when the daemon fails to answer; the next call reconnects."""
+        """Return the current readings.
+
+        Raises DaemonError: when the daemon fails to answer; the next call reconnects.
+        """
         try:
             if self._client is None:
                 start, self._start = self._start, False

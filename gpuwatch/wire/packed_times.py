@@ -43,7 +43,10 @@ class PackedTimes:
         )
 
     def unpacked(self) -> Timings:
-        """Return arrays.  Raises ValueError: for a length that is not a multiple of the item size."""
+        """Return arrays.
+
+        Raises ValueError: for a length that is not a multiple of the item size.
+        """
         import numpy as np  # needed only in the judge's worker and in reports
 
         from annotate.evidence import Timings

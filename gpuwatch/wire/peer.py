@@ -93,5 +93,8 @@ def list_user_sockets(settings: Settings) -> Iterator[Path]:
 
 
 def dial_user_daemon(settings: Settings) -> socket.socket | None:
-    """Connect to the user's daemon; return None if no daemon listens.  Raises DaemonError: as ``dial``."""
+    """Connect to the user's daemon; return None if no daemon listens.
+
+    Raises DaemonError: as ``dial``.
+    """
     return next((found for path in list_user_sockets(settings) if (found := dial(path)) is not None), None)

@@ -74,7 +74,9 @@ def test_metrics_page_waits_for_free_descriptors(tmp_path: Path) -> None:
         written, begun_s = live.log.stat().st_size, cpu_s(live.process.pid)
         with out_of_descriptors(live.process.pid):
             waiting.enter_context(socket.create_connection((host, int(port))))
-            wait_until(lambda: "a connection could not be accepted" in live.log.read_text()[written:], what="the log names the scrape")
+            wait_until(
+                lambda: "a connection could not be accepted" in live.log.read_text()[written:], what="the log names the scrape"
+            )
             let_pass(SILENT_S, "a flood needs time to show")
             used_s = cpu_s(live.process.pid) - begun_s
             log = live.log.read_text()[written:]

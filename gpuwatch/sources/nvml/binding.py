@@ -27,7 +27,10 @@ PERMANENT = frozenset({2, 3, 4, 13, 25, 26})
 
 
 def official() -> Api:
-    """Return the pynvml module of nvidia-ml-py.  Raises SourceGoneError: when the module is missing or not NVIDIA's."""
+    """Return the pynvml module of nvidia-ml-py.
+
+    Raises SourceGoneError: when the module is missing or not NVIDIA's.
+    """
     fix = "run: pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py"
     try:
         import pynvml
@@ -40,7 +43,10 @@ def official() -> Api:
 
 
 def start(api: Api) -> None:
-    """Load and initialise the library.  Raises SourceGoneError: naming the missing part."""
+    """Load and initialise the library.
+
+    Raises SourceGoneError: naming the missing part.
+    """
     try:
         api.nvmlInit()
     except api.NVMLError as error:
@@ -76,7 +82,10 @@ def lost(error: Exception, uuid: str) -> NoReturn:
 
 
 def asked(api: Api, function: str, *args: Any, uuid: str | None = None) -> Any:
-    """Return one call's answer; None if the binding or the driver has none.  Raises SourceGoneError, DeviceLostError."""
+    """Return one call's answer; None if the binding or the driver has none.
+
+    Raises SourceGoneError, DeviceLostError.
+    """
     call = getattr(api, function, None)  # an older binding lacks newer functions
     if call is None:
         return None

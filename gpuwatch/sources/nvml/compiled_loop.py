@@ -196,7 +196,10 @@ class CompiledLoop:
 
 
 def open_loop(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> CompiledLoop | None:
-    """Return the loop for two rows of a GPU; None if the library was not built or does not fit a row.  Raises OSError."""
+    """Return the loop for two rows of a GPU; None if the library was not built or does not fit a row.
+
+    Raises OSError.
+    """
     library, _ = compiled()
     try:
         return None if library is None else CompiledLoop(library, api, uuid, row, pulse, lost)

@@ -74,7 +74,10 @@ class BoardHandles:
 
 
 def count(api: Api) -> int:
-    """Count the GPUs that the driver lists.  Raises SourceGoneError."""
+    """Count the GPUs that the driver lists.
+
+    Raises SourceGoneError.
+    """
     try:
         return int(api.nvmlDeviceGetCount())
     except api.NVMLError as error:
@@ -83,7 +86,10 @@ def count(api: Api) -> int:
 
 
 def at(api: Api, index: int) -> Iterator[BoardHandles]:
-    """Yield the GPU at an index of the driver's list, then its MIG instances.  Raises DeviceLostError, SourceGoneError."""
+    """Yield the GPU at an index of the driver's list, then its MIG instances.
+
+    Raises DeviceLostError, SourceGoneError.
+    """
     try:
         handle = api.nvmlDeviceGetHandleByIndex(index)
         uuid = read_text(lambda: api.nvmlDeviceGetUUID(handle))
@@ -102,7 +108,10 @@ def at(api: Api, index: int) -> Iterator[BoardHandles]:
 
 
 def board(api: Api, uuid: str) -> BoardHandles:
-    """Return the handles of a GPU or MIG instance by UUID.  Raises DeviceLostError, SourceGoneError."""
+    """Return the handles of a GPU or MIG instance by UUID.
+
+    Raises DeviceLostError, SourceGoneError.
+    """
     try:
         handle = api.nvmlDeviceGetHandleByUUID(uuid)
     except api.NVMLError as error:

@@ -53,7 +53,10 @@ class FieldBatch:
         self._buffer = ctypes.c_char * len(self.template)
 
     def entries(self) -> list[Entry]:
-        """Return (return code, timestamp us, value type, raw value) of every field.  Raises NVMLError."""
+        """Return (return code, timestamp us, value type, raw value) of every field.
+
+        Raises NVMLError.
+        """
         # A new buffer for each call: a window's edge may read the same batch from another thread.
         buffer = self._buffer.from_buffer_copy(self.template)
         ask = self._api._nvmlGetFunctionPointer(FUNCTION)  # noqa: SLF001 - the binding's lookup of functions

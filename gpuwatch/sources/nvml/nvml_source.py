@@ -147,7 +147,10 @@ class Nvml:
         return PowerRecord(uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, sample_at_ns=times, sample_w=watts)
 
     def read_rare(self, uuid: str) -> RareReading:
-        """Read a board's signals for the metrics page.  Raises DeviceLostError, SourceGoneError."""
+        """Read a board's signals for the metrics page.
+
+        Raises DeviceLostError, SourceGoneError.
+        """
         with self._answering(uuid) as gpu:
             return gpu.rare.read()
 

@@ -26,7 +26,10 @@ class Row:
         self.gpm = gpm
 
     def ask(self) -> dict[str, Any]:
-        """Return the answered signals, in a Reading's units.  Raises DeviceLostError, SourceGoneError."""
+        """Return the answered signals, in a Reading's units.
+
+        Raises DeviceLostError, SourceGoneError.
+        """
         values: dict[str, Any] = {}
         for call, takers in self.steps:
             try:

@@ -55,7 +55,10 @@ class RareQuestions:
         self._instances: dict[str, Gpm] = {}  # by UUID of the instance
 
     def read(self) -> RareReading:
-        """Read the board and its MIG instances.  Raises DeviceLostError, SourceGoneError."""
+        """Read the board and its MIG instances.
+
+        Raises DeviceLostError, SourceGoneError.
+        """
         with self._lock:
             begin_ns = clock.now_ns()
             values = {**self._state(), **self._pcie(), **self._links()}

@@ -160,7 +160,10 @@ class Simulated:
             return kernel_times(gpu.driver.physics.history, gpu.script.scene, begin_ns, end_ns, self.epoch_ns)
 
     def adopt(self, uuid: str, pid: int) -> None:
-        """Replace the scene's own process by a real one, even on a lost GPU.  Raises DeviceLostError: for an unknown UUID."""
+        """Replace the scene's own process by a real one, even on a lost GPU.
+
+        Raises DeviceLostError: for an unknown UUID.
+        """
         gpu = self._known(uuid)
         with gpu.lock:
             gpu.adopt(pid)
@@ -196,7 +199,10 @@ def profile_bytes(name: str) -> int:
 
 
 def scenes_named(names: str) -> tuple[Scene, ...]:
-    """Return the scenes of ``NAME[,NAME…]``, with fleets expanded.  Raises UsageError: with the nearest known name."""
+    """Return the scenes of ``NAME[,NAME…]``, with fleets expanded.
+
+    Raises UsageError: with the nearest known name.
+    """
     out: list[Scene] = []
     for name in names.split(","):
         for member in FLEETS.get(name, (name,)):
