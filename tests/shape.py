@@ -67,6 +67,9 @@ PARAMETERS_COUNT = 7
 PUBLIC = {"bench", "compare", "window"}  # each option of the public API has a name
 TEST_NAME_LENGTH = 60
 _LONG_NAME = re.compile(rf"\bdef\s+test_\w{{{TEST_NAME_LENGTH - len('test_') + 1}}}")
+_NO_VERB = re.compile(
+    r"(What|Who|Whose|Which|Where|Whether|How|By|Of|With|In|At|The|An?|One|All|Each|Every|If|For|From|This)\b"
+)
 SHARED_NAMES = {"__init__", "__main__", "errors"}  # each package has one
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -147,6 +150,10 @@ def figures(product: Iterable[Source], tests: Iterable[Source]) -> list[Figure]:
         _none(
             "module names used twice", _twice((source.path.stem, str(source.path)) for source in product if _is_named(source))
         ),
+        _none(
+            "function docstrings without a verb",
+            [source.place(node) for source, node in functions if _is_verbless(node)],
+        ),
         _none("class names used twice", _twice((node.name, source.place(node)) for source, node in classes)),
         _none(
             f"test names above {TEST_NAME_LENGTH} characters",
@@ -202,6 +209,13 @@ def _parameters_count(node: ast.AST) -> int:
     return (
         len(names) - (names[:1] in (["self"], ["cls"])) + sum(each is not None for each in (arguments.vararg, arguments.kwarg))
     )
+
+
+def _is_verbless(node: ast.AST) -> bool:
+    """Return True if a function's docstring starts with a question word, a preposition or an article."""
+    assert isinstance(node, Function)
+    is_property = any("property" in ast.unparse(each) for each in node.decorator_list)
+    return not is_property and _NO_VERB.match(ast.get_docstring(node) or "") is not None
 
 
 def _skips(source: Source) -> Iterator[str]:

@@ -69,6 +69,7 @@ VIOLATIONS = [
     ("fmt: skip outside tables", "def inner():\n    a = [\n        1\n    ]  # fmt: skip\n", "product/other.py:4"),
     ("fmt: skip outside tables", "# fmt: off\nTABLE = 1\n", "product/other.py:1"),
     ("class names used twice", "class Thing: ...\n", "Thing"),
+    ("function docstrings without a verb", 'def length():\n    """The length."""\n', "product/other.py:1 length"),
 ]
 
 
