@@ -1,7 +1,7 @@
 """Variances of correlated series: within a controller's cycle, over whole cycles, and in the long run.
 
-The power controller of an H200 swings the clock with a period of 1.0 s.  The swing cancels in a mean over whole cycles, but
-not in any other mean.
+The power controller of an H200 swings the clock periodically.  The swing cancels in a mean over whole cycles, but not in
+any other mean.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from annotate.stats.robust import centre, quantiles
 _CONFIDENCE = 0.95
 # Even if the level changes once per cycle, a tenth of the stretches of one cycle are nearly free of changes.
 _QUIET_RATIO = 0.1
-_BLOCKS_COUNT = 2048  # a longer series is averaged to at least half as many blocks, which keeps its long-run variance
+_BLOCKS_COUNT = 2048  # a longer series is averaged into 1024 to 2048 blocks, which keeps the long-run variance
 _FEWEST_CYCLES = 2
 _FEWEST_COUNT = 6  # fewer values give no useful variance
 
 
 @dataclass(frozen=True, slots=True)
 class WithinSpread:
-    """The repeatability of a statistic within one window: half of the 95 % interval over the value, and the basis."""
+    """The repeatability of a statistic within one window: half the 95 % interval as a ratio of the value, and the basis."""
 
     half_ratio: float
     blocks_count: int
@@ -33,10 +33,10 @@ class WithinSpread:
 def cycle_variance(values: Values, cycle_count: int) -> float:
     """Return the variance per value that one cycle's swing leaves in the mean of a segment.
 
-    The variance of a stretch of ``cycle_count`` values is the largest m × mean square of the m-means about its mean, for m up
-    to half of the stretch.  The lowest tenth of the stretches counts: a change of level widens only some
-    stretches, while a controller's cycle is in every stretch.  A stretch has at least six values, because the lowest tenth of
-    shorter ones would be near zero by chance.
+    The variance of a stretch of ``cycle_count`` values is the largest m × mean square of the m-means about the stretch's mean,
+    for m up to half of the stretch.  The result is the 10 % quantile over all stretches: a change of level widens only some
+    stretches, while a controller's cycle is in every stretch.  A stretch has at least six values if the series does, because
+    the 10 % quantile of shorter stretches would be near zero by chance.
     """
     length = min(max(_FEWEST_COUNT, cycle_count), len(values))
     if length < 2:
@@ -53,7 +53,7 @@ def cycle_variance(values: Values, cycle_count: int) -> float:
 
 
 def long_run_variance(values: Values) -> tuple[float, int]:
-    """Return the variance of a series' mean, times the number of values, and the number of blocks behind the variance.
+    """Return the variance of a series' mean multiplied by the number of values, and the number of disjoint blocks.
 
     The estimate uses overlapping block means of Politis and White's automatic length, and is scaled up for few blocks.
 
@@ -70,10 +70,10 @@ def long_run_variance(values: Values) -> tuple[float, int]:
 
 
 def mean_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> WithinSpread | None:
-    """Return the repeatability of the mean of a window's values, or None for too few values or cycles.
+    """Return the repeatability of the mean of a window's values; None for a mean of 0, or too few values, blocks or cycles.
 
-    With a cycle, the repeatability comes from the means over at least two whole cycles.  Without a cycle, it comes from
-    the long-run variance.
+    With ``cycle_ns``, the repeatability comes from the means of at least two whole cycles.  Otherwise the repeatability
+    comes from the long-run variance.
     """
     if len(values) < _FEWEST_COUNT or not values.mean():
         return None
@@ -88,10 +88,10 @@ def mean_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> Within
 
 
 def median_within(at_ns: Times, values: Values, *, cycle_ns: int | None, middle: float | None = None) -> WithinSpread | None:
-    """Return the repeatability of the median of a window's values, or None for too few independent values or cycles.
+    """Return the repeatability of the median of a window's values; None for a median of 0, or too few values or cycles.
 
-    This is the larger side of Woodruff's interval: the share of values below the median is a mean, whose error turns into
-    two quantiles.  No density is estimated, because times on a timer's grid have none.  ``middle`` is the known median.
+    The result is the larger side of Woodruff's interval: the share of values below the median is a mean, whose error gives
+    two quantiles.  No density is estimated, because times on a timer's grid have none.  ``middle`` is the median, if known.
 
     Source: Woodruff, Journal of the American Statistical Association 47 (1952) 635-646.
     """
@@ -114,7 +114,7 @@ def cycle_means(at_ns: Times, values: Values, cycle_ns: int) -> Values:
     if not len(values):
         return np.empty(0)
     place: npt.NDArray[np.int64] = (at_ns - at_ns[0]) // cycle_ns
-    # The last value counts for a typical step.
+    # The last value covers one median step.
     step_ns = int(centre(np.diff(at_ns))) if len(at_ns) > 1 else 0
     cycles_count = int((at_ns[-1] - at_ns[0] + step_ns) // cycle_ns)
     kept = place < cycles_count

@@ -37,13 +37,13 @@ def command(
 ) -> Exit:
     """Print the verdict of RUN: an id, the start of an id, or a label.  Default: the latest window.
 
-    With --claim, --accept or --limit, judge the stored evidence again; the stored verdict does not change.
+    With --claim, --accept, --limit, --tolerance or --precision, judge the stored evidence again and keep the stored verdict.
     """
     from annotate.output import report
     from annotate.output.report import plain
 
     if run_id is not None and back is not None:
-        raise UsageError(f"expected a run or -{back}, found both: {run_id} -{back}")
+        raise UsageError(f"expected a run or -{back}, found both: {run_id} -{back}; leave one out")
     failing = options.fail_on(fail_on)
     policy = policy_options.policy()
     with open_store.reader(options.settings()) as store:

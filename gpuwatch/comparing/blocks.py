@@ -1,4 +1,4 @@
-"""Blocks of calls, timed back to back: the only part of a comparison that reads a clock."""
+"""Blocks of calls, timed back to back by the host's clock or by CUDA events."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +29,7 @@ class Block:
 class BlockLaunch:
     """The launches of a block: host time, and the timer's reading around no work, both per call.
 
-    ``gap_s`` is the time since the previous block; None without a previous block, or with other work in between.
+    ``gap_s`` is the time since the previous block; None for the first block, and for blocks with ``before``.
     """
 
     issue_s: float
@@ -39,9 +39,9 @@ class BlockLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A block and its time per call; ``starved``: the GPU was idle before the host launched the block.
+    """A block and its time per call; ``starved``: the previous block ended before the host had launched this block.
 
-    ``span_s`` is the time of the whole block if it includes the work before the calls.
+    ``span_s`` is the time of the whole block, with ``before``; None means the sum of the calls' times.
     """
 
     block: Block
@@ -101,7 +101,7 @@ class _Launched:
     spans: list[tuple[Any, Any]]
     starved: bool
     issue_s: float  # host time per call
-    earlier: Any  # the event at the end of the previous block; None before the first
+    earlier: Any  # the event at the end of the previous block; None for the first block
 
     @property
     def end(self) -> Any:
@@ -109,7 +109,7 @@ class _Launched:
 
 
 class EventBlocks:
-    """A timer by CUDA events on torch's current stream; the host queues blocks ahead so that the GPU never idles."""
+    """A timer by CUDA events on torch's current stream; the host queues blocks ahead to keep the GPU busy."""
 
     name = "events"
 
@@ -120,12 +120,12 @@ class EventBlocks:
 
     def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
         if self._overhead_s is None:
-            self._overhead_s = self._read_nothing()
+            self._overhead_s = self._measure_overhead_s()
         waiting: deque[_Launched] = deque()
         for block in blocks:
             earlier = waiting[-1].end if waiting else None
             begin, spans, issue_s = self._launch(block)
-            # If the previous block has ended already, the GPU waited for the launches of this block.
+            # If the previous block has ended already, the GPU may have waited for launches of this block.
             starved = earlier is not None and bool(earlier.query())
             waiting.append(_Launched(block, begin, spans, starved, issue_s, earlier))
             if len(waiting) > _AHEAD_COUNT:
@@ -133,8 +133,8 @@ class EventBlocks:
         while waiting:
             yield self._read(waiting.popleft())
 
-    def _read_nothing(self) -> float:
-        """Return the reading of an event pair around no work while the host is ahead; 0 without a kernel that holds the GPU."""
+    def _measure_overhead_s(self) -> float:
+        """Return the median reading of event pairs around no work, queued behind a spin kernel; 0 without a spin kernel."""
         sleep = getattr(self._cuda, "_sleep", None)  # private in torch, so a release may drop it
         if sleep is None:
             return 0.0
@@ -144,7 +144,7 @@ class EventBlocks:
         return float(median(first.elapsed_time(last) for first, last in pairs)) / 1e3
 
     def _launch(self, block: Block) -> tuple[Any, list[tuple[Any, Any]], float]:
-        """Launch the calls with one span around all calls, or around each call if other work precedes the calls.
+        """Launch the calls with one span around all calls, or with a span around each call if the block has ``before``.
 
         Return the first event, the event pairs of the spans, and the host time per call.
         """

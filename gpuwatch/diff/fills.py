@@ -1,4 +1,4 @@
-"""Buffer values: seeded random numbers of each type, and fills that expose other faults."""
+"""Buffer values: seeded random numbers of each type, and special values that expose faults."""
 
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from gpuwatch.errors import UsageError
 
 NAMES = ("randn", "zeros", "iota")
 INPUT_FILLS = ("nan", "large")
-# Longer buffers repeat these values.  The period is not a power of two, so that a wrong index reads another value.
+# Longer buffers repeat their first values.  The period is not a power of two, so that a wrong index reads another value.
 _PERIOD_COUNT = (1 << 24) - 3
-_WHOLE_NUMBERS = 128  # random integers are smaller: they fit the smallest type and are indices of any buffer
+_WHOLE_NUMBERS = 128  # random integers are below this number, to fit every type and to be indices of any buffer
 _NAN_STEP = 61 * 17
-_LARGE = 1e4  # factor of a random number; half precision ends at 65504
+_LARGE = 1e4  # factor of random numbers; half precision ends at 65504
 _LARGE_HALF = 1e2
 
 Numbers = npt.NDArray[Any]
@@ -25,7 +25,7 @@ Numbers = npt.NDArray[Any]
 def make_values(slot: Slot, count: int, fill: str, rng: np.random.Generator) -> Bytes:
     """Return the bytes of a buffer.  ``fill`` is one of ``NAMES``, ``nan`` or ``large`` for the check, or FILE.npy.
 
-    Raises UsageError: for a file that holds no numbers.
+    Raises UsageError: for an unreadable file, or a file without numbers.
     """
     if fill.endswith(".npy"):
         return encode(slot, np.resize(_read_file(fill), count))
@@ -35,7 +35,7 @@ def make_values(slot: Slot, count: int, fill: str, rng: np.random.Generator) -> 
 def check_fill(text: str) -> None:
     """Check a value of --fill.
 
-    Raises UsageError: for an unknown name and for an unreadable file.
+    Raises UsageError: for an unknown name, an unreadable file, or a file without numbers.
     """
     if text.endswith(".npy"):
         _read_file(text)

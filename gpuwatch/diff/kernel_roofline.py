@@ -1,4 +1,4 @@
-"""Roofline of each kernel at its true clock: the bound, and the distance to the GPU's peaks."""
+"""Roofline of each kernel at its true clock, or at the maximum clock if unknown: bound, and distance to the GPU's peaks."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from gpuwatch.diff.read_counters import SideName
 from gpuwatch.diff.timed_pair import SideTimes
 
 _LATENCY_RATIO = 0.6  # below this share of all peaks, ncu's rule calls a kernel latency-bound
-_OTHER_PATH = 1.1  # ncu's memory throughput is the largest of all paths; up to this factor of DRAM's, it counts as DRAM's
+_OTHER_PATH = 1.1  # ncu's memory throughput is the busiest path's; below this multiple of DRAM's, DRAM is the busiest path
 Bound: TypeAlias = Literal["memory", "compute", "caches", "latency", "compute or latency", ""]
 _TYPES = ("fp32", "fp16", "fp64")
 
@@ -44,8 +44,8 @@ class KernelRoofline:
 
     bound: Bound
     memory_ratio: float | None
-    is_lower_bound: bool  # for ``memory_ratio``
-    is_lower_traffic: bool
+    is_lower_bound: bool  # True if ``memory_ratio`` is a lower bound
+    is_lower_traffic: bool  # True if ``traffic_bytes`` is a lower bound
     compute_ratio: float | None
     cache_ratio: float | None  # share of the busiest path before DRAM: shared memory, L1 or L2
     traffic_bytes: float | None
@@ -55,7 +55,7 @@ class KernelRoofline:
 
     @property
     def headroom_ratio(self) -> float | None:
-        """Return the distance to the nearest peak; None if the bound is unknown."""
+        """Return the distance to the nearest peak; None if the bound is unknown or ambiguous."""
         if self.bound in ("", "compute or latency"):
             return None
         return max(0.0, 1.0 - max(self.memory_ratio or 0.0, self.compute_ratio or 0.0, self.cache_ratio or 0.0))
@@ -97,7 +97,7 @@ def against_roofline(times: SideTimes, side: SideName, counters: Counters, peaks
     compute = [each / peak / times.median_s for each, peak in by_type]
     total = sum(each for each, _ in by_type) if by_type else None
     pipes = [counters.mean(side, name) for name in ("tensor_activity_ratio", "sm_throughput_ratio")]
-    # Without zeros: idle tensor cores are no evidence about other pipes.
+    # Zeros are left out, because idle tensor cores do not show that other pipes are idle.
     known = [*([sum(compute)] if compute else []), *(each for each in pipes if each)]
     caches = counters.mean(side, CACHES)
     if caches is not None and caches < _OTHER_PATH * (activity or 0.0):

@@ -1,4 +1,4 @@
-"""The decision to sample an idle GPU rarely, and to sample it often again once it works."""
+"""The decision to sample an idle GPU rarely, and a working GPU at the usual rate."""
 
 from collections.abc import Callable
 
@@ -10,15 +10,15 @@ REST_AFTER_NS = 10_000_000_000  # a shorter pause, between two windows or within
 
 
 class Rest:
-    """The rate of one GPU without windows, from its fast lane.  ``awake`` reads every lane when the GPU works again."""
+    """The sampling rate of one GPU without windows, from readings of the fast lane.  ``wake`` reads every lane at once."""
 
-    def __init__(self, periods: LanePeriods, awake: Callable[[], None], after_ns: int) -> None:
+    def __init__(self, periods: LanePeriods, wake: Callable[[], None], after_ns: int) -> None:
         self._periods = periods
-        self._awake = awake
+        self._wake = wake
         self._after_ns = after_ns
         self._idle_since_ns: int | None = None
         self._row_due_ns = 0
-        self.on_change: Callable[[], None] = _do_nothing  # called when rest begins or ends
+        self.on_change: Callable[[], None] = _do_nothing  # called at the start of rest, and at each return to the usual rate
 
     @property
     def is_resting(self) -> bool:
@@ -26,10 +26,10 @@ class Rest:
         return self._periods.is_resting
 
     def set_attended(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Set whether a client is connected: only then are a resting GPU's expensive signals read at their usual rate."""
+        """Set whether a client is connected; without clients, the sampler reads a resting GPU's expensive signals rarely."""
         was_attended, self._periods.is_attended = self._periods.is_attended, attended
         if attended and not was_attended and self.is_resting:
-            self._awake()
+            self._wake()
 
     def take(self, sweep: Sweep) -> None:
         """Update the rate from a sweep, as a sink of the GPU's sampler."""
@@ -43,24 +43,24 @@ class Rest:
         if idle is False:
             self.end()
         elif idle:
-            self._go_on(reading, sweep.due_ns)
+            self._slow_down(reading, sweep.due_ns)
 
     def end(self) -> None:
         """Return to the usual rate, and restart the idle time."""
         self._idle_since_ns = None
         if self._periods.rate is not WatchRate.USUAL:
             self._periods.rate = WatchRate.USUAL
-            self._awake()
+            self._wake()
             self.on_change()
 
-    def _go_on(self, reading: Reading, due_ns: int) -> None:
+    def _slow_down(self, reading: Reading, due_ns: int) -> None:
         before_ns, self._row_due_ns = self._row_due_ns, due_ns if reading.lane is Lane.FAST else self._row_due_ns
         if self._idle_since_ns is None:
             self._idle_since_ns = reading.at_ns
         elif self._periods.rate is WatchRate.USUAL and reading.at_ns - self._idle_since_ns >= self._after_ns:
             self._periods.rate = WatchRate.SLOWING
         elif self._periods.rate is WatchRate.SLOWING and self._row_due_ns - before_ns > SLOWING_NS // 2:
-            # Rows already due at the usual rate come first.
+            # All rows that were due at the usual rate have been read.
             self._periods.rate = WatchRate.RESTING
             self.on_change()
 

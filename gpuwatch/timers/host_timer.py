@@ -1,4 +1,4 @@
-"""Timer by the host's clock, for functions of the host and for callers that wait for a GPU."""
+"""A timer by the host's clock, for host functions and for GPU work that the timer waits for."""
 
 from collections.abc import Callable, Sequence
 

@@ -22,7 +22,7 @@ _MODIFIERS = ("ctrl+", "shift+", "alt+", "super+")
 class Preferences:
     """The preferences of one user.
 
-    ``keys`` maps the help's name of an action to other keys: {"pause": "p,f5"}.
+    ``keys`` maps an action, named as in the help, to the keys that replace the default: {"pause": "p,f5"}.
     """
 
     theme: str | None = None
@@ -44,8 +44,8 @@ class PreferencesFile:
             except FileNotFoundError:
                 pass
             except (OSError, ValueError, RecursionError) as error:
-                said = error.strerror if isinstance(error, OSError) and error.strerror else error
-                self.complaint = f"{path}: {said}; the file is ignored and not changed"
+                reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+                self.complaint = f"{path}: {reason}; correct or delete the file, which is ignored until then"
 
     def store(self, **changed: Any) -> str | None:
         """Apply these changes, and store them unless the file has a mistake; return a one-line error if the write fails."""
@@ -71,7 +71,7 @@ def check_keys(keys: Mapping[str, str], actions: Collection[str]) -> str | None:
             while bare.startswith(_MODIFIERS):
                 bare = bare.partition("+")[2]
             if len(bare) != 1 and bare not in _NAMED and not (bare.isidentifier() and key.strip() == bare and "_" in bare):
-                return f'keys: {action}: expected keys as "p", "f5" or "ctrl+p", found {given!r}'
+                return f'keys: {action}: expected keys such as "p", "f5" or "ctrl+p", found {given!r}'
     return None
 
 
@@ -89,5 +89,5 @@ def _read(path: Path) -> Preferences:
         raise ValueError(f"rate_hz: expected one of {', '.join(f'{rate:g}' for rate in RATES_HZ)}, found {data['rate_hz']!r}")
     keys = data.get("keys", {})
     if not isinstance(keys, dict) or not all(isinstance(given, str) for given in keys.values()):
-        raise ValueError(f'keys: expected an object of actions and keys, as {{"pause": "p"}}, found {keys!r}')
+        raise ValueError(f'keys: expected an object of actions and keys, such as {{"pause": "p"}}, found {keys!r}')
     return Preferences(**data)

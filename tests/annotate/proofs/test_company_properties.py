@@ -66,10 +66,10 @@ def test_more_neighbours_never_improve_the_proof(
 
 
 @given(bases, companies, kept, kept)
-def test_fewer_lists_never_show_the_proof(
+def test_dropped_lists_never_make_the_proof_shown(
     base: Evidence, company: tuple[Process, ...], some: frozenset[int], more: frozenset[int]
 ) -> None:
-    """A subset of the process lists never shows the proof if more lists do not."""
+    """If the process lists leave the proof unshown, every subset of the lists does too."""
     whole = _in_company(base, company)
     part = with_lists(whole, lambda i, each: each if i in some | more else None)
     less = with_lists(whole, lambda i, each: each if i in some else None)

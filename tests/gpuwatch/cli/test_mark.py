@@ -34,8 +34,8 @@ def windows_count(found: Settings) -> int:
     return count
 
 
-def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """The verdict is printed and stored with the measured processes; --fail-on decides the exit code."""
+def test_mark_end_prints_and_stores_the_verdict(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    """`mark end` prints the verdict and stores the measured processes; a used name and a second end fail."""
     begun = mark(gpuwatch, daemon, "begin", "job", "--expires", "1min", "--claim", "sustained")
     assert (begun.code, begun.out) == (0, "")
     owner = "this session" if os.getsid(0) else "all your commands that entered this container"
@@ -56,8 +56,8 @@ def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Setting
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a PID namespace")
-def test_mark_in_a_container_entered_from_outside(tmp_path: Path) -> None:
-    """In a container entered by `docker exec`, a mark measures all commands of the user from outside."""
+def test_mark_in_entered_container_measures_the_user(tmp_path: Path) -> None:
+    """After `docker exec`, a mark measures the user's sessions that started outside the container's PID namespace."""
     flags = settings(tmp_path).flags()
     line = shlex.join([sys.executable, "-m", "gpuwatch", *flags, "mark"])
     script = f"{line} begin job && {line} end job --json --fail-on rejected"
@@ -82,7 +82,7 @@ def test_mark_end_reports_an_expired_mark(gpuwatch: Gpuwatch, daemon: Settings) 
     assert (again.code, again.out, again.err) == (0, ended.out, "")
 
 
-def test_mark_of_trusted_code_refuses_a_claim(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+def test_mark_of_trusted_code_refuses_a_claimed_number(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     assert mark(gpuwatch, daemon, "begin", "trusted").code == 0
     refused = mark(gpuwatch, daemon, "end", "trusted", "--calls", "10")
     assert (refused.code, refused.out) == (2, "")
@@ -90,11 +90,11 @@ def test_mark_of_trusted_code_refuses_a_claim(gpuwatch: Gpuwatch, daemon: Settin
     assert mark(gpuwatch, daemon, "end", "trusted").code == 0
 
 
-def test_mark_of_untrusted_code_checks_its_claim(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+def test_mark_of_untrusted_code_checks_the_claimed_number(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     """The judge compares the number claimed at the end with the work stated at the start."""
     stated = ("--untrusted", "--work", "flops=1.4e11,dtype=bf16")
     assert mark(gpuwatch, daemon, "begin", "submission", *stated).code == 0
-    let_pass(1.2, "a claim needs a window of a second")
+    let_pass(1.2, "the judge checks a claimed number in windows of at least 1 s")
     ended = mark(gpuwatch, daemon, "end", "submission", "--calls", "1000", "--call-time", "2us", "--fail-on", "rejected")
     assert ended.code == 11, ended.out
     assert "claimed-work" in ended.out
@@ -102,7 +102,7 @@ def test_mark_of_untrusted_code_checks_its_claim(gpuwatch: Gpuwatch, daemon: Set
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("begin", ""), "mark begin: expected NAME, found an empty text"),
         (("begin", "n" * 65), "NAME: expected 1 to 64 characters, found 65"),
@@ -116,12 +116,12 @@ def test_mark_of_untrusted_code_checks_its_claim(gpuwatch: Gpuwatch, daemon: Set
         (("end", "a", "--calls", "1", "--call-time", "fast"), "--call-time: expected a duration"),
     ],
 )
-def test_mark_refuses_wrong_input_in_one_line(
-    gpuwatch: Gpuwatch, daemon: Settings, arguments: tuple[str, ...], says: str
+def test_mark_reports_wrong_input_in_one_line(
+    gpuwatch: Gpuwatch, daemon: Settings, arguments: tuple[str, ...], message: str
 ) -> None:
     ended = mark(gpuwatch, daemon, *arguments)
     assert ended.code in (1, 2)
-    assert says in ended.err
+    assert message in ended.err
     assert ended.err.count("\n") == 1
 
 
@@ -138,8 +138,8 @@ def test_mark_surrounds_the_runs_of_hyperfine(daemon: Settings) -> None:
     assert "SIMULATED  hyper  SIMULATED NVIDIA H200" in done.stdout
 
 
-def test_mark_end_reports_a_mark_lost_with_its_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A killed daemon leaves an unproven window; `mark end` finds the reason in the store."""
+def test_mark_end_reports_a_mark_of_an_earlier_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """After a restart of the daemon, `mark end` finds a lost mark and an expired mark in the store."""
     found = settings(tmp_path)
     with running(tmp_path) as live:
         assert mark(gpuwatch, found, "begin", "kept").code == 0

@@ -29,7 +29,7 @@ class Stream:
 """
 
 
-def module(folder: Path, name: str, text: str) -> ModuleType:
+def load_module(folder: Path, name: str, text: str) -> ModuleType:
     path = folder / f"{name}.py"
     path.write_text(text)
     spec = importlib.util.spec_from_file_location(name, path)
@@ -43,9 +43,9 @@ def module(folder: Path, name: str, text: str) -> ModuleType:
 
 @pytest.fixture
 def cuda(tmp_path: Path) -> Iterator[Any]:
-    """Return a stand-in for torch.cuda with its timing functions."""
-    streams = module(tmp_path, "torch.cuda.streams", STREAMS)
-    public: Any = module(tmp_path, "torch.cuda", "def synchronize(device=None): ...\n")
+    """Yield a stand-in for torch.cuda with the timing functions."""
+    streams = load_module(tmp_path, "torch.cuda.streams", STREAMS)
+    public: Any = load_module(tmp_path, "torch.cuda", "def synchronize(device=None): ...\n")
     public.Event, public.Stream = streams.Event, streams.Stream
     yield public
     del sys.modules["torch.cuda"], sys.modules["torch.cuda.streams"]
@@ -92,7 +92,7 @@ def test_replaced_synchronisation_is_reported(cuda: Any, stand_in: object) -> No
     assert replaced() == ("torch.cuda.synchronize",)
 
 
-def test_functions_in_c_are_not_reported(cuda: Any) -> None:
+def test_c_replacement_of_torch_function_is_not_reported(cuda: Any) -> None:
     cuda.synchronize = len
     cuda.Event.record = str.upper
     assert replaced() == ()

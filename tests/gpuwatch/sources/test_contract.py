@@ -60,7 +60,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Sourc
     source.close()
 
 
-def passing(clock: Clock, seconds: float) -> None:
+def advance(clock: Clock, seconds: float) -> None:
     clock.wait_until(clock.now_ns() + round(seconds * 1e9), NEVER)
 
 
@@ -80,7 +80,7 @@ def test_source_devices_have_identities(made: tuple[Source, Clock]) -> None:
 
 
 def test_source_name_is_a_specification(made: tuple[Source, Clock]) -> None:
-    """A source's name starts with the kind that opens this source."""
+    """A source's name starts with a kind of source that ``--source`` accepts."""
     source, _ = made
     assert source.name.partition(":")[0] in ("nvml", "simulated", "replay")
 
@@ -89,7 +89,7 @@ def test_source_name_is_a_specification(made: tuple[Source, Clock]) -> None:
 def test_reading_holds_only_requested_signals(made: tuple[Source, Clock], lane: Lane) -> None:
     """A reading has the requested UUID and lane, and None for every signal that was not requested."""
     source, clock = made
-    passing(clock, 0.5)
+    advance(clock, 0.5)
     names = signals(lane)[::2]
     for device in source.devices():
         before_ns = clock.now_ns()
@@ -103,7 +103,7 @@ def test_reading_holds_only_requested_signals(made: tuple[Source, Clock], lane: 
 def test_fast_signal_is_readable_in_the_slow_lane(made: tuple[Source, Clock]) -> None:
     """A source returns a signal of the fast lane in a reading of the slow lane."""
     source, clock = made
-    passing(clock, 0.5)
+    advance(clock, 0.5)
     reading = source.read(source.devices()[0].uuid, Lane.SLOW, ["temperature_c"])
     assert reading.lane is Lane.SLOW
     assert reading.temperature_c is not None
@@ -112,7 +112,7 @@ def test_fast_signal_is_readable_in_the_slow_lane(made: tuple[Source, Clock]) ->
 def test_every_board_has_clock_and_temperature(made: tuple[Source, Clock]) -> None:
     """The fast lane reads a clock above 0 and a temperature for every board."""
     source, clock = made
-    passing(clock, 0.5)
+    advance(clock, 0.5)
     for device in source.devices():
         if device.parent_uuid is None:
             reading = source.read(device.uuid, Lane.FAST, signals(Lane.FAST))
@@ -126,7 +126,7 @@ def test_reading_values_match_field_types_and_ranges(made: tuple[Source, Clock])
     source, clock = made
     types = {field.name: str(field.type) for field in fields(Reading)}
     for _ in range(3):
-        passing(clock, 0.3)
+        advance(clock, 0.3)
         for device in source.devices():
             for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE):
                 reading = source.read(device.uuid, lane, signals(lane))
@@ -146,7 +146,7 @@ def test_source_counters_never_decrease(made: tuple[Source, Clock]) -> None:
     uuid = source.devices()[0].uuid
     last: dict[str, float] = {}
     for _ in range(30):
-        passing(clock, 0.03)
+        advance(clock, 0.03)
         for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE):
             reading = source.read(uuid, lane, signals(lane))
             for name in COUNTERS & set(signals(lane)):
@@ -161,16 +161,16 @@ def test_source_reading_times_are_ordered(made: tuple[Source, Clock]) -> None:
     uuid = source.devices()[0].uuid
     times = []
     for _ in range(10):
-        passing(clock, 0.011)
+        advance(clock, 0.011)
         times.append(source.read(uuid, Lane.FAST, ("power_w",)).at_ns)
     assert times == sorted(times)
 
 
 def test_process_list_names_each_process_once(made: tuple[Source, Clock]) -> None:
-    """A process list has unique PIDs, shares of 0 to 1, and no memory for unlisted processes."""
+    """A process list has unique PIDs, utilisations of 0 to 1, and no memory for unlisted processes."""
     source, clock = made
     for utilization in (False, True, True):
-        passing(clock, 1.0)
+        advance(clock, 1.0)
         process_list = source.read_process_list(source.devices()[0].uuid, utilization=utilization)
         assert isinstance(process_list, ProcessList)
         assert process_list.visibility in Visibility
@@ -187,7 +187,7 @@ def test_power_record_returns_each_sample_once(made: tuple[Source, Clock]) -> No
     uuid = source.devices()[0].uuid
     seen: list[int] = []
     for _ in range(4):
-        passing(clock, 0.5)
+        advance(clock, 0.5)
         record = source.power_record(uuid)
         assert isinstance(record, PowerRecord)
         assert len(record.sample_at_ns) == len(record.sample_w)
@@ -218,10 +218,10 @@ def test_source_serves_four_threads(made: tuple[Source, Clock]) -> None:
     """Four threads read rows, process lists and power records in parallel without an exception."""
     source, clock = made
     uuid = source.devices()[0].uuid
-    passing(clock, 1.0)
+    advance(clock, 1.0)
     failures: list[BaseException] = []
 
-    def ask() -> None:
+    def read_repeatedly() -> None:
         try:
             for _ in range(20):
                 source.read(uuid, Lane.FAST, signals(Lane.FAST))
@@ -230,7 +230,7 @@ def test_source_serves_four_threads(made: tuple[Source, Clock]) -> None:
         except Exception as error:  # noqa: BLE001 - the assertion shows any exception
             failures.append(error)
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=read_repeatedly) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -230,7 +230,7 @@ def test_user_keys_replace_default_keys(tmp_path: Path) -> None:
         ('{"rate_hz": 1000}', "rate_hz: expected one of 1, 2, 4, 10, found 1000"),
         ('{"theme": "no-such"}', "theme: expected a theme of the palette, found 'no-such'"),
         ('{"keys": {"explode": "x"}}', "keys: expected one of all, back"),
-        ('{"keys": {"pause": "ctrl+nonsense"}}', "keys: pause: expected keys as"),
+        ('{"keys": {"pause": "ctrl+nonsense"}}', "keys: pause: expected keys such as"),
         ('{"keys": []}', "keys: expected an object of actions and keys"),
     ],
 )
