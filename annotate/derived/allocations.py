@@ -10,7 +10,7 @@ from annotate.evidence.asked import kept
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MemoryChanges:
     """The changes of the device memory in use within a window, from refresh to refresh of the driver's gauge."""
 
     refreshes_count: int
@@ -24,11 +24,11 @@ class Moved:
 
 
 @kept
-def moved(evidence: Evidence) -> Moved | None:
-    """Return the changes; None below five readings, without a process list, or if another process may have caused them."""
+def memory_changes(evidence: Evidence) -> MemoryChanges | None:
+    """Return the changes; None for fewer than five refreshes, without process lists, or with another process on the GPU."""
     if not evidence.trace.process_lists:
         return None
     values = evidence.within("memory_used_bytes", step_ns=evidence.trace.refresh_of_ns("memory_used_bytes")).observed.values
     if len(values) < 5 or any(not presence.own for presence in presences(evidence)):
         return None
-    return Moved(len(values), int((np.diff(values) != 0).sum()), float(np.ptp(values)))
+    return MemoryChanges(len(values), int((np.diff(values) != 0).sum()), float(np.ptp(values)))

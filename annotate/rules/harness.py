@@ -10,7 +10,7 @@ from annotate.budget import Bound, Group, Number, Replaces
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
-from annotate.derived.allocations import moved
+from annotate.derived.allocations import memory_changes
 from annotate.derived.attached import attached
 from annotate.derived.busy import utilization_ratio
 from annotate.derived.held import power_cap
@@ -107,7 +107,7 @@ def allocator_churn(
     """
     evidence = case.evidence
     asked, retries = amount(evidence.declared, "alloc_count"), amount(evidence.declared, "alloc_retry_count")
-    move = moved(evidence)
+    move = memory_changes(evidence)
     facts: dict[str, Fact] = {"alloc_count": asked, "alloc_retry_count": retries}
     if move is not None:
         facts |= {"changed_ratio": move.changed_ratio, "range_bytes": move.range_bytes}

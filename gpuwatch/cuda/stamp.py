@@ -27,17 +27,17 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """Stamps after reading: rows are stamps in order, columns are SMs; zero if an SM wrote nothing.
+    """Stamps after reading: rows are stamps in order, and columns are SMs.
 
-    ``at_ns`` is CLOCK_MONOTONIC of this machine.  Its error is some tens of microseconds against the host, and between stamps
-    the timer's resolution.
+    ``at_ns`` is CLOCK_MONOTONIC of this machine, and zero if an SM wrote nothing.  The error of ``at_ns`` is some tens of
+    microseconds against the host, and the timer's resolution between stamps.
     """
 
     at_ns: Numbers
     cycles: Numbers
 
     def clocks_mhz(self, first: Numbers, second: Numbers) -> Values:
-        """Return the mean SM clock between pairs of stamps: the median over the SMs with both, NaN without one.
+        """Return the mean SM clock between pairs of stamps: the median over the SMs that wrote both, NaN if none did.
 
         Idle time counts: around a pause, the mean is not the clock of a kernel.
         """
@@ -77,8 +77,8 @@ class Stamped:
 class Stamps:
     """Stamps on the current context's GPU, in a buffer allocated beforehand.
 
-    The object creates no context, allocates only at its creation, and launches on torch's current stream.  Several threads
-    may stamp at once.
+    The object creates no context, allocates device memory only in ``allocate``, and launches on torch's current stream.
+    Several threads may stamp at once.
     """
 
     def __init__(self, buffer: StampBuffer) -> None:
@@ -105,7 +105,7 @@ class Stamps:
 
     @staticmethod
     def allocate(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
-        """Allocate ``count`` stamps; None without a context, without cuda-bindings, on a foreign GPU, or during a capture.
+        """Allocate ``count`` stamps; None without a CUDA context, without cuda-bindings, or during a capture.
 
         Stamps take at most ``stamp_buffers.MOST_BYTES`` of device memory, so ``count`` of the result may be smaller.
         ``driver`` defaults to that of cuda-bindings.
@@ -132,7 +132,7 @@ class Stamps:
         return self.count - length_hint(self._numbers)
 
     def put(self, *, during_capture: bool = False) -> int:
-        """Stamp on torch's current stream; return the stamp's number, or −1 if the buffer is full or a graph is being captured."""
+        """Stamp on torch's current stream; return the stamp's number, or −1 if the buffer is full or (by default) in a capture."""
         if not during_capture and self._is_capturing():
             return -1
         number = next(self._numbers, -1)
@@ -142,7 +142,7 @@ class Stamps:
 
     def _open_buffer(self) -> StampBuffer:
         if self._buffer is None:
-            raise RuntimeError("stamps: expected open stamps, found closed ones")
+            raise RuntimeError("expected open stamps, found closed ones; allocate new stamps")
         return self._buffer
 
     def _launch(self, number: int) -> None:
@@ -177,7 +177,7 @@ class Stamps:
         self.calibrate()
 
     def _zero(self, size_bytes: int) -> None:
-        # On the stamping stream: the default stream and others do not wait for each other.
+        # Zero on the stamping stream, because other streams do not wait for the default stream.
         buffer = self._open_buffer()
         checked(buffer.driver.cuMemsetD8Async(buffer.base, 0, size_bytes, self._raw_stream(buffer.index)))
 
@@ -206,7 +206,7 @@ class Stamps:
             yield stream
 
     def stamped(self, rows: Numbers) -> Stamped:
-        """Return the times and cycles in fetched rows, before the stamps are cleared."""
+        """Return the times and cycles in fetched rows; call before ``clear``, which discards the calibrations."""
         timer_ns = rows[:, :, 0]
         return Stamped(np.where(timer_ns > 0, timer_ns + self._host_minus_gpu_ns(timer_ns), 0), rows[:, :, 1])
 
@@ -215,7 +215,7 @@ class Stamps:
         if not self._offsets:
             return np.zeros_like(timer_ns)
         times, offsets = np.array(self._offsets, np.int64).T
-        # Relative to the first: nanoseconds since 1970 exceed a float's precision.
+        # Subtract the first calibration, because nanoseconds since 1970 exceed a float's precision.
         moved = np.interp((timer_ns - times[0]).astype(np.float64), (times - times[0]).astype(np.float64), offsets - offsets[0])
         return np.asarray(offsets[0] + moved.astype(np.int64))
 

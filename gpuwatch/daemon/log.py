@@ -1,4 +1,4 @@
-"""The destination of a daemon's messages: standard error, or a log in its state folder if a window started it."""
+"""The destination of a daemon's messages: standard error, or a log in the state folder for a daemon started on demand."""
 
 import contextlib
 import faulthandler
@@ -51,7 +51,7 @@ class Repeats(logging.Filter):
         if place_held_count is None:
             return False
         if count := held_count + place_held_count:
-            record.msg, record.args = f"{text} (and {count} more like it since the last)", ()
+            record.msg, record.args = f"{text} ({count} similar messages suppressed)", ()
         return True
 
     def _held_before(self, known: dict[Hashable, _Occurrence], key: Hashable, most_count: int) -> int | None:
@@ -77,7 +77,7 @@ def log_to(settings: Settings, *, on_demand: bool) -> None:
     """
     if on_demand:
         log = _emptied(settings.log)
-        # The log receives standard error too, which nobody reads for a daemon that a window started.
+        # The log receives standard error too, because a daemon started on demand has no terminal.
         os.dup2(log.fileno(), 2)
         faulthandler.enable(log)  # also for a crash inside a driver's library
     handler = logging.StreamHandler(log if on_demand else sys.stderr)
@@ -105,6 +105,6 @@ def _emptied(log: Path) -> TextIO:
         descriptor = os.open(log, flags, 0o600)
     except OSError as error:
         raise UsageError(
-            f"{log}: expected a log file that can be written, found: {error.strerror}; choose another with --state"
+            f"{log}: expected a log file that can be written, found: {error.strerror}; choose another folder with --state"
         ) from error
     return os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")

@@ -46,7 +46,7 @@ def compile_source(nvcc: Path, source: Path, flags: Sequence[str], instance: str
             unit = folder / "instances.cu"
             unit.write_text(text, encoding="utf-8", errors="surrogateescape")
         command = [str(nvcc), "-cubin", *flags, f"-I{source.resolve().parent}", str(unit)]
-        if toolchain.is_of_a_wheel(nvcc):  # a wheel's nvcc does not search the other wheels' headers
+        if toolchain.is_from_wheel(nvcc):  # a wheel's nvcc does not search the other wheels' headers
             command += [f"-I{each}" for each in toolchain.include_folders()]
         (folder / "kept").mkdir()
         cubin, debug = folder / "code.cubin", folder / "debug.cubin"

@@ -1,4 +1,4 @@
-"""Compilers, disassembler and CUDA headers: from PATH, else from NVIDIA's wheels, else from Triton."""
+"""CUDA's programs (from PATH, else NVIDIA's wheels, else Triton), the wheels' headers, and the bindings of NVRTC."""
 
 import functools
 import importlib.util
@@ -27,7 +27,7 @@ def import_nvrtc() -> Any | None:  # cuda has no types
 
 
 def find_tool(name: str) -> Path | None:
-    """Return a program of CUDA's toolkit; None if there is none."""
+    """Return the path of one of CUDA's programs; None if the program is not installed."""
     found = shutil.which(name)
     if found:
         return Path(found)
@@ -36,7 +36,7 @@ def find_tool(name: str) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def is_of_a_wheel(tool: Path) -> bool:
+def is_from_wheel(tool: Path) -> bool:
     return any(tool.is_relative_to(folder) for folder in _package_folders("nvidia"))
 
 
@@ -67,9 +67,10 @@ def run_tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(list(command), capture_output=True, check=False, text=True, errors="replace", timeout=TOOL_S)
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"{Path(command[0]).name}: expected an answer within {TOOL_S:.0f} s, found none") from error
+        name = Path(command[0]).name
+        raise UsageError(f"{name}: expected a result within {TOOL_S:.0f} s, found none; use a smaller file") from error
     except OSError as error:
-        raise UsageError(f"{command[0]}: expected a program that starts, found: {error.strerror}") from error
+        raise UsageError(f"{command[0]}: expected a program that starts, found: {error.strerror}; reinstall it") from error
 
 
 def _package_folders(package: str) -> list[Path]:

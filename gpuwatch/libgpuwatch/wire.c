@@ -44,7 +44,7 @@ void gw_trouble(const char *format, ...) {
     if (!gw_report("GPUWATCH_NVTX_REPORT", &line)) dprintf(STDERR_FILENO, "gpuwatch: no window: %s\n", text);
 }
 
-/* Close a JSON object and append it in one write as a line to the file named by a variable; return false if it names none. */
+/* Close a JSON object and append it in one write as a line to the file named by a variable; return false if the variable is unset. */
 bool gw_report(const char *variable, gw_text *line) {
     const char *path = secure_getenv(variable);
     gw_add(line, "}\n");
@@ -138,7 +138,7 @@ static void read_text(const char *line, const char *key, char *out, size_t size)
     out[length] = 0;
 }
 
-/* Read the texts of one reply from a zero-terminated line; return false if it has no type. */
+/* Read the texts of one reply from a zero-terminated line; return false if the reply has no type. */
 static bool parse_reply(const char *line, gw_reply *out) {
     read_text(line, "\"type\":\"", out->type, sizeof out->type);
     read_text(line, "\"run\":\"", out->run, sizeof out->run);
@@ -201,14 +201,14 @@ static bool dial(const char *path, int64_t until_ns) {
                     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
     if (is_there && peer.uid != getuid() && peer.uid != 0 &&
         !(!strcmp(path, SYSTEM_SOCKET) && stat(path, &owner) == 0 && owner.st_uid == peer.uid)) {
-        snprintf(refusal, sizeof refusal, "%s: expected a daemon of uid %d or root, found uid %d", path, (int)getuid(), (int)peer.uid);
+        snprintf(refusal, sizeof refusal, "%s: expected a daemon of uid %d or root, found uid %d; remove the socket", path, (int)getuid(), (int)peer.uid);
         is_there = false;
     }
     static const char hello[] = "{\"type\":\"hello\",\"protocol\":2,\"version\":\"libgpuwatch\"}\n";
     gw_reply welcome = {0};
     bool is_welcome = is_there && converse(fd, hello, sizeof hello - 1, &welcome, until_ns) && !strcmp(welcome.type, "welcome");
     if (is_there && !is_welcome)
-        snprintf(refusal, sizeof refusal, "%s: %s", path, welcome.message[0] ? welcome.message : "expected a greeting within 2 s, found none");
+        snprintf(refusal, sizeof refusal, "%s: %s", path, welcome.message[0] ? welcome.message : "expected a daemon's greeting, found none; see: gpuwatch daemon status");
     if (!is_welcome || fstat(fd, &wire_stat) != 0) {
         close(fd);
         return false;
@@ -255,8 +255,8 @@ static bool exchange(const gw_text *request, const char *expected, gw_reply *rep
             return false;
         }
         hang_up();
-        if (gw_now_ns() >= until_ns) return give_up("no answer from the daemon within 2 s");
-        if (!is_old || !may_connect) return give_up("the daemon closed the connection");
+        if (gw_now_ns() >= until_ns) return give_up("no answer from the daemon within 2 s; see: gpuwatch daemon status");
+        if (!is_old || !may_connect) return give_up("expected an answer from the daemon, found a closed connection; see: gpuwatch daemon status");
     }
 }
 
@@ -269,7 +269,7 @@ bool gw_exchange(gw_text *request, const char *expected, gw_reply *reply, bool m
     bool is_ours = pthread_mutex_timedlock(&wire_lock, &until) == 0; /* another thread may wait for a slow daemon */
     bool is_done = is_ours && !request->failed && exchange(request, expected, reply, may_connect, until_ns);
     if (is_ours) pthread_mutex_unlock(&wire_lock);
-    else gw_trouble("other threads waited 2 s for an answer from the daemon");
+    else gw_trouble("expected the daemon's connection to be free within 2 s, found another thread using it; see: gpuwatch daemon status");
     free(request->text);
     return is_done;
 }

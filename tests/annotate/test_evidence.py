@@ -1,4 +1,4 @@
-"""Columns of a trace: their rows, the validity of a value, and the increase of a counter."""
+"""Tests of a trace's columns, values and counter increases, of the time grid, and of process lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_trace_edge_rows_add_to_the_fast_column() -> None:
     assert values_at(trace, "sm_clock_mhz", 0.5, 0.56, 0.6) == [1980, 1455, 1980]
 
 
-def test_lane_without_a_signal_does_not_affect_its_column() -> None:
+def test_column_has_no_rows_of_lanes_without_the_signal() -> None:
     trace = Trace.of(
         [row(0.0, sm_clock_mhz=1980), row(0.1, Lane.SLOW, energy_j=1.0), row(0.2, Lane.EDGE, power_violation_ns=1)]
     )
@@ -50,8 +50,8 @@ def test_row_without_a_value_means_not_observed() -> None:
     assert clock_mhz[2] == 1455
 
 
-def test_trace_value_goes_stale_and_ends_at_gaps() -> None:
-    """A value of the fast lane is valid for 1.5 heartbeats, and never inside a gap."""
+def test_trace_value_is_unknown_when_stale_and_in_gaps() -> None:
+    """A value of the fast lane is valid for 1.5 heartbeats, but not inside a gap."""
     trace = Trace.of([row(0.0, sm_clock_mhz=1980)], gaps=[Gap(begin_ns=SECOND_NS // 2, end_ns=SECOND_NS)])
     clock_mhz = values_at(trace, "sm_clock_mhz", -0.1, 0.4, 0.7, 1.4, 1.6)
     assert np.isnan([clock_mhz[0], clock_mhz[2], clock_mhz[4]]).all()
@@ -73,8 +73,8 @@ def test_counter_that_fell_or_was_read_once_has_no_increase(counts: list[int]) -
 
 @given(st.lists(st.integers(0, 10**9), min_size=2, max_size=30), st.floats(0.5, 3), st.floats(1, 5))
 @settings(max_examples=share_of(60))
-def test_increase_is_positive_over_its_own_span(steps: list[int], begin_s: float, length_s: float) -> None:
-    """An increase is never negative, and the ratio uses the time between the two readings."""
+def test_increase_is_not_negative_and_has_a_ratio(steps: list[int], begin_s: float, length_s: float) -> None:
+    """An increase is never negative, and its ratio uses the time between the two readings."""
     totals_ns = np.cumsum(steps)
     trace = Trace.of([row(0.3 * i, power_cap_ns=int(total_ns)) for i, total_ns in enumerate(totals_ns)])
     begin_ns, end_ns = round(begin_s * SECOND_NS), round((begin_s + length_s) * SECOND_NS)

@@ -1,7 +1,7 @@
 """The cost of a daemon by thread: with an idle GPU and no clients, and with a busy GPU, without and with an open window.
 
-The mock driver's calls compute for the time they took on an H200 in sequence.  On an H200, calls take longer after a pause,
-probably because the driver opens its page again.  Only a real card shows that part (``tests/hardware/costs.py``).
+The mock driver's calls compute for the times in ``COST_US``.  On an H200, calls take longer after a pause, probably because
+the driver opens its page again.  Only a real card shows the whole effect (``tests/hardware/costs.py``).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from tests.fake_nvml.layout import CLASSES
 from tests.fake_nvml.running import Watch, watching
 from tests.fake_nvml.scene import Scene
 
-_RESTED_S = 25.0  # the measurement of the lanes, ten seconds of the idle reason, and the step before rest
+_RESTED_S = 25.0  # measuring the lanes, 10 s of idle readings, and the step before rest
 _SETTLE_S = 12.0
 _SHOWN = {"rest": "idle, nobody connected", "busy": "busy, 20 Hz", "window": "busy, a window is open"}
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """The daemon's share of one core over a stretch of time, without its judge."""
+    """The daemon's share of one core over a stretch of time, without the judge's process."""
 
     cpu_ratio: float
     driver_ratio: float  # share inside the driver's calls
     wakes_hz: float
-    threads: tuple[tuple[float, float], ...]  # ratio of a core and wake-ups a second, the largest first
+    threads: tuple[tuple[float, float], ...]  # ratio of a core and wake-ups per second of the four busiest, the largest first
 
 
 def _threads(pid: int) -> dict[str, tuple[float, int]]:
@@ -75,7 +75,7 @@ def _idle(scene: Scene) -> None:
 
 
 def stretches(folder: Path, library: Path, seconds: float) -> Iterator[tuple[str, Stretch]]:
-    """Yield each state's figures, each with a new daemon."""
+    """Yield each state's name and figures, measured on a new daemon."""
     for name in _SHOWN:
         (folder / name).mkdir()
         scene = machine(folder / name / "scene", 1, os.getpid())
@@ -94,7 +94,7 @@ def main(seconds: float = 30.0) -> dict[str, float]:
         print(f"rest: {why}")
         return {}
     figures = {}
-    print(f"one GPU on the double, {seconds:g} s each   daemon  in driver  wakes/s   costliest threads: share, wakes/s")
+    print(f"one GPU on the mock driver, {seconds:g} s each   daemon  in driver  wakes/s   costliest threads: share, wakes/s")
     with tempfile.TemporaryDirectory(prefix="gw") as made_in:
         folder = Path(made_in)
         for name, found in stretches(folder, build(folder), seconds):

@@ -1,4 +1,4 @@
-"""Headline hazards of essays on benchmarks, invalid under ``sustained``: sleeps between GEMMs and starts from idle."""
+"""Hazards described in essays on benchmarks: windows with sleeps between GEMMs or a start from idle must not be valid."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUSY_LABEL = (
     [pytest.param(each, marks=finding(BUSY_LABEL) if each is PLAIN else ()) for each in EVERY],
 )
 def test_gemms_with_sleeps_are_not_sustained(variant: Variant) -> None:
-    """GEMMs of 10.9 ms with sleeps of 20 ms run 18.6 % faster than without sleeps, because the clock never falls."""
+    """GEMMs with sleeps of 20 ms run 18.6 % faster, because the clock never falls, so the window is not valid."""
     rested, unbroken = (seen(Scene(work=work)).evidence.timings for work in (SLEEPING.work, LARGE))
     assert rested is not None
     assert unbroken is not None
@@ -43,7 +43,7 @@ def test_gemms_with_sleeps_are_not_sustained(variant: Variant) -> None:
 
 @pytest.mark.parametrize("variant", [Variant.STAMPED, Variant.TIMES])
 def test_declared_sleeps_between_gemms_are_valid(variant: Variant) -> None:
-    """Sleeps with a declared period that the loop keeps are part of the work."""
+    """Sleeps with a declared period that the loop keeps are part of the work, so the window is valid."""
     found = seen(replace(SLEEPING, variant=variant)).evidence
     assert found.timings is not None
     every_s = float(np.median(np.diff(found.timings.at_ns))) / 1e9

@@ -83,7 +83,7 @@ TABLE: Mapping[str, Due] = {
         scene=Scene(work=GEMM, happens=(made("times-wrong", "scaled", (0.0, 4.0), depth=0.99),)), throughput=0.0,
         statuses=(REJECTED,), rule="unaccounted-time", variants=(STAMPED, TIMES, DURATIONS),
     ),
-    "a neighbour named now and then": Due(
+    "a neighbour listed now and then": Due(
         scene=Scene(work=DECODING, happens=(made("neighbour-slices", "listed", (-3.0, 4.0), depth=0.1),)), throughput=-0.0541,
         statuses=(FLAGGED, REJECTED), rule="contention-process",
     ),
@@ -120,7 +120,7 @@ TABLE: Mapping[str, Due] = {
 
 # Rows that the judge still gets wrong, with reasons.  Each row is a strict xfail: a fix must remove the entry.
 UNSTAMPED = (
-    "without stamps, e(t) (0.7 to 0.8 %) plus late calls of 0.4 %, or levels of the raw times of 1.8 %, exceed 1 %; "
+    "without stamps, e(t) (0.7 to 0.8 %) plus late calls (0.4 %), or the levels of raw times (1.8 %), exceed 1 %; "
     "needed: a clock of each call, which separates work levels from clock levels, or an e(t) measured for the kernel itself"
 )
 KNOWN: Mapping[tuple[str, Variant], str] = {
@@ -153,7 +153,7 @@ def test_first_table_row_gets_the_expected_status(name: str, variant: Variant) -
 
 @pytest.mark.parametrize("variant", EVERY)
 def test_toggling_clock_is_rejected_under_fixed_clock(variant: Variant) -> None:
-    """Without a clock lock the claim would be unproven at best; the toggling clock rejects the window."""
+    """Without a clock lock the claim would be unproven at best; the toggling clock causes the rejection."""
     due(
         seen(replace(TABLE["a clock that toggles each second"].scene, variant=variant)).verdict(
             Policy(claim=Claim.FIXED_CLOCK)
@@ -194,7 +194,7 @@ def test_zeros_are_not_idle_time() -> None:
 
 @pytest.mark.parametrize("variant", [STAMPED, TIMES])
 def test_collection_is_named_and_spares_the_median(variant: Variant) -> None:
-    """A collection during the idle stretch is named as the cause; the median's bound stays below a tenth of the tolerance."""
+    """The cause of the idle stretch is the declared collection; the median's bound stays below a tenth of the tolerance."""
     found = seen(replace(TABLE["a collection of 88 ms"].scene, variant=variant)).evidence
     begin_ns = found.window.begin_ns + 1_200_000_000
     verdict = judge(replace(found, pauses=(Pause(begin_ns, begin_ns + 88_000_000, "collector"),)))
@@ -232,7 +232,7 @@ def test_recorded_window_gets_the_expected_status(name: str) -> None:
 
 
 def test_half_slow_blocks_are_inconclusive() -> None:
-    """45 % of the second variant's blocks take twice as long: no decision is ``same``, and 7 of 8 are inconclusive."""
+    """45 % of the second variant's blocks take twice as long: no decision is ``same``, and at least 7 of 8 are inconclusive."""
     decisions = []
     for seed in range(8):
         rng = np.random.default_rng(seed)

@@ -56,7 +56,7 @@ def test_floor_without_differences_is_refused() -> None:
 
 
 def test_floor_of_an_earlier_version_is_read(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A record without a coverage counts as the largest of its trials: 8 of them cover 89 %."""
+    """The floor of a record without coverage is the largest difference of the record's trials: 8 trials cover 89 %."""
     state = tmp_path / "state"
     state.mkdir()
     old = {"kind": "gemm", "shared": False, "floor_ratio": 0.0012, "trials_count": 8, "measured_wall_s": 1e9}
@@ -68,7 +68,7 @@ def test_floor_of_an_earlier_version_is_read(gpuwatch: Gpuwatch, tmp_path: Path)
     assert data["gpus"][0]["floors"][0]["coverage_ratio"] == pytest.approx(8 / 9)
 
 
-def test_selftest_without_a_gpu_is_one_line(gpuwatch: Gpuwatch) -> None:
+def test_selftest_without_a_gpu_prints_one_line(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch("selftest")
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert "expected torch and a GPU" in ended.err
@@ -87,7 +87,7 @@ def test_selftest_shows_stored_floors(gpuwatch: Gpuwatch, tmp_path: Path) -> Non
 
 
 def test_selftest_escapes_control_characters_of_floors(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Control characters and a huge time in the floors' file are shown escaped."""
+    """Control characters in the floors' file are escaped, and a time beyond the calendar is printed in seconds."""
     state = tmp_path / "state"
     floor_record.store(state, "GPU-\x1b[31m", Floor(kind="\x1b[2Jk", floor_ratio=0.001, trials_count=8, measured_wall_s=1e300))
     ended = gpuwatch("selftest", "--show", "--state", str(state))

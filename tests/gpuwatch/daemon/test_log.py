@@ -40,7 +40,7 @@ def test_repeated_message_is_logged_once_and_counted(log: Log) -> None:
     log.now_ns = round(INTERVAL_S * S)
     for _ in range(5):
         log.logger.error("no descriptor is left: %s", 24)
-    assert log.lines[1:] == ["no descriptor is left: 24 (and 999 more like it since the last)"]
+    assert log.lines[1:] == ["no descriptor is left: 24 (999 similar messages suppressed)"]
 
 
 def test_different_messages_are_all_logged(log: Log) -> None:
@@ -56,7 +56,7 @@ def test_one_line_of_code_with_many_messages_is_bounded(log: Log) -> None:
             assert len(log.lines) == PLACE_COUNT
             log.now_ns = round(INTERVAL_S * S)
         log.logger.error("client %d went away", number)
-    assert log.lines[PLACE_COUNT:] == [f"client 10000 went away (and {10_000 - PLACE_COUNT} more like it since the last)"]
+    assert log.lines[PLACE_COUNT:] == [f"client 10000 went away ({10_000 - PLACE_COUNT} similar messages suppressed)"]
 
 
 def test_debugging_shows_every_message(log: Log) -> None:

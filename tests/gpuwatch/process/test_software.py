@@ -29,7 +29,7 @@ def test_environment_omits_paths_secrets_and_gpu_choice() -> None:
     assert environment(dict.fromkeys(hidden, "x")) == ""
 
 
-def test_environment_omits_secrets_of_other_names() -> None:
+def test_environment_omits_addresses_and_logins() -> None:
     hidden = (
         "TF_VAR_db_master",
         "TF_CLI_ARGS",
