@@ -31,7 +31,7 @@ _BAD = ((None, GREEN), (1.0, RED))
 
 
 def fleet() -> dashboard.Dashboard:
-    made = board(UID, "gpuwatch / Fleet", "Every GPU of every host: seen or not, idle, busy or held back; and the verdicts.")
+    made = board(UID, "gpuwatch / Fleet", "The state of every GPU of every host, the limits on its clock, and the verdicts.")
     return fill(made, (), _now(), _gpus(), _hosts(), _over_time(), siblings(), energy(), _verdicts())
 
 
@@ -56,7 +56,7 @@ def _now() -> tuple[Part, ...]:
         number(Cell(Query(f"sum({answers})"), "GPUs that answer"), "GPUs read successfully now."),
         number(
             Cell(Query(lost), "GPUs lost", steps=_BAD),
-            f"GPUs seen in the last {SILENT} that do not answer now, or whose host is silent.",
+            f"GPUs seen in the last {SILENT} that do not answer now, or whose host is not scraped.",
         ),
         number(
             Cell(Query(oldest), "Oldest answer", "s", steps=((None, GREEN), (2.0, YELLOW), (5.0, RED)), decimals=1),
@@ -100,23 +100,23 @@ def _gpus() -> tuple[Part, ...]:
         Cell(Query(_worst(of("gpuwatch:gpu_xids:count"))), "Xids", steps=_BAD),
     )
     says = (
-        f"The {WORST_COUNT} GPUs to look at first: lost, stale, held back, with memory errors, slower than their siblings; choose a "
-        "host to see all of its GPUs. An idle GPU shows idle. A GPU that cannot be read shows lost, stale or not scraped, and empty "
-        "other cells: an empty cell means no current answer, never zero."
+        f"The {WORST_COUNT} GPUs to look at first: lost, not scraped, stale, limited, with uncorrectable memory errors, or slower than "
+        "their siblings. Choose a host to see all of its GPUs. A GPU that cannot be read shows lost, stale or not scraped. "
+        "An empty cell means no current answer, never zero."
     )
     labels = {"instance": "Host", "gpu": "GPU", "name": "Model", "uuid": "UUID"}
     return (row("GPUs"), grid("GPUs", says, cells, labels=labels, links={"UUID": GPU_LINK}, highest_first="Concern"))
 
 
 def _concern() -> str:
-    """Rank the GPUs to look at first, with the model if the page is scraped."""
+    """Build the rank of the GPUs to look at first, with the model if the host is scraped."""
     worst = f"topk({WORST_COUNT}, {of('gpuwatch:gpu_concern:score')})"
     named = f"{worst} * {ON_GPU} group_left (name) {of('gpuwatch_device_info')}"
     return each(f"{named} or {ON_GPU} {worst}", f"{GPU}, name")
 
 
 def _worst(expression: str, by: str = GPU) -> str:
-    """Return one series for each of the GPUs to look at first."""
+    """Build one series for each of the GPUs to look at first."""
     return each(f"{expression} {_AMONG_WORST}", by)
 
 
@@ -165,8 +165,8 @@ def _over_time() -> tuple[Part, ...]:
         ),
         timeline(
             "State of the GPUs to look at first",
-            f"The first {TIMELINE_COUNT} in the time shown; choose two hosts to see all of their GPUs. Idle, lost and not scraped are "
-            "different colours; a hole is an hour without a scrape, or time without recorded series.",
+            f"The {TIMELINE_COUNT} GPUs with the most concern in the time shown; choose two hosts of 8 GPUs to see every GPU. Idle, lost "
+            "and not scraped have different colours. A hole is an hour without a scrape, or time without recorded series.",
             STATES,
             Query(f"max by ({GPU}) ({STATE} and {ON_GPU} {asked_first})", "{{instance}} GPU {{gpu}}"),
         ),
@@ -191,7 +191,7 @@ def _verdicts() -> tuple[Part, ...]:
         ),
         grid(
             "What spoils numbers here",
-            "Rules that flagged or rejected windows in the time shown, the most frequent first; approximate, because findings are recorded as rates of five minutes.",
+            "Rules that flagged or rejected windows in the time shown, the most frequent first. Counts are approximate, because findings are recorded as rates of five minutes.",
             (
                 Cell(
                     Query(f"topk(15, ceil(sum by (rule, severity) ({summed(found)}) * $__range_s / {steps}))"),
@@ -206,7 +206,7 @@ def _verdicts() -> tuple[Part, ...]:
         grid(
             "Where windows are not fit for use",
             "Hosts with the most flagged or rejected windows in the time shown. Tags such as team and job are never labels of "
-            "metrics: figures by team come from exported windows, gpuwatch fleet invalid-by-team (docs/FLEET.md).",
+            "metrics. For figures by team, export the windows and run gpuwatch fleet invalid-by-team (docs/FLEET.md).",
             (
                 Cell(Query(spoilt), "Flagged or rejected", decimals=0, steps=_BAD),
                 Cell(Query(judged), "Judged", decimals=0),

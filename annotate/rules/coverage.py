@@ -1,4 +1,4 @@
-"""Rules about the evidence: unwatched windows, interrupted work, and the load by gpuwatch's daemon."""
+"""Rules about the evidence: unwatched windows, interrupted work, and the load of gpuwatch's daemon."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -9,7 +9,7 @@ from annotate.evidence import SIGNALS, STALE_NS, Evidence, Fact, Lane
 from annotate.ranges import Duration, Processors, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
 
-# The longest text of a declared reason; the rest is cut.
+# Characters of a declared reason that are kept.
 _WORDS_COUNT = 120
 
 
@@ -23,7 +23,7 @@ def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
     """Finds unwatched windows: no daemon, a daemon that ended, a GPU that stopped answering.
 
     Why it matters:
-        A number without a witness is only a claim.  The judge cannot judge time without readings, and missing readings do
+        A number without a witness cannot be checked.  The judge cannot judge time without readings, and missing readings do
         not mean a quiet machine.
 
     What it cannot see:
@@ -91,7 +91,7 @@ def sampler_perturbs(
     *,
     note_ratio: Annotated[Processors, "of one core: ten times the 4 % that 100 Hz took on an H200"] = 0.4,
     allowed_ratio: Annotated[Share, "of the benchmark's cores: other rules also count a wait of 5 % of the time"] = 0.05,
-    shortest_s: Annotated[Duration, "in less, opening and closing the window is most of the daemon's work"] = 1.0,
+    shortest_s: Annotated[Duration, "in shorter windows, opening and closing are most of the daemon's work"] = 1.0,
 ) -> Answer:
     """Finds windows in which gpuwatch's daemon loaded the machine.
 
@@ -102,15 +102,15 @@ def sampler_perturbs(
 
     What it cannot see:
         Waits of the benchmark's calls for locks that the daemon's calls hold inside the driver.  Only runs of the same work
-        with and without the daemon, in turns, show that cost.  The core on which the daemon ran: it may have been idle.
+        with and without the daemon, in turns, show that cost.  The core on which the daemon ran, which may have been idle.
 
     Remedy:
         Lower the rate of the fast lane or the number of watched GPUs, or give the benchmark cores that the daemon may not
         use.
 
     Source:
-        The daemon's CPU time between the window's edges.  Calls that are expensive when the daemon starts are excluded from
-        the fast lanes in advance.  At 100 Hz over two H200s the daemon used 3.3 % of a core.
+        The daemon's CPU time between the window's edges.  At its start the daemon measures the cost of each call, and moves
+        expensive calls out of the fast lanes.
     """
     host = evidence.host
     watcher_s, span_s = host.watcher_cpu_s, host.span_s
@@ -119,7 +119,7 @@ def sampler_perturbs(
     if span_s < shortest_s:
         return Unobserved(f"{span_s:.2g} s are too short to separate watching from opening and closing the window")
     if evidence.device and evidence.device.simulated:
-        return Unobserved("the daemon also simulated the GPU, which is not watching")
+        return Unobserved("the daemon also simulated the GPU, and its CPU time includes the simulation")
     busy_ratio = watcher_s / span_s
     facts: dict[str, Fact] = {"busy_ratio": busy_ratio, "allowed_count": host.cpu_allowed_count}
     if host.cpu_allowed_count is None:

@@ -1,20 +1,20 @@
 #!/bin/sh
 # Epilog of slurmd (root, on every node, after a job): keeps one JSON file per job, with the job's windows and
-# the verdict on its GPUs' telemetry, and exports windows.  The epilog never fails: slurmd would drain the node.
+# the verdict on its GPUs' telemetry, and can export windows.  The epilog never fails, because slurmd would drain the node.
 #
 # A job of many phases is not a benchmark, so the job's verdict is a hint: power caps, heat, errors, neighbours.  Benchmarks
 # wrap the measured part with gpuwatch run or gpuwatch.window.
 #
-# The node is free after milliseconds: slow work runs in the background, at the lowest priority, one job at a time, and judges
-# the job's last hour at most.  /etc/gpuwatch/slurm.sh may set these variables:
+# The node is free at once: slow work runs in the background, at the lowest priority, one job at a time, and judges the job's
+# last hour at most.  /etc/gpuwatch/slurm.sh may set these variables:
 #
-#   GPUWATCH_SLURM_VERDICTS   folder of the files            (/var/lib/gpuwatch-slurm)
-#   GPUWATCH_SLURM_KEEP_DAYS  days a file is kept            (30)
-#   GPUWATCH_SLURM_JUDGED_S   judged seconds at the end of a job   (3600)
-#   GPUWATCH_SLURM_LIMIT_S    seconds the judge may take     (120)
-#   GPUWATCH_SLURM_SHARED     folder to which windows are exported         (none)
-#   GPUWATCH_SLURM_JITTER     longest wait before the export (10m)
-#   GPUWATCH_SLURM_NOTES      folder of the prolog's notes   (/run/gpuwatch-slurm)
+#   GPUWATCH_SLURM_VERDICTS   folder of the files                      (/var/lib/gpuwatch-slurm)
+#   GPUWATCH_SLURM_KEEP_DAYS  days a file is kept                      (30)
+#   GPUWATCH_SLURM_JUDGED_S   judged seconds at the end of a job       (3600)
+#   GPUWATCH_SLURM_LIMIT_S    seconds each of the two audits may take  (120)
+#   GPUWATCH_SLURM_SHARED     folder to which windows are exported     (none)
+#   GPUWATCH_SLURM_JITTER     longest wait before the export           (10m)
+#   GPUWATCH_SLURM_NOTES      folder of the prolog's notes             (/run/gpuwatch-slurm)
 
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
@@ -31,7 +31,7 @@ shared=${GPUWATCH_SLURM_SHARED:-}
 job=${SLURM_JOB_ID:-}
 case $job in '' | *[!0-9]*) exit 0 ;; esac
 
-quoted() { # a text as a JSON string
+quoted() { # prints a text as a JSON string, without control characters
     printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037\177' | sed 's/[\\"]/\\&/g')"
 }
 
@@ -69,9 +69,9 @@ judge() { # $1: the start of the job, $2: the end of the job
     sleep 2 # until the daemon has stored the end
     gpus=$(gpu_options)
     {
-        # Split into words: each option and UUID is one.
+        # Unquoted, so that the shell splits the options into words.
         # shellcheck disable=SC2086
-        { [ -n "$gpus" ] || { echo "none of the GPUs that Slurm names is in nvidia-smi -L" >&2 && false; }; } &&
+        { [ -n "$gpus" ] || { echo "expected the job's GPUs in nvidia-smi -L, found none: check PATH in $settings" >&2 && false; }; } &&
             timeout "$limit_s" gpuwatch audit --from "@$from" --to "@$2" $gpus --json >".$name.interval" ||
             echo null >".$name.interval"
         timeout "$limit_s" gpuwatch audit --since "@$1" --tag "slurm_job=$job" --json >".$name.windows" || echo null >".$name.windows"

@@ -1,4 +1,4 @@
-"""Plain pytest: ``pytest --gpuwatch examples/harness/test_plain.py``; without --gpuwatch the test opens no window."""
+"""Plain pytest: ``pytest --gpuwatch examples/harness/test_plain.py``.  Without --gpuwatch the test opens no window."""
 
 import pytest
 from matmul import make_matmul

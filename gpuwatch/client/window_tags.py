@@ -17,7 +17,7 @@ from gpuwatch.wire.messages import NAME_LENGTH, TAG_LENGTH, TAGS_COUNT, TAGS_LEN
 
 OWN_COUNT = TAGS_COUNT // 2  # the rest is for tags of the environment
 OWN_LENGTH = TAGS_LENGTH // 2
-VARIABLE = "GPUWATCH_TAGS"  # KEY=VALUE,KEY=VALUE for every window below: a prolog, a pod or `gpuwatch run` sets it
+VARIABLE = "GPUWATCH_TAGS"  # KEY=VALUE,KEY=VALUE for all windows of a job, a pod or a command of `gpuwatch run`
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*")
 _log = logging.getLogger("gpuwatch")
 
@@ -31,7 +31,7 @@ class WindowTags:
         self._found: dict[str, str] = {}
 
     def at_opening(self, outer: WindowTags | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """Return all tags at the opening: the user's override the enclosing window's, which override the job's."""
+        """Return all tags at the opening.  Precedence: the user's, the outer window's, ``GPUWATCH_TAGS``, the job's."""
         around = {} if outer is None else {**outer.given, **outer.declared}
         found = {**found_tags(environment), **_read_variable(environment.get(VARIABLE, "")), **around}
         kept: dict[str, str] = {}
@@ -39,7 +39,7 @@ class WindowTags:
             try:
                 kept = _bounded({**kept, **check_tags({name: text})})
             except UsageError as error:  # the user may not be able to change the environment
-                _log.warning("gpuwatch: a tag of this process's environment is left out: %s", error)
+                _log.warning("gpuwatch: a tag of the environment or of the outer window is left out: %s", error)
         self._found = kept
         return self.all()
 
@@ -50,7 +50,7 @@ class WindowTags:
     def take_unknown(self, facts: Mapping[str, FactValue], known: Iterable[str]) -> dict[str, FactValue]:
         """Return the facts whose names are known; keep the others as tags, with a warning.
 
-        Raises UsageError.
+        Raises UsageError: for an invalid or long tag, and for too many tags.
         """
         known = frozenset(known)
         unknown = {name: fact for name, fact in facts.items() if name not in known and fact is not None}
@@ -72,7 +72,7 @@ class WindowTags:
 def check_tags(tags: object, *, doing: str = "tags") -> dict[str, str]:
     """Return tags as text.
 
-    Raises UsageError: for wrong names and values, long ones, and too many.
+    Raises UsageError: for invalid or long names and values, and for too many tags.
     """
     if tags is None:
         return {}
@@ -84,7 +84,7 @@ def check_tags(tags: object, *, doing: str = "tags") -> dict[str, str]:
 def read_tags(texts: Iterable[str]) -> dict[str, str]:
     """Read the values of --tag KEY=VALUE.
 
-    Raises UsageError: also for two values of one key.
+    Raises UsageError: for invalid tags, and for two values of one key.
     """
     tags: dict[str, str] = {}
     for text in texts:
@@ -113,7 +113,7 @@ def _read_variable(text: str) -> dict[str, str]:
 
 def _name(name: object, doing: str) -> str:
     if not isinstance(name, str) or len(name) > NAME_LENGTH or not _NAME.fullmatch(name):
-        expected = f"a name of at most {NAME_LENGTH} letters, digits and _ . : / -"
+        expected = f"a name of at most {NAME_LENGTH} letters, digits and _ . : / -, with a letter, a digit or _ first"
         raise UsageError(f"{doing}: expected {expected}, found {found_words(name)}")
     return name
 

@@ -13,8 +13,8 @@ from gpuwatch.process import torch_state
 
 
 def synchronized() -> float:
-    """Wait for the current GPU's work in torch or CuPy, and return CLOCK_MONOTONIC in seconds."""
-    cuda: Any = torch_state.cuda_at_hand()  # neither has types here
+    """Wait for torch's work on the current GPU, else for CuPy's current stream; return CLOCK_MONOTONIC in seconds."""
+    cuda: Any = torch_state.cuda_at_hand()  # torch and CuPy are not dependencies, so they have no types here
     if cuda is not None:
         cuda.synchronize()
     elif (cupy := sys.modules.get("cupy")) is not None:

@@ -1,4 +1,4 @@
-"""The user's preferences in the app: stored theme, rate and keys; and every action in the palette."""
+"""The user's stored theme, redraw rate and keys, and the commands of the palette."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -36,8 +36,8 @@ class PreferencesApp(App[None]):
             show=False,
             tooltip="Change the theme; the palette lists all themes",
         ),
-        Binding("plus,equals_sign", "rate(1)", "faster", id="faster", show=False, tooltip="Draw more pictures per second"),
-        Binding("minus", "rate(-1)", "slower", id="slower", show=False, tooltip="Draw fewer pictures per second"),
+        Binding("plus,equals_sign", "rate(1)", "faster", id="faster", show=False, tooltip="Draw more frames per second"),
+        Binding("minus", "rate(-1)", "slower", id="slower", show=False, tooltip="Draw fewer frames per second"),
     ]
 
     def __init__(self, preferences_file: PreferencesFile, rate_hz: float | None) -> None:
@@ -50,10 +50,10 @@ class PreferencesApp(App[None]):
         return make_legible(super().get_css_variables())
 
     def tick(self) -> None:
-        """Run the due actions of each redraw."""
+        """Poll and redraw, at the redraw rate; the base class does nothing."""
 
     def apply_preferences(self) -> None:
-        """Apply the stored preferences once mounted, and store every later change."""
+        """Apply the stored preferences after the mount, and store later changes of the theme."""
         stored, path = self._preferences_file.preferences, self._preferences_file.path
         complaints = [self._preferences_file.complaint] if self._preferences_file.complaint else []
         if stored.theme is not None:
@@ -128,4 +128,4 @@ class PreferencesApp(App[None]):
             self._timer.stop()
         self._timer = self.set_interval(1 / self._rate_hz, self.tick)
         self.store_preferences(rate_hz=self._rate_hz)
-        self.notify(f"{self._rate_hz:g} pictures per second", timeout=2)
+        self.notify(f"{self._rate_hz:g} frames per second", timeout=2)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuwatch.fleet import export, fleet_questions
 from gpuwatch.store import Reader
-from tests.gpuwatch.fleet.warehouse import BEGIN_S, judged, made_up
+from tests.gpuwatch.fleet.warehouse import BEGIN_S, judged, write_windows
 from tests.gpuwatch.store.stored import opened
 
 _COUNT = 1_000_000
@@ -39,7 +39,7 @@ def main(count: int = _COUNT) -> None:
     with tempfile.TemporaryDirectory(prefix="gw") as folder:
         _one_day(Path(folder))
     with tempfile.TemporaryDirectory(prefix="gw") as folder:
-        made_up(Path(folder), count, seeds_count=20)
+        write_windows(Path(folder), count, seeds_count=20)
         parts = fleet_questions.list_parts([folder])
         size_bytes = sum(Path(path).stat().st_size for path in parts)
         print(f"\na fleet's windows, {count} rows, {size_bytes / count:.0f} bytes each, {len(os.sched_getaffinity(0))} cores")

@@ -15,7 +15,7 @@ from tests.proof.fooling_table import Entry, off
 def pinpricks() -> Attempt:
     """A data loader starves the loop sixty times at random, for 4 to 9 ms: each pause is shorter than a power sample.
 
-    Truth: throughput 5 to 9 % low in a plain window.  The 20 ms power record dips irregularly, and utilisation is lower.
+    Truth: throughput 7 % low in a plain window.  The 20 ms power record dips irregularly, and utilisation is lower.
     """
     rng = generator(11, "pinpricks")
     begins_s = np.sort(rng.uniform(0.05, 3.9, 60))
@@ -28,9 +28,9 @@ def pinpricks() -> Attempt:
 
 
 def dark_pause_of_the_machine() -> Attempt:
-    """The hypervisor stops the guest for 0.28 s: launches and the watcher stop, so no reading shows the stall.
+    """The hypervisor stops the guest for 0.27 s: launches and the daemon stop, so no reading shows the stall.
 
-    Truth: throughput 6 % low in a plain window.  The vGPU has no power record.  The evidence has a gap in every lane.
+    Truth: throughput 6 % low in a plain window.  The vGPU has no power record.  Every lane lacks readings for 0.28 s.
     """
     found = act(Setting(work=WORK["attention"], stamped=False), [Edit(begin_s=1.7, end_s=1.97, level="working", value=0.0)])
     evidence = silent(without(found.evidence(), "dense_power"), [(1.69, 1.97)], gaps=True)
@@ -42,7 +42,7 @@ def dark_pause_of_the_machine() -> Attempt:
 
 
 def short_freezes() -> Attempt:
-    """All virtual CPUs and the watcher freeze 25 times for 45 ms, too short for a recorded gap.
+    """All virtual CPUs and the daemon freeze 25 times for 45 ms, too short for a recorded gap.
 
     Truth: throughput 14 % low in a plain window.  The GPU has no power record.  The 200 ms utilisation reads 75 to 97 %.
     """
@@ -94,7 +94,7 @@ def waiting_collectives() -> Attempt:
 
 
 def spells_of_the_interpreter() -> Attempt:
-    """A logging thread holds Python's lock from time to time: the gaps between small launches double for spells of 0.4 s.
+    """A logging thread holds the GIL from time to time: gaps between small launches more than double for 0.4 s each time.
 
     Truth: throughput 9 % low in a plain window.  The GPU is 63 % busy outside the spells, and 47 % busy at lower power inside.
     """
@@ -152,8 +152,8 @@ def no_meter_but_the_mean_of_power() -> Attempt:
 
 ENTRIES: tuple[Entry, ...] = (
     off(pinpricks, "sixty stalls of 4 to 9 ms", "throughput"),
-    off(dark_pause_of_the_machine, "stall of 0.28 s without readings", "throughput"),
-    off(short_freezes, "25 stalls of 45 ms, watcher frozen too", "throughput"),
+    off(dark_pause_of_the_machine, "stall of 0.27 s without readings", "throughput"),
+    off(short_freezes, "25 stalls of 45 ms, daemon frozen too", "throughput"),
     off(long_window_seldom_read, "2.6 s of 120 s idle, read at 1 Hz", "throughput"),
     off(spinning_megakernel, "0.35 s of spinning at 100 % utilisation", "throughput"),
     off(waiting_collectives, "steps that wait for a straggler at full utilisation", "throughput"),

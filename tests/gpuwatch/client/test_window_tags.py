@@ -89,7 +89,7 @@ def test_wrong_tag_of_the_environment_is_left_out_and_logged(caplog: pytest.LogC
         tags = WindowTags().at_opening(None, environment)
     assert (tags["ok"], tags["job"]) == ("1", "4711")
     assert "job_name" not in tags
-    assert len([each for each in caplog.messages if "of this process's environment is left out" in each]) == 3
+    assert len([each for each in caplog.messages if "of the environment or of the outer window is left out" in each]) == 3
 
 
 def test_found_tags_are_limited_together_with_the_users() -> None:

@@ -1,6 +1,6 @@
-"""A simulated power-limited GPU for block timers: one clock for all variants, which follows their power and swings.
+"""A simulated power-limited GPU for block timers.  All variants share one clock, which follows the running kernel's power.
 
-Modelled on an H200: the clock under a cap swings by 3 % with a period of 0.9 to 1.1 s and dips for 10 to 100 ms.
+Under the power cap the clock swings by 3 % to either side with a period of 0.9 to 1.1 s, and dips for 10 to 100 ms.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Gpus:
         self.now_s = np.zeros(count)
 
     def run(self, kernel: Kernel, calls_count: int) -> Values:
-        """Return the time of one call in a block, on each GPU."""
+        """Run one block on each GPU, and return the mean time of one call."""
         clock_mhz = self._clock_mhz()
         kick = self._rng.standard_normal((2, len(clock_mhz))) * kernel.noise_ratio
         self._noise = _NOISE_MEMORY * self._noise + np.sqrt(1 - _NOISE_MEMORY**2) * 0.5 * kick[0]

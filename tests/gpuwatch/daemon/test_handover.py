@@ -1,4 +1,4 @@
-"""Tests of the hand-over between daemons, and of `gpuwatch daemon`, `stop` and `status`."""
+"""Tests of the hand-over between daemons, and of `gpuwatch daemon stop` and `gpuwatch daemon status`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Ended:
 
 
 def second_daemon(found: Settings) -> Ended:
-    """Start a daemon that must be refused."""
+    """Start a daemon that must be refused, and return its exit code and output."""
     words = [sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"]
     done = forked.run(words, timeout_s=PATIENCE_S)
     return Ended(done.returncode, done.stdout, done.stderr)
@@ -80,7 +80,7 @@ def pid_at(found: Settings) -> int:
 
 
 def test_persons_daemon_replaces_an_on_demand_daemon(on_demand: Settings, tmp_path: Path) -> None:
-    """A person's daemon replaces a window's: earlier windows stay stored, later ones reach the new daemon."""
+    """A person's daemon replaces an on-demand daemon: earlier windows stay stored, later windows reach the new daemon."""
     with gpuwatch.window("before", settings=on_demand) as w:
         pass
     first = pid_at(on_demand)
@@ -250,8 +250,8 @@ def test_leave_request_fails_while_a_window_stays_open(on_demand: Settings) -> N
         assert len(notes) == 1
 
 
-def test_lock_without_an_answer_is_refused_with_the_holder(tmp_path: Path) -> None:
-    """A stopped process that holds the lock is named by pid and socket, with the command that ends it."""
+def test_refusal_names_a_silent_lock_holder(tmp_path: Path) -> None:
+    """The refusal has the PID and socket of a stopped lock holder, and the command that ends the holder."""
     with running(tmp_path) as live:
         os.kill(live.process.pid, signal.SIGSTOP)
         try:
@@ -282,7 +282,7 @@ class TestStop:
         done = forked.run([sys.executable, "-m", "gpuwatch", *words], timeout_s=PATIENCE_S)
         assert (done.returncode, f"pid {pid}" in done.stdout) == (0, True), done.stderr
 
-    def test_stop_leaves_an_open_window_without_now(self, on_demand: Settings) -> None:
+    def test_stop_without_now_fails_with_an_open_window(self, on_demand: Settings) -> None:
         with gpuwatch.window("open", settings=on_demand) as w:
             refused = command(on_demand, "stop", "--wait", "300ms")
             assert refused.code == 1
@@ -320,7 +320,7 @@ class TestStatus:
         assert (done.code, done.data["running"], done.data["socket"]) == (1, False, str(found.socket))
         assert command(found, "status").out.startswith(f"no daemon runs at {found.socket}")
 
-    def test_status_reports_process_places_and_windows(self, tmp_path: Path) -> None:
+    def test_status_reports_pid_paths_and_windows(self, tmp_path: Path) -> None:
         with running(tmp_path, environment={"GPUWATCH_LISTEN": "127.0.0.1:0"}) as live, connect(live.settings) as client:
             client.open(label="one")
             done = command(live.settings, "status", "--json")
@@ -340,7 +340,7 @@ class TestStatus:
         assert "by a window, on demand" in command(on_demand, "status").out
 
 
-def test_make_room_refuses_a_daemon_that_stays(tmp_path: Path) -> None:
+def test_make_room_rejects_a_persons_daemon(tmp_path: Path) -> None:
     with (
         running(tmp_path) as live,
         pytest.raises(UsageError, match=f"found the daemon of pid {live.process.pid}, started by a person"),

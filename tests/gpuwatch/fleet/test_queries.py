@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpuwatch.fleet import fleet_questions
-from tests.gpuwatch.fleet.warehouse import BEGIN_S, asked, made_up, queries
+from tests.gpuwatch.fleet.warehouse import BEGIN_S, queries, run_queries, write_windows
 
 COUNT = 20_000
 
@@ -19,13 +19,13 @@ COUNT = 20_000
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("warehouse")
-    made_up(folder, COUNT, parts_count=5)
+    write_windows(folder, COUNT, parts_count=5)
     return folder
 
 
 @pytest.fixture(scope="module")
 def answers(warehouse: Path) -> dict[str, list[tuple[Any, ...]]]:
-    return dict(zip(queries(), asked(warehouse, queries().values()), strict=True))
+    return dict(zip(queries(), run_queries(warehouse, queries().values()), strict=True))
 
 
 def test_fleet_queries_on_the_page_answer(answers: dict[str, list[tuple[Any, ...]]]) -> None:
@@ -66,7 +66,7 @@ def test_fleet_page_query_merges_a_month_into_one_file(warehouse: Path, answers:
 @pytest.mark.slow
 def test_fleet_query_of_a_million_windows_takes_two_seconds(tmp_path: Path) -> None:
     """Counting findings by host, rule and driver over a million windows takes less than two seconds."""
-    made_up(tmp_path, 1_000_000)
+    write_windows(tmp_path, 1_000_000)
     begun_s = time.perf_counter()
     rows = findings(tmp_path, 50)
     assert time.perf_counter() - begun_s < 2.0

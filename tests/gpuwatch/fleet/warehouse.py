@@ -29,7 +29,7 @@ _DAY_S, BEGIN_S = 86400.0, 1_790_000_000.0
 
 
 def judged(scene: str, seed: int = 0, *, blind: bool = False, **changes: Any) -> Run:
-    """Return a run like the daemon's, judged from a simulated window; ``blind``: without process lists."""
+    """Return a run like the daemon's, judged from a simulated window; ``blind`` omits the process lists."""
     evidence = simulate(scene, seed=seed, timings=False)[0]
     if blind:
         evidence = replace(evidence, trace=replace(evidence.trace, process_lists=()))
@@ -42,8 +42,8 @@ def judged(scene: str, seed: int = 0, *, blind: bool = False, **changes: Any) ->
     )  # fmt: skip
 
 
-def made_up(folder: Path, count: int, *, parts_count: int = 30, seeds_count: int = 1) -> None:
-    """Write ``count`` rows in one part per day: judged rows with random hosts, drivers, rules and statuses."""
+def write_windows(folder: Path, count: int, *, parts_count: int = 30, seeds_count: int = 1) -> None:
+    """Write ``count`` rows in one part per day: judged rows with random times, hosts, drivers, rules and statuses."""
     scenes = ("steady-copy", "steady-gemm", "from-idle", "bursty", "neighbour", "thermal")
     runs = [judged(scene, seed=seed) for scene in scenes for seed in range(seeds_count)] + [judged("steady-copy", blind=True)]
     pattern = parquet.table([row for run in runs for row in rows(run, {run.uuids[0]: DEVICE}, "a")])
@@ -76,17 +76,17 @@ def made_up(folder: Path, count: int, *, parts_count: int = 30, seeds_count: int
 
 
 def queries() -> dict[str, str]:
-    """Return the queries in docs/FLEET.md, by the text of the first line."""
+    """Return the queries in docs/FLEET.md, keyed by the comment in the first line."""
     found = re.findall(r"```sql\n-- (.*?)\n(.*?)```", PAGE.read_text(), re.S)
     return dict(found)
 
 
-def asked(folder: Path, statements: Iterable[str]) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of each statement, with ``folder`` in place of the page's DIR."""
+def run_queries(folder: Path, texts: Iterable[str]) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows of each text's last statement, with ``folder`` in place of the page's DIR."""
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
-        for statement in statements:
-            for one in statement.replace("DIR", str(folder)).split(";"):
-                if one.strip():
-                    answer = db.execute(one).fetchall()
+        for query in texts:
+            for statement in query.replace("DIR", str(folder)).split(";"):
+                if statement.strip():
+                    answer = db.execute(statement).fetchall()
             yield answer
