@@ -56,7 +56,7 @@ def _now() -> tuple[Part, ...]:
         number(Cell(Query(f"sum({answers})"), "GPUs that answer"), "GPUs read successfully now."),
         number(
             Cell(Query(lost), "GPUs lost", steps=_BAD),
-            f"GPUs seen in the last {SILENT} that do not answer now, or whose host is silent.",
+            f"GPUs seen in the last {SILENT} that do not answer now, or whose host is not scraped.",
         ),
         number(
             Cell(Query(oldest), "Oldest answer", "s", steps=((None, GREEN), (2.0, YELLOW), (5.0, RED)), decimals=1),
@@ -166,7 +166,7 @@ def _over_time() -> tuple[Part, ...]:
         timeline(
             "State of the GPUs to look at first",
             f"The first {TIMELINE_COUNT} in the time shown; choose two hosts to see all of their GPUs. Idle, lost and not scraped are "
-            "different colours; a hole is an hour without a scrape, or time without recorded series.",
+            f"different colours; a gap is time without recorded series, or more than {SILENT} after the last scrape.",
             STATES,
             Query(f"max by ({GPU}) ({STATE} and {ON_GPU} {asked_first})", "{{instance}} GPU {{gpu}}"),
         ),
