@@ -32,7 +32,7 @@ def siblings() -> tuple[Part, ...]:
         row("Clock against siblings"),
         lines(
             "Clock under load",
-            "Mean SM clock of each GPU's busy samples over the board's highest: the median GPU, the lowest twentieth and the lowest.",
+            "Median, 5th percentile and minimum over all GPUs of the mean SM clock under load, relative to the board's highest clock.",
             "percentunit",
             Query(f"quantile(0.5, {clock})", "median"),
             Query(f"quantile(0.05, {clock})", "lowest 5 %"),
@@ -42,7 +42,7 @@ def siblings() -> tuple[Part, ...]:
         ),
         lines(
             "Slowest against their siblings",
-            f"The {SLOWEST_COUNT} GPUs whose clock under load lies lowest against the median of all busy GPUs of their model.",
+            f"The {SLOWEST_COUNT} GPUs with the lowest clock under load, relative to the median of all busy GPUs of their model.",
             "percentunit",
             Query(f"max by ({GPU}) ({against} and {ON_GPU} {slowest})", "{{instance}} GPU {{gpu}}"),
             size=(12, 8),

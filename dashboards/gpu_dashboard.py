@@ -113,7 +113,7 @@ def _clock() -> tuple[Part, ...]:
         row("Clock, power and heat against their limits"),
         lines(
             "SM clock against its limit",
-            "The clock the driver programmed; under a power cap the true clock is 8–12 % lower.",
+            "The clock that the driver reports; under a power cap it is 8–12 % above the true clock (docs/HARDWARE.md).",
             "hertz",
             Query(its("gpuwatch_gpu_clock_hertz", domain="sm"), "SM clock"),
             Query(its("gpuwatch_gpu_clock_limit_hertz", domain="sm", kind="max"), "limit: highest"),
@@ -137,8 +137,8 @@ def _held_back() -> tuple[Part, ...]:
     return (
         lines(
             "Clock in every sample, under load",
-            "Mean and lowest twentieth of all samples since the last point, over the highest clock: "
-            "shows dips between scrapes.",
+            "Mean and 5th percentile of all samples since the last point, relative to the highest clock. "
+            "Both include dips between scrapes.",
             "percentunit",
             Query(mean_ratio(ratio, among=ONE_GPU, domain="sm", load="busy"), "mean"),
             Query(quantile(0.05, f"rate({dips}[{RATE}])"), "lowest 5 %"),
@@ -155,7 +155,7 @@ def _held_back() -> tuple[Part, ...]:
         ),
         lines(
             "Memory clock",
-            "The memory clock, against the highest clock of the board.",
+            "The memory clock, against the board's highest memory clock.",
             "hertz",
             Query(its("gpuwatch_gpu_clock_hertz", domain="memory"), "memory clock"),
             Query(its("gpuwatch_gpu_clock_limit_hertz", domain="memory", kind="max"), "limit: highest"),
@@ -171,7 +171,7 @@ def _power() -> tuple[Part, ...]:
     return (
         lines(
             "Power against its limit",
-            "Instant is a mean of 25 ms; peak is the highest 20 ms of the last minute.",
+            "Instant is a mean of 25 ms; peak is the highest 20 ms sample of the last minute.",
             "watt",
             Query(its(watts, kind="instant"), "instant"),
             Query(its(watts, kind="average"), "average of 1 s"),
@@ -182,7 +182,7 @@ def _power() -> tuple[Part, ...]:
         ),
         lines(
             "Temperature against slow-down",
-            "At slow-down the board reduces the clock.",
+            "At the slow-down temperature the board reduces the clock.",
             "celsius",
             Query(its(celsius, sensor="core"), "core"),
             Query(its(celsius, sensor="memory"), "memory"),
@@ -227,7 +227,7 @@ def _use() -> tuple[Part, ...]:
         ),
         grid(
             "Largest processes",
-            "Off unless exporter.processes = N; then the N largest.",
+            "Empty unless exporter.processes is N; then the N processes with the most memory.",
             (Cell(Query(f"sort_desc(max by (pid, process) ({its('gpuwatch_process_gpu_memory_bytes')}))"), "Memory", "bytes"),),
             labels={"process": "Process", "pid": "PID"},
             size=(12, 8),

@@ -29,10 +29,10 @@ UID = "gpuwatch-windows"
 RANGE = "$__range"
 _COLORS = {"valid": GREEN, "unproven": PURPLE, "flagged": ORANGE, "rejected": RED}
 _MEANS = {
-    "valid": "No hazard was found, and the evidence was complete.",
+    "valid": "The evidence was complete, and the claimed numbers are within the tolerance.",
     "unproven": "Evidence that the claim requires was missing.",
-    "flagged": "A hazard limits what the number may be used for.",
-    "rejected": "A hazard makes the number wrong.",
+    "flagged": "A bound exceeds the tolerance, or a finding flags at any size.",
+    "rejected": "The number is off by more than five tolerances, or is not what it claims to be.",
 }
 
 
@@ -136,7 +136,7 @@ def _work() -> tuple[Part, ...]:
         ),
         lines(
             "Time a verdict took",
-            "Time from a window's end to its verdict, without the wait for its last readings.",
+            "Time to judge a window, including the wait for the worker.",
             "s",
             Query(quantile(0.5, judging), "median"),
             Query(quantile(0.95, judging), "95 %"),

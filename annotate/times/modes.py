@@ -19,7 +19,7 @@ FEWEST_COUNT = 12
 class Modes:
     """Two groups of times: the two peaks, and the valley between them with its depth and significance.
 
-    ``depth_ratio`` is the density in the valley over that of the lower peak.  ``p`` is the probability of such a valley
+    ``depth_ratio`` is the density in the valley divided by that of the lower peak.  ``p`` is the probability of such a valley
     by chance.
     """
 
@@ -42,7 +42,7 @@ class Modes:
 def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
     """Find the deepest valley between two groups of at least ``minor_ratio`` of the times each; None without a valley.
 
-    Between two points, a density with one peak is nowhere lower than at both points.  A binomial test therefore compares
+    Between two points, a density with one peak never falls below the lower of its two values there.  A binomial test compares
     the counts of equally wide intervals at the valley and at the lower peak.  The counts are first reduced by the
     autocorrelation of the groups: one switch in a window is two observations, not thousands.
     """
@@ -78,7 +78,7 @@ def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
 
 
 def _bandwidth(values: Values) -> float:
-    """Return Silverman's bandwidth, which is wide enough that chance makes no valley."""
+    """Return the bandwidth by Silverman's rule of thumb."""
     quarter, three_quarters = quantiles(values, 0.25, 0.75)
     width = min(float(values.std()), (three_quarters - quarter) / 1.34)
     return float(0.9 * width * len(values) ** -0.2)
@@ -98,13 +98,13 @@ def _deepest(density: Values, below_ratio: Values, minor_ratio: float) -> int | 
     least = float(depth.min())
     if least >= 1.0:
         return None
-    # Return one of the lowest points: half-way between two equally low places there may be a peak.
+    # Return the middle one of the lowest points, not their mean: between two equally low points there may be a peak.
     lowest = np.flatnonzero((depth <= least + 1e-3) & (depth < 1.0))
     return int(lowest[(len(lowest) - 1) // 2])
 
 
 def _p_of_no_valley(valley_count: int, peak_count: int, worth_ratio: float) -> float:
-    """Return the probability of so few times in the valley if the valley were as dense as the lower peak."""
+    """Return the probability of at most ``valley_count`` times in the valley if the valley were as dense as the lower peak."""
     from scipy.special import bdtr
 
     total = int((valley_count + peak_count) * worth_ratio)

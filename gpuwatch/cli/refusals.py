@@ -10,7 +10,7 @@ import click
 from gpuwatch.utf8 import found_words
 
 _FOLDERS = ("DIR",)  # metavars of folders, which may be the current folder
-_MEANINGS = {"GPU": "an index, a UUID, an end of one, or a PCI address"}  # by metavar
+_MEANINGS = {"GPU": "an index, a UUID or an end of it, or a PCI address"}  # by metavar
 
 
 def wrong_value(parameter: click.Parameter, given: Mapping[str, Any], context: click.Context) -> str | None:

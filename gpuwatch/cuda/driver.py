@@ -1,4 +1,4 @@
-"""CUDA's driver API on the current context, and gpuwatch's kernels as PTX, which needs no compiler."""
+"""CUDA's driver API on the current context, and gpuwatch's kernels as PTX, which the driver compiles."""
 
 import contextlib
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuwatch.process import torch_state
 
-# smid may exceed the number of SMs on a partition, so a thread beyond its row writes nothing.
+# On a partition, %smid may exceed the number of SMs: a thread on such an SM has no slot in the row and writes nothing.
 PTX = b"""
 .version 6.0
 .target sm_60
@@ -45,13 +45,13 @@ again:
 }
 \0"""
 Context = tuple[int, int]
-_modules: dict[Context, Any] = {}  # cuda has no types
+_modules: dict[Context, Any] = {}  # CUmodule has no type here
 
 
 def current_driver(driver: Any = None) -> Any | None:
-    """Return the driver's functions (by default those of cuda-bindings); None without torch's context or during a capture.
+    """Return the driver's functions (by default those of cuda-bindings), or None if they cannot be called safely.
 
-    The function creates no context.
+    The result is None without cuda-bindings, without a CUDA context, or during a capture.  The function creates no context.
     """
     if torch_state.cuda_at_hand() is None:
         return None
@@ -65,9 +65,9 @@ def current_driver(driver: Any = None) -> Any | None:
 
 
 def context(driver: Any) -> Context:
-    """Return the address and the number of the current context, zeros without one.
+    """Return the address and the number of the current context, or zeros without a context.
 
-    After a reset another context may have the same address; numbers are unique.  Drivers before 12.0 give none.
+    After a reset another context may have the same address; numbers are unique.  Drivers before CUDA 12.0 give the number 0.
     """
     current = checked(driver.cuCtxGetCurrent())
     address = int(current)
@@ -80,9 +80,9 @@ def context(driver: Any) -> Context:
 
 @contextlib.contextmanager
 def reading_thread(driver: Any, current: Context) -> Iterator[int]:
-    """Let the calling thread read from a context while the program continues; yield a stream independent of the program's.
+    """Let the calling thread read from a context while the program continues; yield the handle of a separate stream.
 
-    The reading disturbs no graph capture in the program's threads, while a plain copy in another thread would end one.
+    Reads on this stream leave graph captures of the program intact; a plain copy in another thread would end a capture.
     Raises RuntimeError: when the driver refuses.
     """
     checked(driver.cuCtxSetCurrent(current[0]))
@@ -97,7 +97,7 @@ def reading_thread(driver: Any, current: Context) -> Iterator[int]:
 
 
 def load_kernel(driver: Any, name: str) -> Any:
-    """Load a kernel of gpuwatch once per context; the first load takes some tens of milliseconds."""
+    """Return a kernel of gpuwatch.  The first call in each context loads the module, for which the driver compiles the PTX."""
     current = context(driver)
     if current in _modules:
         with contextlib.suppress(RuntimeError):  # the context was reset, and the driver does not number contexts
@@ -113,7 +113,7 @@ def sms_count(driver: Any) -> int:
 
 
 def raw_stream() -> Callable[[int], int]:
-    """Return a function from a device to the driver's handle of torch's current stream."""
+    """Return a function from a device's index to the driver's handle of torch's current stream."""
     quick: Callable[[int], int] | None = getattr(sys.modules.get("torch._C"), "_cuda_getCurrentRawStream", None)
     cuda = torch_state.cuda_with_context()
     if quick is not None and (cuda is None or cuda is getattr(sys.modules.get("torch"), "cuda", None)):
@@ -122,7 +122,7 @@ def raw_stream() -> Callable[[int], int]:
 
 
 def checked(answer: tuple[Any, ...]) -> Any:
-    """Return the value of a driver call.
+    """Return the first value of a driver call, or None for a call without values.
 
     Raises RuntimeError: when the call failed, with CUDA's name of the error.
     """

@@ -26,7 +26,7 @@ class Worth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckedSignature:
-    """A checked signature: ``name`` is the trusted key's file, ``key`` the public key's fingerprint, None if unsigned."""
+    """A checked signature.  ``key`` is the public key's fingerprint, None if unsigned; ``name`` is a trusted key's file stem."""
 
     worth: Worth
     key: str | None = None
@@ -43,7 +43,7 @@ class CheckedSignature:
 
 
 def check_signature(window: ReportedWindow, trusted: Mapping[bytes, str]) -> CheckedSignature:
-    """Check the signature against run, user, process, verdict, and the evidence byte for byte."""
+    """Check the signature against run, user, process, the verdict without findings, and the evidence byte for byte."""
     signature = window.signature
     if signature is None:
         return CheckedSignature(Worth.UNSIGNED)
@@ -77,12 +77,12 @@ def unsigned_names(window: ReportedWindow) -> tuple[str, ...]:
 
 
 def key_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the user's and the system's folder of trusted keys, each a file NAME.pub."""
+    """Return the user's and the system's folder of trusted keys; each key is a file NAME.pub."""
     return (paths.user_config(environment).parent / "trusted", SYSTEM_TRUSTED)
 
 
 def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[str], None]) -> dict[bytes, str]:
-    """Read the names of trusted keys, by key, and warn about invalid NAME.pub files in the folders.
+    """Return the name of each trusted key, by key, and warn about invalid NAME.pub files in the folders.
 
     Raises UsageError: when a file in ``files`` holds no key.
     """

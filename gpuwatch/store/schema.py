@@ -1,6 +1,6 @@
-"""The tables of both kinds of file, as numbered migrations: a new version adds one function here and one fixture.
+"""The tables of ledger and readings, as numbered migrations: a new schema version adds one function here and one fixture.
 
-The statements alone create a new file; sqlite-utils applies missing statements to an older file, in a child process.
+gpuwatch runs the statements for a new file; sqlite-utils applies missing migrations to an older file, in a child process.
 """
 
 # ruff: noqa: S608 - names in these statements are constants; values are always bound
@@ -25,7 +25,7 @@ READINGS = MigrationSet("gpuwatch-readings")
 def _ledger_001(db: Executes) -> None:
     _create(
         db,
-        # Times are monotonic times of a boot; wall time is for display, and each interval has an offset to it.
+        # Times are monotonic times of a boot; each interval has an offset to wall time, for display.
         """CREATE TABLE clocks (
             boot_id TEXT NOT NULL, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, wall_offset_ns INTEGER NOT NULL,
             PRIMARY KEY (boot_id, begin_ns)) STRICT""",
@@ -99,7 +99,7 @@ def _ledger_004(db: Executes) -> None:
 def _ledger_005(db: Executes) -> None:
     _create(
         db,
-        # Separate for each user: one user's windows cannot change another user's record.
+        # Records are separate for each user: one user's windows cannot change another user's record.
         """CREATE TABLE work_records (
             id INTEGER PRIMARY KEY, uid INTEGER NOT NULL, source TEXT NOT NULL, work TEXT NOT NULL, latest TEXT NOT NULL,
             UNIQUE (uid, source, work)) STRICT""",
@@ -116,7 +116,7 @@ def _ledger_006(db: Executes) -> None:
 
 @READINGS(name="001")
 def _readings_001(db: Executes) -> None:
-    # Time and GPU form the key, so queries of an interval need no index.  Rows in order of time fill their pages.
+    # Time and GPU form the key, so queries of an interval need no index.  Rows inserted in order of time fill their pages.
     key = """id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
             gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL"""
     lanes = (f"CREATE TABLE {table} ({key}, stood_ms INTEGER NOT NULL) STRICT" for table in ("fast", "slow", "edge"))
@@ -158,7 +158,7 @@ def prepare_ledger(db: Database, path: Path) -> None:
         _put_views(db, _LEDGER_VIEWS)
         # `gpuwatch top` looks up the windows that began before a past moment; without this index, SQLite would scan all windows.
         db.execute("CREATE INDEX IF NOT EXISTS runs_moment ON runs (boot_id, begin_ns)")
-        # The judge needs the windows that overlap another one; this index finds them without a scan.
+        # The judge needs the windows that overlap another window; this index finds such windows without a scan.
         db.execute("CREATE INDEX IF NOT EXISTS runs_span ON runs (boot_id, end_ns, begin_ns)")
 
 
@@ -196,7 +196,7 @@ def _create(db: Executes, *statements: str) -> None:
 
 
 def _add_columns(db: Executes, table: str, wanted: Mapping[str, str]) -> None:
-    """Add nullable columns for fields unknown to older versions, without a rewrite; old rows read as not observed."""
+    """Add nullable columns for fields unknown to older versions, without a rewrite of the rows; old rows read as not observed."""
     there = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
     for name, kind in wanted.items():
         if name not in there:

@@ -22,7 +22,7 @@ _HEAD = """\
 This page shows every panel of the three dashboards as text, over one minute of three hosts:
 
 - `busy` has six GPUs: capped, shared with a neighbour, too hot, partitioned, idle, and copying.
-- `faulty` has two GPUs: one was lost for two seconds, and the other reported a memory error.
+- `faulty` has two GPUs: one is lost for two seconds in every 20, and the other reported a memory error.
 - `bare` has no driver.
 
 All GPUs are SIMULATED. Prometheus and the daemons are real. The GPU dashboard shows GPU 0 of `busy`. The scale of a sparkline

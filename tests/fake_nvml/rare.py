@@ -1,4 +1,4 @@
-"""A program that prints gpuwatch's rare readings of every board twice, with the performance monitor's interval in between."""
+"""A program that takes two rare readings of every board, 0.15 s apart, and prints the readings as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a GPU's peaks against its data sheet."""
+"""Tests of a GPU's peaks against its data sheet, and of the names of data types."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SHEETS = [
 
 
 @pytest.mark.parametrize(("device", "clock_mhz", "dtype", "teraflops"), SHEETS)
-def test_peaks_are_those_of_the_data_sheets(device: Device, clock_mhz: float, dtype: str, teraflops: float) -> None:
+def test_peak_flops_matches_the_data_sheet(device: Device, clock_mhz: float, dtype: str, teraflops: float) -> None:
     assert peak_flops(device, dtype, clock_mhz) == pytest.approx(teraflops * 1e12, rel=0.015)
 
 
@@ -65,7 +65,7 @@ def test_sm_count_follows_from_the_cores() -> None:
 
 
 @pytest.mark.parametrize("device", [gpu(None, 16896), gpu("9.0", None), gpu("99.9", 16896), gpu("8.7", 2048)])
-def test_unknown_gpu_has_no_peaks(device: Device) -> None:
+def test_gpu_of_unknown_generation_or_cores_has_no_peaks(device: Device) -> None:
     assert peak_flops(device, "bf16", 1830) is None
     assert sm_count(device) is None
     assert peak_bytes_a_second(device) is None

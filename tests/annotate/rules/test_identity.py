@@ -51,7 +51,7 @@ class TestSettingChanged:
 
     @pytest.mark.parametrize(("signal", "count"), [("power_limit_w", 3), ("sm_clock_lock_mhz", 3), ("ecc_mode", 4)])
     def test_changed_setting_has_bounds_of_unknown_size(self, signal: str, count: int) -> None:
-        """A changed setting gives bounds of unknown size; one that acts through the clock leaves the median at one clock."""
+        """A changed setting gives bounds of unknown size; a power limit or clock lock gives none for the median at one clock."""
         about = evidence(signals={signal: lambda t: QUIET.get(signal) or 700.0 if t < 0.5 else 600.0})
         bounds = found(ask(setting_changed, about)).bounds
         assert {each.ratio for each in bounds} == {None}
@@ -65,7 +65,7 @@ class TestSettingChanged:
 
     def test_setting_change_that_may_have_come_before_is_flagged(self) -> None:
         about = evidence(signals={"power_limit_w": lambda t: 700.0 if t < -0.5 else 600.0})
-        assert isinstance(ask(setting_changed, about), Clear)  # known to have settled by the row at second 0
+        assert isinstance(ask(setting_changed, about), Clear)  # the reading at second 0 shows the new limit
         moved = replace(about, window=replace(about.window, begin_ns=BEGIN_NS - 200_000_000))
         assert found(ask(setting_changed, moved)).severity is Severity.FLAG
 
@@ -76,7 +76,7 @@ class TestSettingChanged:
 
     @pytest.mark.parametrize("late_s", [0.1, 0.9, 3.0])
     def test_setting_read_late_after_the_end_is_flagged(self, late_s: float) -> None:
-        """A change that may have happened inside is flagged, even if it was read late."""
+        """A change that may have happened inside the window is flagged, even if the setting was read late."""
         about = evidence(length_s=3.0)
         at_ns = BEGIN_NS + np.array([0, 1_000_000_000, 2_000_000_000, 2_900_000_000, 3_000_000_000 + round(late_s * 1e9)])
         read = Column(at_ns, np.array([700.0, 700.0, 700.0, 700.0, 500.0]))
@@ -147,13 +147,13 @@ class TestHardwareError:
         ]
         assert isinstance(ask(hardware_error, evidence(events=events)), Clear)
 
-    def test_hardware_error_by_rate_of_replays(self) -> None:
+    def test_hardware_error_flags_only_a_stream_of_replays(self) -> None:
         """A single burst of replays is clear; a stream of replays is flagged."""
         assert isinstance(ask(hardware_error, evidence(signals={"pcie_replay_count": lambda t: 3 + int(t > 2) * 8})), Clear)
         stream = evidence(signals={"pcie_replay_count": lambda t: int(max(0, t) * 5)})
         assert found(ask(hardware_error, stream)).severity is Severity.FLAG
 
-    def test_replays_are_allowed_by_the_minute(self) -> None:
+    def test_six_replays_per_minute_are_clear(self) -> None:
         slow = evidence(length_s=300.0, period_s=1.0, signals={"pcie_replay_count": lambda t: int(max(0, t) / 10)})
         assert isinstance(ask(hardware_error, slow), Clear)
 
@@ -180,7 +180,7 @@ class TestHardwareError:
         signals: dict[str, Any] = {"ecc_uncorrected_count": None, "pcie_replay_count": None, "remap_pending_count": 1}
         assert found(ask(hardware_error, evidence(signals=signals))).facts["errors"] == "a row remap waits for a reset"
 
-    def test_no_counter_is_unobserved(self) -> None:
+    def test_missing_memory_counters_are_unobserved(self) -> None:
         names = ("ecc_corrected_count", "ecc_uncorrected_count", "remapped_rows_count")
         assert isinstance(ask(hardware_error, evidence(signals=dict.fromkeys(names))), Unobserved)
 

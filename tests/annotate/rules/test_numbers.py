@@ -1,4 +1,4 @@
-"""Tests of mean-vs-median-gap, and of all rules about times on unusual times."""
+"""Tests of mean-vs-median-gap, and of all rules of numbers, shape and warmup with unusual times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TestEveryRuleAboutTimes:
         assert isinstance(ask(rule, window(even(4000)), claim), Clear)
 
     @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
-    def test_no_times_are_unobserved(self, rule: Rule) -> None:
+    def test_missing_times_are_unobserved(self, rule: Rule) -> None:
         assert isinstance(ask(rule, evidence()), Unobserved)
 
     @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
@@ -67,7 +67,7 @@ class TestMeanVsMedianGap:
         took_s[np.random.default_rng(5).choice(6000, 150, replace=False)] = 63e-3
         assert label(window(took_s)) == "mean 2.55 ms, median 1 ms (by cold and late iterations alone)"
 
-    def test_gap_beyond_the_late_iterations_has_no_cause(self) -> None:
+    def test_gap_without_late_iterations_names_no_cause(self) -> None:
         took_s = even()
         took_s[:2500] *= 0.8
         assert label(window(took_s)) == "mean 917 µs, median 998 µs"

@@ -10,7 +10,7 @@ enum {
 
 enum { TYPE_DOUBLE = 0, TYPE_UINT = 1, TYPE_ULONG = 2, TYPE_ULONGLONG = 3 };
 
-/* A versioned structure begins with its size and number. */
+/* The first member of a versioned structure: its size, and its version number in the top byte. */
 #define VERSION(type, number) ((unsigned)(sizeof(type) | (number) << 24))
 
 typedef void *Handle;

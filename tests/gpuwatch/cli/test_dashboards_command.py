@@ -28,7 +28,7 @@ def test_dashboards_are_listed_and_written(gpuwatch: Gpuwatch, tmp_path: Path) -
 
 
 def test_dashboards_replaces_changed_files_only_with_overwrite(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A changed file is named and nothing is written; --overwrite replaces the file."""
+    """The command names a changed file and writes nothing; --overwrite replaces the file."""
     (tmp_path / "alerts.yml").write_text("mine")
     refused = gpuwatch("dashboards", "--to", str(tmp_path))
     assert (refused.code, refused.out) == (2, "")
@@ -40,7 +40,8 @@ def test_dashboards_replaces_changed_files_only_with_overwrite(gpuwatch: Gpuwatc
     assert (tmp_path / "alerts.yml").read_bytes() == read_shipped()["alerts.yml"]
 
 
-def test_dashboards_names_a_path_that_cannot_be_written(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_dashboards_refuses_unusable_paths_and_options(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A file as DIR, a folder in a file's place, and --overwrite without --to are errors."""
     (tmp_path / "file").write_text("")
     (tmp_path / "fleet.json").mkdir()
     assert gpuwatch("dashboards", "--to", str(tmp_path / "file")).code == 2

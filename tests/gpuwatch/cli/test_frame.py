@@ -85,9 +85,9 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["export", "--parquet", __file__], "test_frame.py, which is not a folder"),
         (["daemon", "install", "--system", "--root", "/dev/null"], "--root: expected a folder, found /dev/null"),
         (["audit", "--source", "simulated:steady-gem"], "no scene 'steady-gem': did you mean 'steady-gemm'?"),
-        (["audit", "--from", "1h", "--gpu", ""], "--gpu: expected an index, a UUID, an end of one, or a PCI address"),
-        (["audit", "--trace", "x.csv", "--gpu", " "], "--gpu: expected an index, a UUID, an end of one, or a PCI address"),
-        (["record", "-o", "x.gpuwatch", "--gpu", ""], "--gpu: expected an index, a UUID, an end of one, or a PCI address"),
+        (["audit", "--from", "1h", "--gpu", ""], "--gpu: expected an index, a UUID or an end of it, or a PCI address"),
+        (["audit", "--trace", "x.csv", "--gpu", " "], "--gpu: expected an index, a UUID or an end of it, or a PCI address"),
+        (["record", "-o", "x.gpuwatch", "--gpu", ""], "--gpu: expected an index, a UUID or an end of it, or a PCI address"),
         (["show", "a", "b"], "show: expected [RUN] and no more, found 'b'; see: gpuwatch show --help"),
         (["show", "--claim", "sustaned"], "did you mean 'sustained'"),
         (["show", "--accept", "dark-tmie"], "did you mean 'dark-time'"),
@@ -115,7 +115,7 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["daemon", "pause"], "unknown command 'pause'; known: install, status, stop, uninstall"),
         (["show", "--state", "--", "x"], "--state: expected DIR, found '--'"),
         (["--state", "--", "show"], "--state: expected DIR, found '--'"),
-        (["audit", "--gpu", "--", "x"], "--gpu: expected an index, a UUID, an end of one, or a PCI address, found '--'"),
+        (["audit", "--gpu", "--", "x"], "--gpu: expected an index, a UUID or an end of it, or a PCI address, found '--'"),
         (["report", "-o", "--redact", "host"], "--output: expected FILE, found '--redact'"),
         (["daemon", "--listen", "no.such.invalid"], "expected a name or an address of this machine, found 'no.such.invalid'"),
         (["config", "validate", "no-such.toml"], "no-such.toml: expected a configuration file, found none"),
@@ -190,7 +190,7 @@ def test_json_option_writes_an_error_as_json(gpuwatch: Gpuwatch) -> None:
     assert gpuwatch("audit", "--json", "--bogus").data["error"]["code"] == "usage"
 
 
-def test_worst_code_is_of_the_worst_named_status() -> None:
+def test_worst_code_ignores_statuses_not_in_fail_on() -> None:
     everything = set(Status)
     failures = everything - {Status.VALID}
     assert worst_code(everything, frozenset()) == Exit.OK
@@ -210,7 +210,7 @@ def test_closed_output_pipe_causes_no_message() -> None:
 
 @pytest.mark.parametrize("where", [">/dev/full", ">&-"])
 @pytest.mark.parametrize("command", ["explain", "explain --json", "config show", "doctor --source simulated"])
-def test_full_disk_or_closed_stream_is_one_line(tmp_path: Path, command: str, where: str) -> None:
+def test_full_disk_or_closed_stream_prints_one_line(tmp_path: Path, command: str, where: str) -> None:
     shell = f"HOME={tmp_path} {sys.executable} -m gpuwatch {command} {where}"
     ended = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert ended.returncode == 1

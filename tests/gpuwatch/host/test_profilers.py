@@ -70,7 +70,7 @@ def test_plain_process_has_no_profiler(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_injected_library_is_recognised_by_its_name(tmp_path: Path, path: str, expected: set[str]) -> None:
-    """An injected library is recognised by its file name, and a linked profiling library is idle."""
+    """An injected library is recognised by its file name; a linked profiling library is reported as idle."""
     assert attached([PID], proc=process(tmp_path, maps=mapped("/usr/lib/libc.so.6", path))) == frozenset(expected)
 
 

@@ -177,7 +177,7 @@ def test_loop_reports_a_lost_gpu_once() -> None:
         lost.set()
         wait_until(lambda: sampler.lost, what="the loss is reported")
         assert sampler.lost == "gone"
-        sampler.edge()  # must not wait for a lost GPU
+        sampler.edge()  # an edge does not wait for a lost GPU
         assert handed(sampler, 0.0)
         lost.clear()
         seen = len(kept.of(Lane.FAST))
@@ -191,7 +191,7 @@ def test_loop_reports_a_lost_gpu_once() -> None:
 
 
 def test_loop_reports_a_hung_driver() -> None:
-    """A driver that hangs in the loop is reported, and recovers."""
+    """A driver call that hangs in the loop is reported as a loss, and its return as the end of the loss."""
     source = Looping(MonotonicClock())
     with watched(source, hang_ns=150 * MS) as (sampler, kept):
         until(kept, Lane.FAST, 3)
@@ -206,7 +206,7 @@ def test_loop_reports_a_hung_driver() -> None:
         lost, back = [sweep.observed for sweep in kept.of(Lane.FAST) if not isinstance(sweep.observed, Reading)]
         assert isinstance(lost, Lost)
         assert isinstance(back, Event)
-        assert back.at_ns > lost.at_ns  # readings from before the hang, delivered afterwards
+        assert back.at_ns > lost.at_ns
 
 
 def test_source_without_a_loop_is_read_pass_by_pass() -> None:
@@ -215,6 +215,6 @@ def test_source_without_a_loop_is_read_pass_by_pass() -> None:
     with watched(source) as (sampler, kept):
         assert len(until(kept, Lane.FAST, 5)) >= 5
         sampler.edge()
-        assert kept.of(Lane.EDGE)  # given at once
+        assert kept.of(Lane.EDGE)  # delivered before ``edge`` returned
         assert handed(sampler, 0.0)
         assert source.runs == []
