@@ -165,13 +165,8 @@ def _over_time() -> tuple[Part, ...]:
         ),
         timeline(
             "State of the GPUs to look at first",
-<<<<<<< HEAD
             f"The {TIMELINE_COUNT} GPUs with the most concern in the time shown; choose two hosts of 8 GPUs to see every GPU. Idle, lost "
-            "and not scraped have different colours. A hole is an hour without a scrape, or time without recorded series.",
-=======
-            f"The first {TIMELINE_COUNT} in the time shown; choose two hosts to see all of their GPUs. Idle, lost and not scraped are "
-            f"different colours; a gap is time without recorded series, or more than {SILENT} after the last scrape.",
->>>>>>> r4
+            f"and not scraped have different colours. A gap is time without recorded series, or more than {SILENT} after the last scrape.",
             STATES,
             Query(f"max by ({GPU}) ({STATE} and {ON_GPU} {asked_first})", "{{instance}} GPU {{gpu}}"),
         ),
