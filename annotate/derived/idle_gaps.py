@@ -22,7 +22,7 @@ BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
 _SHORTEST_S = 1e-3
 _FEWEST_RUNS = 5  # fewest runs of a rhythm
 _FEWEST_STALLS = 3  # fewest stalls that imply shorter stalls of the same kind
-_NEARLY_EVERY_PERCENT = 5.0
+_NEARLY_EVERY_PERCENT, _FEWEST_GAPS = 5.0, 40  # of fewer gaps it is the smallest one
 _ALIKE_RATIO = 0.25  # runs in a rhythm: largest robust spread of the lengths over the median
 
 
@@ -65,9 +65,9 @@ class IdleGaps:
 
     @property
     def fixed_s(self) -> float:
-        """Return the idle time that nearly every regular gap between entries contains, the 5th percentile."""
+        """Return the idle time that nearly every regular gap between entries contains: the 5th percentile, or 0 for few gaps."""
         between_s = self._between_s
-        return float(np.percentile(between_s, _NEARLY_EVERY_PERCENT)) if len(between_s) else 0.0
+        return float(np.percentile(between_s, _NEARLY_EVERY_PERCENT)) if len(between_s) >= _FEWEST_GAPS else 0.0
 
     @property
     def fixed_ratio(self) -> float:

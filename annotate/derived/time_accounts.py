@@ -22,6 +22,8 @@ FIXED_ERROR_RATIO = 0.01
 _ALIKE_RATIO = 0.85  # fixed part of all regular idle time
 _PAUSE_S = 100e-6
 _PAUSES_RATIO = 0.01
+_PAUSING_PARTS = 0.4, 0.7  # fixed part of the pauses of a host
+_FULL_RATIO = 0.99  # utilisation below this shows the pauses
 _LAUNCH_BOUND_S = 50e-6  # two of three calls of 15 µs took 29 µs when CPU cores were short
 _LAUNCH_S = 8e-6  # an event pair around nothing reads 2 to 8 µs: ``short-kernel`` counts it
 
@@ -75,18 +77,21 @@ class TimeAccounts:
 
     def counted_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
         """Return the part of the rest, with its sign, that errors of witness and books cannot explain."""
-        known_ratio = self.accounted_ratio + self.foreign_ratio
-        above = self.busy.least_ratio - known_ratio - self.between_ratio - self.pauses_ratio - error_ratio
         below = self.claimed_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, GAUGE_ERROR_RATIO)
-        return max(0.0, above) or self.hidden_ratio or -max(0.0, below)
+        return max(self.above_ratio(error_ratio), self.hidden_ratio) or -max(0.0, below)
+
+    def above_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
+        """Return the busy share beyond the accounts that errors of witness and books cannot explain; 0 without any."""
+        known_ratio = self.accounted_ratio + self.foreign_ratio
+        return max(0.0, self.busy.least_ratio - known_ratio - self.between_ratio - self.pauses_ratio - error_ratio)
 
     @property
     def hidden_ratio(self) -> float:
-        """Return the untimed work that equal gaps after the calls can contain, if utilisation is too coarse to show it."""
-        if self.busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO:
+        """Return the part of equal gaps after the calls that utilisation can have counted as busy, beyond its error."""
+        if self.busy.ratio < 1.0 - GAUGE_ERROR_RATIO:
             return 0.0
-        most_ratio = self.busy.ratio + GAUGE_ERROR_RATIO - self.accounted_ratio - self.foreign_ratio
-        return max(0.0, min(self.fixed_ratio, most_ratio) - FIXED_ERROR_RATIO)
+        rest_ratio = self.busy.ratio - self.accounted_ratio - self.foreign_ratio - self.between_ratio
+        return max(0.0, min(self.fixed_ratio, rest_ratio) - FIXED_ERROR_RATIO)
 
 
 def timed_accounts(
@@ -129,14 +134,20 @@ def timed_accounts(
         between_ratio=min(between_ns, idle_ns - other_ns - stamps_ns) / window.length_ns,
         call_s=centre(timings.took_s),
         launches_ratio=launches_ratio(timings, window.length_s),
-        fixed_ratio=gaps.fixed_ratio if gaps is not None and _is_alike(gaps) else 0.0,
-        pauses_ratio=min(_PAUSES_RATIO, gaps.varying_ratio) if gaps is not None and gaps.usual_s >= _PAUSE_S else 0.0,
+        fixed_ratio=gaps.fixed_ratio if gaps is not None and _fixed_part(gaps) >= _ALIKE_RATIO else 0.0,
+        pauses_ratio=_pauses_ratio(gaps, busy) if gaps is not None else 0.0,
     )
 
 
-def _is_alike(gaps: IdleGaps) -> bool:
-    """Return True if the regular gaps between entries vary as little as the times of a kernel."""
-    return gaps.fixed_ratio >= _ALIKE_RATIO * (gaps.fixed_ratio + gaps.varying_ratio)
+def _fixed_part(gaps: IdleGaps) -> float:
+    """Return the fixed part of the regular idle time between entries: near 1 if the gaps vary as little as a kernel."""
+    return gaps.fixed_ratio / max(gaps.fixed_ratio + gaps.varying_ratio, _LEAST_RATIO)
+
+
+def _pauses_ratio(gaps: IdleGaps, busy: BusyShare) -> float:
+    """Return the host pauses that utilisation can have counted as busy: long ones after nearly every call, which vary."""
+    is_pausing = gaps.usual_s >= _PAUSE_S and _PAUSING_PARTS[0] <= _fixed_part(gaps) <= _PAUSING_PARTS[1]
+    return min(_PAUSES_RATIO, gaps.varying_ratio) if is_pausing and busy.ratio >= _FULL_RATIO else 0.0
 
 
 def launches_ratio(timings: Timings, length_s: float) -> float:
@@ -184,7 +195,8 @@ def rest_bounds(accounts: TimeAccounts, rule: str, *, error_ratio: float = BOOKS
         low, middle, high = sorted((nearer, value, farther))
         # The launch's part of such a short call is not known, and equal gaps can be idle: both can flag but not reject.
         is_launching = counted < 0.0 and accounts.call_s < _LAUNCH_BOUND_S
-        estimate = None if is_launching or counted == accounts.hidden_ratio else Estimate(low, middle, high)
+        is_hidden = counted > 0.0 and not accounts.above_ratio(error_ratio)
+        estimate = None if is_launching or is_hidden else Estimate(low, middle, high)
         found += [
             Bound(
                 number=number, rule=rule, group=Group.BOOKS, ratio=abs(nearer if is_launching else farther), estimate=estimate

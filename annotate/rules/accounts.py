@@ -56,8 +56,10 @@ def unaccounted_time(
     if not bounds:
         return Clear(facts)
     if counted > 0.0:
-        after = "" if counted != accounts.hidden_ratio else ", and equal gaps after the calls can hide more"
-        what = f"{_closed(accounts)}{after}: {counted:.1%} is work that was not timed, or the times are too short"
+        if not accounts.above_ratio(error_ratio):
+            what = f"{_closed(accounts)}, and equal gaps after the calls can hold {accounts.fixed_ratio:.1%} more that was not timed"
+        else:
+            what = f"{_closed(accounts)}: {counted:.1%} is work that was not timed, or the times are too short"
         advice = "Time every call, or declare other work: a flush, a warm-up, a check."
     else:
         what = f"{_closed(accounts)}: {-counted:.1%} is time in which the GPU did not work, or the times are too long"

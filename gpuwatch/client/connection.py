@@ -27,7 +27,7 @@ _Reply = TypeVar("_Reply", bound=messages.Message)
 _Result = TypeVar("_Result")
 
 VERDICT_S = 30.0  # the judge yields to benchmarks and to other load
-GREETING_S = 2.0  # at most, because a window delays the benchmark; the C library has the same limit
+GREETING_S = 2.0  # limit of each step of a greeting, which a window spends in the benchmark's time
 FAILED_S = 30.0  # after a daemon failed, this process does not try again for this time
 PIECE_BYTES = 1 << 16
 ATTEMPTS_COUNT = 3  # the daemon after one that exits may exit too

@@ -96,9 +96,10 @@ class TimingProcess:
     def once_command(self, side: Literal["a", "b"]) -> Sequence[str]:
         """Return a command that runs one side between a profiler's start and stop, and exits."""
         if self._job_file is None:
-            self._job_file = tempfile.NamedTemporaryFile(prefix="gpuwatch-diff-")  # noqa: SIM115 - __exit__ closes and removes it
-            self._job_file.write(msgspec.msgpack.encode(self._job))
-            self._job_file.flush()
+            job_file = tempfile.NamedTemporaryFile(prefix="gpuwatch-diff-")  # noqa: SIM115 - __exit__ closes and removes it
+            job_file.write(msgspec.msgpack.encode(self._job))
+            job_file.flush()
+            self._job_file = job_file
         return [*self._command, ONCE, side, self._job_file.name]
 
     def _send(self, data: bytes) -> None:

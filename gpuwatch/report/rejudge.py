@@ -124,8 +124,15 @@ def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
         elif {then.answered, now.answered} == {Answered.FOUND, Answered.CLEAR}:
             yield f"{rule}: the report shows {then.answered.value}, the evidence {now.answered.value}"
         else:
-            names = [name for name, value in then.facts.items() if not _is_near(value, now.facts.get(name))]
+            names = [
+                name for name, value in then.facts.items() if not _is_text(value) and not _is_near(value, now.facts.get(name))
+            ]
             yield from _fact_differences(rule, then, now, names)
+
+
+def _is_text(value: object) -> bool:
+    """Return True for a sentence or a phrase, which another version words differently."""
+    return isinstance(value, str) and " " in value
 
 
 def _is_near(then: object, now: object) -> bool:

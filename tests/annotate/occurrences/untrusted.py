@@ -16,7 +16,7 @@ from tests.annotate.builders import UUID, Signal, evidence
 from tests.annotate.occurrences.plausibility import H200
 from tests.annotate.occurrences.timing import every
 
-CALL_S, COUNT, LENGTH_S = 0.985e-3, 4000, 4.0
+CALL_S, COUNT, LENGTH_S = 0.97e-3, 4000, 4.0
 WORK: Mapping[str, Fact] = {"call_flops_count": 0.7 * 989e12 * CALL_S, "dtype": "bf16"}  # seven tenths of the peak
 HONEST = every(1e-3, took_s=CALL_S, length_s=LENGTH_S)
 IDLE_W, BUSY_W, SPIN_W, COPY_W = 117.0, 690.0, 135.0, 480.0

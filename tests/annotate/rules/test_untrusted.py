@@ -52,8 +52,8 @@ def test_cheats_are_found_or_named_limits(cheat: Cheat) -> None:
     held, worked = judged(cheat, *UNTRUSTED), judged(cheat, *UNTRUSTED, *WORK.items())
     if cheat.name == "honest":
         assert (held.status, worked.status) == (Status.VALID, Status.VALID)
-        assert "right to 3.4%" in held.finding("claimed-work").says
-        assert any("right to 3.4%" in label for label in held.labels)
+        assert "right to 3.1%" in held.finding("claimed-work").says
+        assert any("right to 3.1%" in label for label in held.labels)
         return
     assert worked.status in BAD
     assert (held.status is Status.VALID) is bool(cheat.limit)
