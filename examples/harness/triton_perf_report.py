@@ -1,4 +1,4 @@
-"""Triton's perf_report, unchanged except for one import: ``python examples/harness/triton_perf_report.py``."""
+"""Triton's perf_report with one import for gpuwatch: ``python examples/harness/triton_perf_report.py``."""
 
 import triton.testing
 from matmul import make_matmul

@@ -28,7 +28,7 @@ class _Job:
             mark()
 
     def holds_up(self, uuid: str) -> bool:
-        """Return whether this GPU waits for a slow read of another GPU."""
+        """Return True if the job is older than ``EDGE_S`` and now reads another GPU."""
         return self.asking not in (None, uuid) and clock.now_ns() - self.begun_ns > EDGE_S * 1e9
 
 
@@ -46,7 +46,7 @@ class Edges:
         """Start to read the cheap part of these GPUs' edges, one after the other; the opening of a window awaits the result.
 
         One thread reads all GPUs, because the first call after a pause is slow, and so are threads that wait for each other.
-        GPUs sampled at the full rate are left out: the last pulse is some 10 ms old, the last whole row some 50 ms.
+        GPUs sampled at the full rate are skipped, because their last pulse and row are at most about 10 and 50 ms old.
         """
         answering = {uuid: sampler for uuid, sampler in self._answering(uuids).items() if not sampler.is_active}
         fresh = [(uuid, sampler.mark) for uuid, sampler in answering.items() if not self._is_marking(uuid)]

@@ -1,4 +1,4 @@
-"""Tests of the rule files with promtool's own check and its unit tests."""
+"""Tests of the rule files with promtool's check and the unit tests in dashboards/tests."""
 
 from __future__ import annotations
 

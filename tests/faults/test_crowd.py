@@ -13,7 +13,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.store import Store
 from gpuwatch.wire.messages import Open
 from tests.faults import crowd
-from tests.gpuwatch.daemon.test_windows import Judge, windows
+from tests.gpuwatch.daemon.test_windows import MockJudge, windows
 from tests.gpuwatch.live import Live, running
 
 
@@ -45,7 +45,7 @@ def test_too_many_windows_of_one_user_are_refused(tmp_path: Path) -> None:
     store = Store(tmp_path / "state", source="nvml", boot_id="boot")
 
     async def many() -> None:
-        some = windows(store, tmp_path, Judge())
+        some = windows(store, tmp_path, MockJudge())
         for _ in range(OWN_COUNT):
             await some.open(Open(), pid=0, uid=0)
         with pytest.raises(UsageError, match="wait for each verdict"):

@@ -12,7 +12,7 @@ from tests.campaign.mutator import Mutator, limit_of
 
 
 def _unwatched(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    return replace(evidence, trace=Trace(), absence="no daemon was there")
+    return replace(evidence, trace=Trace(), absence="no daemon was running")
 
 
 def _unfinished(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:

@@ -26,7 +26,7 @@ NAMES = {probe.name for probe in PROBES}
 
 
 class CopyingDriver(WholeDriver):
-    """A mock driver that copies at once and never waits."""
+    """A mock driver that counts copies instead of making them, allocates at most 1 MiB, and never waits."""
 
     copies = 0
 
@@ -105,7 +105,7 @@ def test_gemm_probes_are_missing_without_torch(driver: CopyingDriver) -> None:
     assert set(found.missing.values()) == {"torch is not installed"}
     assert set(found.missing) | set(found.amounts) == NAMES
     assert driver.copies > 0
-    assert driver.freed  # duration of the copy
+    assert driver.freed  # the buffers of the copy
 
 
 def test_stamp_probes_are_missing_without_cuda_bindings() -> None:

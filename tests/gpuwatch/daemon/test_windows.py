@@ -56,7 +56,7 @@ class NoGpus:
         return ()
 
 
-class Judge:
+class MockJudge:
     """A judge that gives an unproven verdict, or fails."""
 
     def __init__(self, *, fails: bool = False) -> None:
@@ -90,7 +90,7 @@ class FullDisk(Store):
 
 
 class NoThreads(NoGpus):
-    """A machine without further threads."""
+    """A machine that cannot start another thread."""
 
     async def mark(self, uuids: object) -> None:
         raise RuntimeError("can't start new thread")
@@ -108,8 +108,8 @@ def windows(
     identities: Identities | None = None,
     **options: Any,
 ) -> Windows:
-    """Return windows over stand-ins, which share no type with the real parts."""
-    gpus, judge = gpus or NoGpus(), judge or Judge()
+    """Return windows over mock GPUs and a mock judge, which share no type with the real ones."""
+    gpus, judge = gpus or NoGpus(), judge or MockJudge()
     pool = UserThreads(threads or ThreadPoolExecutor(2), patience_s=host_s)
     services = WindowServices(gpus=gpus, store=store, judge=judge, flushing=flushing or Flushing(store), threads=pool)
     services = replace(services, identities=identities or services.identities)
@@ -134,7 +134,7 @@ def test_failed_open_leaves_no_tracked_window(store: Store, tmp_path: Path) -> N
 
 
 def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path: Path) -> None:
-    """Only root closes or reads another user's window."""
+    """Another user can neither close nor read a window; root can read the window."""
 
     async def body() -> None:
         held = windows(store, tmp_path)
@@ -158,7 +158,7 @@ def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path
 
 
 def test_windows_below_untrusted_code_are_untrusted(store: Store, tmp_path: Path) -> None:
-    """A window opened by untrusted code is untrusted, whatever its parent; other windows keep their state."""
+    """A window opened by untrusted code is untrusted, whatever its parent; windows of other processes or users are not."""
 
     async def body() -> None:
         held = windows(store, tmp_path)
@@ -196,7 +196,7 @@ def test_window_in_a_mark_has_the_mark_as_parent(store: Store, tmp_path: Path) -
 
 def test_failing_judge_leaves_no_client_waiting(store: Store, tmp_path: Path) -> None:
     async def body() -> None:
-        held = windows(store, tmp_path, Judge(fails=True))
+        held = windows(store, tmp_path, MockJudge(fails=True))
         run, begin_ns = await opened(held, MINE)
         held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
         judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
@@ -208,7 +208,7 @@ def test_failing_judge_leaves_no_client_waiting(store: Store, tmp_path: Path) ->
 
 
 class Dying(ThreadPoolExecutor):
-    """A pool that, once ``dead``, accepts work and never runs it, like a thread without memory for its start."""
+    """A pool that, once ``dead``, accepts work without running it, as if no thread could start."""
 
     dead = False
     done_count = 0
@@ -243,11 +243,11 @@ def test_dead_threads_leave_no_window_waiting(store: Store, tmp_path: Path) -> N
 
 
 def test_window_without_stored_readings_is_not_judged(tmp_path: Path) -> None:
-    """A window whose readings could not be stored is not judged as one without readings."""
+    """A window whose readings could not be stored is unproven for that reason, and the judge does not run."""
 
     async def body() -> None:
         store = FullDisk(tmp_path / "state", source="nvml", boot_id="boot")
-        judge = Judge()
+        judge = MockJudge()
         held = windows(store, tmp_path, judge, flushing=Flushing(store, patience_s=0.1))
         run, begin_ns = await opened(held, MINE)
         held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
@@ -270,7 +270,7 @@ class CountedFlushing(Flushing):
         return None
 
 
-class Gated(Judge):
+class Gated(MockJudge):
     """A judge that holds every answer back until the gate opens."""
 
     def __init__(self) -> None:
@@ -384,9 +384,9 @@ def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> No
 
 
 def test_late_process_name_precedes_the_signature(store: Store, tmp_path: Path) -> None:
-    """A process that a busy machine names after its short window gets its name before the judge signs."""
+    """The judge signs a short window after its process is named, even if a busy machine delays the name."""
 
-    class Signing(Judge):
+    class Signing(MockJudge):
         async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
             store.flush()
             with Reader(tmp_path / "state") as reader:

@@ -15,7 +15,7 @@ from gpuwatch.store import Reader
 from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S
 
-# The simulated GPU copies without end, and times that fill the window agree with that.
+# The simulated GPU copies without end, so the recorded times fill the window too.
 PROGRAM = """
 import sys, time
 import numpy as np
@@ -38,7 +38,7 @@ for label in sys.argv[1:]:
 
 
 def measured(daemon: Live, *labels: str) -> list[str]:
-    """Measure one window of each label in one process, and return their runs; all are VALID."""
+    """Measure one window per label in one process, and return the run IDs; every window must be valid."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in daemon.settings.flags())
     command = [sys.executable, "-c", PROGRAM.format(flags=flags), *labels]
     done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE_S, check=True)
@@ -55,7 +55,7 @@ def verdicts(state: Path, run_ids: list[str]) -> list[Verdict]:
 
 
 def test_sixth_equal_window_is_compared_with_a_record(tmp_path: Path) -> None:
-    """The sixth equal window is compared with a record of five, another label is not; rejudging gives the same verdict."""
+    """Only the sixth equal window is compared with a record, of the five earlier ones; rejudging gives the same verdict."""
     with running(tmp_path) as daemon:
         labels = ["gemm"] * 6
         run_ids = measured(daemon, *labels, "other")
