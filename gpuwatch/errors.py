@@ -104,7 +104,7 @@ class StoreError(GpuwatchError):
 
 
 class ExportError(GpuwatchError):
-    """Windows that cannot be written to their destination; earlier exports there stay whole.
+    """Windows that cannot be exported; earlier exports stay whole.
 
     Example:
         >>> from gpuwatch.errors import ExportError, GpuwatchError
@@ -117,7 +117,7 @@ class DaemonError(GpuwatchError):
     """A daemon that cannot be reached, that refused a request, or that went away.
 
     Attributes:
-        code: Word for programs: unreachable, or the code of the daemon's answer.
+        code: Word for programs: the code of the daemon's refusal, or the client's, such as unreachable or silent.
 
     Example:
         >>> from gpuwatch.errors import DaemonError
@@ -134,7 +134,7 @@ class WrongResultError(GpuwatchError):
     """A result that differs from the reference by more than allowed; ``bench`` timed nothing.
 
     Attributes:
-        error_ratio: Largest relative error against the reference, a ratio; infinite for another shape or NaN.
+        error_ratio: Largest relative error against the reference, a ratio; infinite for another shape, NaN or infinity.
         limit_ratio: Largest relative error allowed, a ratio.
 
     Example:

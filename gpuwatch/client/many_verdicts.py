@@ -19,7 +19,7 @@ def verdicts(windows: Iterable[Window]) -> tuple[Verdict, ...]:
         windows: Windows whose blocks have ended.
 
     Returns:
-        One verdict per window, in the same order.
+        The verdict of each window's worst GPU, in the order of ``windows``.
 
     Raises UsageError: when an element is not a window, or the block of a window has not ended.
 
@@ -37,8 +37,8 @@ def verdicts(windows: Iterable[Window]) -> tuple[Verdict, ...]:
         if not isinstance(each, Window):
             raise UsageError(f"verdicts: expected windows, found {found_words(each)}")
         if each.end_ns is None:
-            raise UsageError("verdicts: expected windows whose with block has ended, found an open one")
+            raise UsageError("verdicts: expected windows whose `with` block has ended, found one whose block has not")
     with closing(Connections()) as connections:
-        # Start with the last window: once it is judged, the other verdicts are ready.
+        # Start with the last window: the other verdicts are usually ready before the last one.
         judged = {id(each): each.wait_for_verdicts(connections)[0] for each in reversed(found)}
     return tuple(judged[id(each)] for each in found)

@@ -290,7 +290,7 @@ def _sendable(name: str, fact: object) -> FactValue:
     if isinstance(fact, Integral):
         if not -(2**63) <= int(fact) < 2**63:
             raise UsageError(
-                f"declare: {name}: expected a whole number of at most 64 bits, found {int(fact).bit_length()} bits"
+                f"declare: {name}: expected a whole number from -2^63 to 2^63 - 1, found one of {int(fact).bit_length()} bits"
             )
         return int(fact)
     if isinstance(fact, Real):

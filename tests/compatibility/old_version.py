@@ -1,4 +1,4 @@
-"""The files of an earlier version, and comparisons that allow additions and no losses."""
+"""The files of an earlier version, and comparisons that allow additions but no losses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def lost(old: Any, new: Any, place: str = "") -> Iterator[str]:
 
 
 def _lost_entries(old: list[Any], new: list[Any], place: str) -> Iterator[str]:
-    """Compare findings by their rules, with new rules allowed, and other entries in order."""
+    """Yield the losses of a list: findings are compared by rule, with new rules allowed, other entries in order."""
     if all(isinstance(each, dict) and "rule" in each for each in [*old, *new]):
         by_rule = {each["rule"]: each for each in new}
         for each in old:

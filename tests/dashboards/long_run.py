@@ -83,7 +83,7 @@ def play(folder: Path) -> dict[str, Any]:
         "scrapes_count": int(scraped[0].last) if scraped else 0,
         "happened_s": [round(at_s, 1) for at_s in happened],
         "fired": [spell for series in fired for spell in _spells(series, begun_s)],
-        "told": [_told(each, begun_s) for each in fleet.told],
+        "told": [_told(each, begun_s) for each in fleet.notifications],
     }
 
 

@@ -27,7 +27,7 @@ from tests.gpuwatch.programs import program
 from tests.waiting import PATIENCE_S, sample_for
 
 ROOT = Path(__file__).parents[2]
-WORKER = 4242  # a PID without a real process: only the mock driver names it
+WORKER = 4242  # a PID in the mock driver's lists, without a real process
 
 
 @dataclass
@@ -109,7 +109,7 @@ class RunFleet:
         self.folder, self.library, self.rules = folder, library, rules
         self.hosts: dict[str, RunHost] = {}
         self.listed: set[str] = set()
-        self.told: list[dict[str, Any]] = []  # notifications from Alertmanager (JSON, hence Any)
+        self.notifications: list[dict[str, Any]] = []  # from Alertmanager (JSON, hence Any)
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self.ports = {name: free_port() for name in ("prometheus", "alertmanager", "cluster", "webhook")}
         self.prometheus = Prometheus(f"http://127.0.0.1:{self.ports['prometheus']}")
@@ -129,7 +129,7 @@ class RunFleet:
         return host
 
     def discover(self, *, without: frozenset[str] = frozenset()) -> None:
-        """Write the file of service discovery."""
+        """Write the targets file for Prometheus's service discovery."""
         targets = [
             {"targets": [host.address], "labels": {"instance": name, "job": host.job, "__scheme__": "https" if host.job != "gpuwatch" else "http"}}
             for name, host in self.hosts.items()
@@ -199,12 +199,12 @@ class RunFleet:
 
     def _listen(self) -> None:
         """Receive Alertmanager's notifications."""
-        told = self.told
+        notifications = self.notifications
 
         class Receiver(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                told.append({"at_s": time.time(), "receiver": self.path.strip("/"), "alerts": body["alerts"]})
+                notifications.append({"at_s": time.time(), "receiver": self.path.strip("/"), "alerts": body["alerts"]})
                 self.send_response(200)
                 self.end_headers()
 
@@ -216,7 +216,7 @@ class RunFleet:
 
 
 def late_clock(folder: Path, behind_s: float) -> dict[str, str]:
-    """Build a preloaded library that delays a daemon's wall clock; return its environment."""
+    """Build a preloaded library that sets a daemon's wall clock back; return the daemon's environment."""
     library, clocks = folder / "clocks.so", folder / "clocks"
     source = ROOT / "tests" / "faults" / "clocks.c"
     subprocess.run([program("gcc"), "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
@@ -225,7 +225,7 @@ def late_clock(folder: Path, behind_s: float) -> dict[str, str]:
 
 
 def certificate(folder: Path, days: int) -> dict[str, str]:
-    """Make a certificate that expires in ``days``; return the daemon's environment."""
+    """Make a certificate that expires after ``days`` days; return the daemon's environment."""
     files = {name: folder / f"tls.{name}" for name in ("pem", "key")}
     subprocess.run(
         [program("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",

@@ -226,24 +226,24 @@ def switched_before() -> Attempt:
 ENTRIES: tuple[Entry, ...] = (
     off(switch_early, "clock 8 % low for all but the first 0.3 s", "throughput"),
     off(staircase, "ten clock levels, each a tenth of the window, up to 9 % low", "throughput"),
-    off(dips_between_refreshes, "30 ms clock dips in step with NVML's refresh, 9 %", "throughput"),
+    off(dips_between_refreshes, "30 ms clock dips in step with NVML's refresh", "throughput"),
     off(stretched_clock, "true clock low for 40 % of the window, NVML's clock constant", "throughput"),
     off(
         creeping_limit,
         "power limit falls slowly from 700 to 600 W, unread",
         "throughput",
-        limit="the bound of the flagged verdict is 0.2 percentage points too small: a reference is a level of a fifth of the window, and "
-        "the limit falls by 20 W in the first fifth.",
+        limit="the bound of the flagged verdict is 0.2 percentage points too small.  The bound's reference is a level that holds a fifth "
+        "of the window, here the first, in which the limit falls by 20 W.",
     ),
     off(limit_cut_between_polls, "limit 480 W for 0.85 s, unread", "throughput"),
     off(lock_lost_after_stamps, "fixed clock lost after the last stamp, mean 15 % short", "mean"),
     off(heat_that_varies, "clock 10 % low for 45 % of the window, under varies=True", "mean"),
     off(hot_memory, "memory bandwidth 6 % low in the second half", "throughput"),
     off(frozen_page, "clock 12 % low behind a hung page", "throughput"),
-    off(slowdown_spikes, "half the clock for 60 ms each second, 4 %", "throughput"),
+    off(slowdown_spikes, "half the clock for 60 ms about once a second", "throughput"),
     off(ramp_of_another_model, "0.12 s of 1.5 s at the idle clock", "throughput"),
     off(cold_burst, "1.2 s right after a rest, claimed as sustained", "throughput"),
-    off(switched_before, "8 % below this card's own record", "throughput"),
+    off(switched_before, "8.5 % below this card's record", "throughput"),
 )
 
 # Windows without a sufficient bound, and the reasons.

@@ -120,7 +120,7 @@ ENTRIES: tuple[Entry, ...] = (
     honest(lock_nobody_mentions, "a lock at 1410 MHz, undeclared, sustained"),
     honest(short_collection, "12 ms of garbage collection in 6 s"),
     honest(two_minutes_capped, "120 s of capped training, plain"),
-    honest(idle_children, "eight idle contexts of the own job"),
+    honest(idle_children, "eight idle contexts of the benchmark's workers"),
     honest(
         short_and_small,
         "1.2 s of small launches",

@@ -157,7 +157,7 @@ ENTRIES: tuple[Entry, ...] = (
     off(long_window_seldom_read, "2.6 s of 120 s idle, read at 1 Hz", "throughput"),
     off(spinning_megakernel, "0.35 s of spinning at 100 % utilisation", "throughput"),
     off(waiting_collectives, "steps that wait for a straggler at full utilisation", "throughput"),
-    off(spells_of_the_interpreter, "launch gaps double in spells", "throughput"),
+    off(spells_of_the_interpreter, "launch gaps more than double for 0.4 s at a time", "throughput"),
     off(late_start_and_early_end, "idle 0.15 s at the start and 0.12 s at the end", "throughput"),
     off(work_elsewhere_at_the_end, "GPU busy for only a fifth of the last tenth", "throughput"),
     off(no_meter_but_the_mean_of_power, "three stalls, few meters", "throughput"),

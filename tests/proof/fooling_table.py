@@ -19,7 +19,7 @@ class Entry:
     """One window to try; ``fair`` holds the acceptable statuses.
 
     ``covers`` are the numbers whose bound plus repeatability must reach the truth in a valid or flagged verdict.  A rejected or
-    unproven verdict states no number.  ``limit`` is the reason for an unacceptable verdict that remains, or empty.
+    unproven verdict needs no bound.  ``limit`` is the reason for an unacceptable verdict that remains, or empty.
     """
 
     make: Maker

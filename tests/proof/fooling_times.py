@@ -242,17 +242,17 @@ def forged_regular_times() -> Attempt:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    off(untimed_tail, "3 % of each call behind the last event", "mean"),
+    off(untimed_tail, "3 % of each call after the last event", "mean"),
     off(stall_declared_as_check, "0.3 s of idleness declared as a check", "throughput"),
-    off(untimed_autotuning, "0.35 s of busy autotuning between two times", "throughput"),
+    off(untimed_autotuning, "0.35 s of busy autotuning between two timed calls", "throughput"),
     off(deep_queue, "a thousand launches counted before they ran"),
-    off(forged_stamps, "stamps of 1500 MHz forged"),
+    off(forged_stamps, "forged stamps of 1500 MHz"),
     off(period_not_kept, "every=31 ms declared, 45 ms kept"),
     off(stalls_called_a_period, "forty random stalls under every=0.02", "throughput"),
     off(slow_steps_left_out, "slow steps dropped from the durations", "mean", "throughput"),
     off(counted_twice, "a tenth of the durations reported twice", "throughput"),
-    off(overlapping_calls, "times overlap, 90 % long"),
-    off(coarse_tick, "a clock of 15.6 ms around calls of 20 ms"),
+    off(overlapping_calls, "overlapping times, each 90 % too long"),
+    off(coarse_tick, "clock ticks of 15.6 ms around calls of 20 ms, median 22 % short"),
     off(tiny_kernel_between_events, "events add 3 µs to 12 µs"),
     off(forged_regular_times, "invented durations over a slower third", "throughput"),
     # The evidence cannot expose a forged declaration, so valid is fair by the specification.

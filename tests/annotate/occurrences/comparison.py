@@ -11,7 +11,7 @@ from tests.annotate.builders import BEGIN_NS, DEVICE, evidence
 
 def scenes() -> Iterator[Evidence]:
     base = evidence()
-    yield compared(evidence(), base)  # neither a floor nor interleaved
+    yield compared(evidence(), base)  # without a noise floor, not interleaved
     yield compared(evidence(device=replace(DEVICE, name="NVIDIA H100 PCIe", power_limit_w=350.0)), base)
     yield compared(evidence(device=replace(DEVICE, uuid="GPU-2")), base)
     yield compared(evidence(device=replace(DEVICE, driver_version="570.1")), base)
@@ -22,7 +22,7 @@ def scenes() -> Iterator[Evidence]:
 
 
 def compared(about: Evidence, base: Evidence, *, after_s: float = 60.0) -> Evidence:
-    """Return the evidence with ``base`` as its baseline, shifted to start ``after_s`` earlier."""
+    """Return the evidence with a baseline: ``base``, shifted ``after_s`` earlier."""
     shift_ns = round(after_s * 1e9)
     earlier = replace(base.window, begin_ns=base.window.begin_ns - shift_ns, end_ns=base.window.end_ns - shift_ns)
     columns = {name: replace(column, at_ns=column.at_ns - shift_ns) for name, column in base.trace.columns.items()}
@@ -34,7 +34,7 @@ def compared(about: Evidence, base: Evidence, *, after_s: float = 60.0) -> Evide
 def times(
     took_s: float, *, clock_mhz: float | None = None, length_s: float = 6.0, noise_ratio: float = 0.002, seed: int = 0
 ) -> Timings:
-    """Return iterations back to back with independent noise, all stamped at one clock if one is given."""
+    """Return iterations back to back with independent noise, stamped at ``clock_mhz`` if given."""
     count = int(length_s / took_s)
     took = took_s * np.exp(noise_ratio * np.random.default_rng(seed).standard_normal(count))
     at_ns = BEGIN_NS + np.concatenate([[0], np.cumsum(took)[:-1] * 1e9]).astype(np.int64)

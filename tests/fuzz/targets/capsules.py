@@ -63,7 +63,7 @@ def alter(dealt: Dealt) -> bytes:
 
 
 def replace_value(tree: Any, dealt: Dealt) -> None:  # any JSON
-    """Remove, rename, duplicate or replace one node of the tree."""
+    """Remove, duplicate or replace one node of the tree."""
     while True:
         keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
         if not keys:

@@ -1,4 +1,4 @@
-"""Pictures of a report for README from a real Chromium: ``python -m tests.gpuwatch.report.shown [FOLDER]``, default docs/."""
+"""Pictures of a report for README, from a real Chromium: ``python -m tests.gpuwatch.report.shown [FOLDER]``, default docs/."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.gpuwatch import chromium
 from tests.gpuwatch.report.conftest import judged, rendered
 from tests.gpuwatch.report.test_html_page import CAPSULE
 
-LABEL, WIDTH, HEIGHT = "plain-run", 1280, 1222  # the onset of an H200's power cap; down to the power lane
+LABEL, WIDTH, HEIGHT = "plain-run", 1280, 1222  # onset of an H200's power cap; the height includes the power plot
 
 
 def pictures(folder: Path) -> None:
