@@ -88,7 +88,7 @@ class TimeAccounts:
     @property
     def hidden_ratio(self) -> float:
         """Return the part of equal gaps after the calls that utilisation can have counted as busy, beyond its error."""
-        if self.busy.ratio < 1.0 - GAUGE_ERROR_RATIO:
+        if self.busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO:
             return 0.0
         rest_ratio = self.busy.ratio - self.accounted_ratio - self.foreign_ratio - self.between_ratio
         return max(0.0, min(self.fixed_ratio, rest_ratio) - FIXED_ERROR_RATIO)

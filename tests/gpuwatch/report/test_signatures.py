@@ -183,6 +183,22 @@ def test_verify_names_version_of_another_judge(gpuwatch: Gpuwatch, home: Path) -
     assert "status: the report shows 'valid', the evidence" in ended.out
 
 
+def test_verify_ignores_the_wording_of_an_earlier_judge(gpuwatch: Gpuwatch, home: Path) -> None:
+    """Sentences in the facts of an earlier version's findings may differ; its figures may not."""
+    window = judged(scene("from-idle"))
+    for name, changed, code in (("words", "in other words", 0), ("figure", 1e9, 1)):
+        findings = tuple(
+            replace(each, facts={key: changed if isinstance(old, type(changed)) and (name == "figure" or " " in str(old)) else old
+                                 for key, old in each.facts.items()})
+            for each in window.verdict.findings
+        )  # fmt: skip
+        assert findings != window.verdict.findings
+        older = replace(window, verdict=replace(window.verdict, findings=findings, judge_version="0.0.9"))
+        (home / f"{name}.html").write_text(rendered(older))
+        ended = gpuwatch("verify", str(home / f"{name}.html"))
+        assert ended.code == code, ended.out
+
+
 def test_impossible_verify_request_is_refused_in_one_line(gpuwatch: Gpuwatch, report: Path, home: Path) -> None:
     state = ("--state", str(home / "empty"))
     for arguments, says in (
