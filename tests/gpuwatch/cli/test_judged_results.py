@@ -144,9 +144,9 @@ def test_run_reads_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> N
     """The times of a real hyperfine run fill the window, and the verdict has their median."""
     report, file = tmp_path / "verdict.json", tmp_path / "hf.json"
     script = Path(__file__).parents[3] / "examples" / "harness" / "hyperfine.sh"
-    arguments = ["--json", str(report), "--times", str(file), "--", program("hyperfine"), "-N", "--runs", "30"]
+    arguments = ["--json", str(report), "--times", str(file), "--", program("hyperfine"), "-N", "--runs", "12"]
     assert 'exec gpuwatch run --times "$file" -- hyperfine --export-json "$file"' in script.read_text()
-    ended = run(*arguments, "--export-json", str(file), "sleep 0.05", settings=daemon)
+    ended = run(*arguments, "--export-json", str(file), "sleep 0.2", settings=daemon)
     assert ended.returncode == 0, ended.stderr
     assert "--times:" not in ended.stderr
     numbers = {each["number"]: each for each in json.loads(report.read_text())["verdicts"][0]["budget"]["numbers"]}
