@@ -128,7 +128,7 @@ def test_run_does_not_fail_for_an_accepted_hazard(tmp_path: Path) -> None:
     """An accepted hazard, here a shared GPU, stays in the verdict and does not fail the run."""
     with running(tmp_path, "simulated:mig") as live:
         plain = run("--fail-on", "flagged,rejected", "--", "sleep", "0.2", settings=live.settings)
-        accepted = ["--accept", "contention-shared-partition,idle-stretch", "--accept", "dark-time"]
+        accepted = ["--accept", "contention-shared-partition,idle-stretch", "--accept", "dark-time,background-thread"]
         ended = run("--fail-on", "flagged,rejected", *accepted, "--", "sleep", "0.2", settings=live.settings)
     assert plain.returncode in (10, 11), plain.stderr
     assert ended.returncode == 0, ended.stderr
