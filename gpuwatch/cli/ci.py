@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -28,6 +29,7 @@ from gpuwatch.report.record import ReportedWindow
 
 _MOST_WINDOWS_COUNT = 1_000
 _COMMITTED_S, _LOOKS_COUNT = 1.0, 3
+_VERDICT_LOOKS_COUNT = 30  # a judge on a busy machine can take that long
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +198,15 @@ def _run(command: Sequence[str], folder: Path | None) -> int:
 
 
 def _windows_of(since_s: float, job: _JobOptions, policy: Policy | None) -> list[ReportedWindow]:
-    """Wait up to 3 s for the daemon to commit the windows of a command that has just ended, and return them."""
+    """Wait for the windows of a command that has just ended, and return them: 3 s for the first one, 30 s for verdicts."""
     pause = threading.Event()
-    for _ in range(_LOOKS_COUNT):
+    for look in range(1, _VERDICT_LOOKS_COUNT):
         pause.wait(_COMMITTED_S)
-        if found := _windows_since(since_s, job.label, policy):
-            break
-    return found
+        with contextlib.suppress(UsageError):  # a window is still open, or the judge still works
+            if (found := _windows_since(since_s, job.label, policy)) or look >= _LOOKS_COUNT:
+                return found
+    pause.wait(_COMMITTED_S)
+    return _windows_since(since_s, job.label, policy)
 
 
 def _windows_since(since_s: float, label: str | None, policy: Policy | None) -> list[ReportedWindow]:
