@@ -46,7 +46,7 @@ class Grounds:
     missing: Mapping[str, str] = field(default_factory=dict)  # reasons of unanswered required rules and of failed rules
     is_stamped: bool = False
     has_times: bool = False
-    are_times_outside: bool = False  # no time lies in the window
+    are_times_outside: bool = False  # no usable time lies in the window
     leading: Number | None = None
     scope: BoundScope = ITSELF
 

@@ -82,7 +82,7 @@ class Asked(Evidence):
     __slots__ = ("memory",)
     memory: Memory
 
-    def __new__(cls, **parts: Any) -> Evidence:  # type: ignore[misc]
+    def __new__(cls, **parts: Any) -> Evidence:  # type: ignore[misc]  # not of this class
         """Return plain evidence.  ``dataclasses.replace`` calls this, and cached values do not hold for changed evidence."""
         return Evidence(**parts)
 

@@ -75,7 +75,7 @@ def both(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> tuple[Any, An
         json.dumps(output["json"])
         .replace("equal arms", "equal variants")
         .replace("FOLDER", str(old))
-        .replace(f"{old.parent}/work/socket", f"{old}/socket")
+        .replace(str(old.parent.joinpath("work", "socket")), f"{old}/socket")
     )
     ended = gpuwatch(*(each.replace("FOLDER", str(old)) for each in output["arguments"]), "--json")
     is_judged_otherwise = output["arguments"] == ["verify", "FOLDER/unsigned.html"]

@@ -108,7 +108,6 @@ class RunFleet:
     def __init__(self, folder: Path, library: Path, rules: Path) -> None:
         self.folder, self.library, self.rules = folder, library, rules
         self.hosts: dict[str, RunHost] = {}
-        self.listed: set[str] = set()
         self.notifications: list[dict[str, Any]] = []  # from Alertmanager (JSON, hence Any)
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self.ports = {name: free_port() for name in ("prometheus", "alertmanager", "cluster", "webhook")}
@@ -125,7 +124,6 @@ class RunFleet:
             for gpu in host.scene.gpus:
                 working(gpu)
         self.hosts[name] = host
-        self.listed.add(name)
         return host
 
     def discover(self, *, without: frozenset[str] = frozenset()) -> None:

@@ -245,8 +245,3 @@ ENTRIES: tuple[Entry, ...] = (
     off(cold_burst, "1.2 s right after a rest, claimed as sustained", "throughput"),
     off(switched_before, "8.5 % below this card's record", "throughput"),
 )
-
-# Windows without a sufficient bound, and the reasons.
-LIMITS: dict[str, str] = {
-    "creeping-limit": "the bound is 0.2 percentage points too small: the reference is the first fifth, which contains part of the drift",
-}
