@@ -81,7 +81,7 @@ def test_ci_applies_a_policy_to_the_users_own_windows(gpuwatch: Gpuwatch, tmp_pa
 
 
 def test_ci_writes_the_runners_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On GitHub the command appends Markdown, outputs and one annotation, and writes both exports."""
+    """On GitHub the command appends Markdown and outputs, prints an annotation, and writes both exports."""
     flags = stored(tmp_path / "state", made(processes=(OWN, NEIGHBOUR)), made(label="other"))
     files = {name: tmp_path / name for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")}
     for name, path in files.items():

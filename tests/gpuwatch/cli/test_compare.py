@@ -26,7 +26,7 @@ FAST, SLOW = "sum(range(2_000))", "sum(range(200_000))"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Callable[..., tuple[str, ...]]:
-    """Return the options for a store of two alternating runs; the second has the given time and conditions."""
+    """Return a function that stores two runs, the second with the given change, and returns the store's options."""
 
     def stored(change: float = 0.0, *, timed: bool = True, boot_id: str = BOOT, **of_device: object) -> tuple[str, ...]:
         with_store = opened(tmp_path / "state")
@@ -62,7 +62,7 @@ class TestRuns:
     def test_compare_decides_between_runs_beyond_drift(
         self, gpuwatch: Gpuwatch, store: Stored, change: float, decision: str
     ) -> None:
-        """Two runs are faster or slower only if they differ by more than the drift between successive runs."""
+        """A run is faster or slower than another only by more than the drift between successive runs."""
         where = store(change)
         ended = gpuwatch(*where, "compare", "0ca7", "1ca7", "--json")
         assert ended.code == 0

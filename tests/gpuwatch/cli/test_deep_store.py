@@ -69,7 +69,7 @@ def test_audit_lists_the_other_windows_and_fails(gpuwatch: Gpuwatch, state: Path
         assert "bbbb0002" in ended.err
 
 
-def test_report_and_export_of_deep_json_are_one_line(gpuwatch: Gpuwatch, state: Path) -> None:
+def test_report_refuses_deep_json_and_export_leaves_it_out(gpuwatch: Gpuwatch, state: Path) -> None:
     spoil(state, "host")
     ended = gpuwatch("report", "bbbb0002", "--markdown", "--state", str(state))
     assert (ended.code, ended.out) == (1, "")
@@ -90,7 +90,7 @@ def test_json_near_the_depth_limit_causes_no_traceback(gpuwatch: Gpuwatch, state
         assert "Traceback" not in ended.err
 
 
-def test_show_of_deep_process_lists_is_one_line(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_show_of_deep_process_lists_fails_without_traceback(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     store = opened(tmp_path / "state")
     store.put_run(a_run())
     feed(store, stream(10.0, loaded=True))

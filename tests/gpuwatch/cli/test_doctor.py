@@ -93,7 +93,7 @@ def test_doctor_fails_a_gpu_without_required_signals() -> None:
     assert "without event_reasons_mask every window ends unproven" in blind.found
     silent = looked_at(replace(DEVICE, supported_reasons_mask=0x1FF & ~0x4), ("power_cap_ns", "power_violation_ns"))
     assert "without power_cap_ns or power_violation_ns or the reason sw_power_cap every window" in silent.found
-    assert looked_at(DEVICE, ("power_cap_ns", "power_violation_ns")).grade is Grade.WARN, "the sampled reasons tell"
+    assert looked_at(DEVICE, ("power_cap_ns", "power_violation_ns")).grade is Grade.WARN, "the sampled reasons suffice"
 
 
 @pytest.mark.parametrize(

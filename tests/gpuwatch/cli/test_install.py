@@ -99,7 +99,7 @@ LINKED = [
 def test_install_follows_no_link_out_of_the_image(
     gpuwatch: Gpuwatch, tmp_path: Path, linked: str, target: str, command: str
 ) -> None:
-    """An installation into an image follows no link, which could lead to the building machine's /etc."""
+    """Neither install nor uninstall in an image follows a link, because links can lead to the building machine's /etc."""
     image, outside = tmp_path / "image", tmp_path / "outside"
     install = ("daemon", "install", "--yes", "--with", "kernel-log", "--root")
     assert gpuwatch(*install, str(image)).code == 0
@@ -137,7 +137,7 @@ def test_write_follows_no_link_that_came_after_the_plan(gpuwatch: Gpuwatch, tmp_
     assert files(outside) == before
 
 
-@pytest.mark.skipif(units.MANAGER_RUNS.is_dir(), reason="would enable a service of whoever runs the tests")
+@pytest.mark.skipif(units.MANAGER_RUNS.is_dir(), reason="would enable a service of the user that runs the tests")
 def test_install_passes_the_users_paths_to_the_service(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's unit has the source, state folder and socket of the user's settings."""
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "100% mine"))

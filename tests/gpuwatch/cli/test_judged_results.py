@@ -42,7 +42,7 @@ def test_judge_puts_nvbench_at_one_clock(gpuwatch: Gpuwatch) -> None:
 
 
 def test_compare_reads_result_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that nvbench-compare-robust calls ambiguous are the same at one clock; a file of means gets no decision."""
+    """Two runs are inconclusive by default and the same with a card spread of 0.1 %; means alone are inconclusive."""
     assert gpuwatch("compare", R1, R3).out.startswith("INCONCLUSIVE")
     monkeypatch.setenv("GPUWATCH_CARD_SPREAD", "0.1 %")
     ended = gpuwatch("compare", R1, R3, "--json")
@@ -78,7 +78,7 @@ def test_compare_of_many_pairs_prints_one_line_each(gpuwatch: Gpuwatch, tmp_path
         ("nccl-tests.json", "slowest process: row 1, pid 4002 on GPU 0000:43:00"),
     ],
 )
-def test_judge_names_evidence_that_a_file_lacks(gpuwatch: Gpuwatch, name: str, words: str) -> None:
+def test_judge_prints_the_notes_of_a_result_file(gpuwatch: Gpuwatch, name: str, words: str) -> None:
     ended = gpuwatch("judge", str(FILES / name))
     assert (ended.code, "hunter2" in ended.out) == (0, False)
     assert words in ended.out or "start and its imports included" in ended.out
@@ -104,7 +104,7 @@ def serving(path: Path, seconds: float) -> None:
 
 
 def test_judge_places_requests_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
-    """Monotonic start times select the interval and stored contexts select the GPU; another boot's start times are refused."""
+    """Monotonic start times select the interval and stored contexts select the GPU; future start times are refused."""
     path = tmp_path / "serve.json"
     serving(path, 1.0)
     sample_for(1.6)  # the daemon commits every 0.5 s

@@ -82,7 +82,7 @@ def test_cell_runs_in_a_window_and_shows_its_verdict(notebook: Notebook, daemon:
 
 
 @pytest.mark.parametrize(("cell", "error"), [("1 / 0", "ZeroDivisionError"), ("raise KeyboardInterrupt", "KeyboardInterrupt")])
-def test_cell_that_raises_is_unproven(notebook: Notebook, daemon: Settings, cell: str, error: str) -> None:
+def test_verdict_names_the_exception_of_a_cell(notebook: Notebook, daemon: Settings, cell: str, error: str) -> None:
     """A cell's exception is named as the reason of the verdict."""
     watched = run(notebook, "", cell, daemon)
     assert watched.label == "cell"

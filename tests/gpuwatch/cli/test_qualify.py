@@ -84,7 +84,7 @@ def test_qualify_does_not_overwrite_another_file(gpuwatch: Gpuwatch, tmp_path: P
 
 
 def test_qualify_prints_instance_numbers_and_differences() -> None:
-    """The output names another driver, a lock and 114 SMs, each with the affected numbers."""
+    """The output names another driver, 114 SMs, and a clock lock with the affected numbers."""
     card = healthy()
     assert card.stamps is not None
     device = replace(card.device, uuid="GPU-here", driver_version="565.57.01")

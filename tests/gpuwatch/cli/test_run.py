@@ -61,7 +61,7 @@ def test_run_names_an_unreadable_recording(tmp_path: Path) -> None:
 
 
 def test_run_leaves_signals_to_the_waiting_thread(daemon: Settings) -> None:
-    """Only the waiting thread takes the program's signals."""
+    """Every thread except the waiting one blocks SIGTERM."""
     process = start("--accept", "outliers", "--", "sh", "-c", "echo $PPID; exec sleep 20", settings=daemon)
     assert process.stdout is not None
     wrapper = int(process.stdout.readline())
@@ -189,7 +189,7 @@ def test_failed_program_is_not_valid(daemon: Settings, tmp_path: Path, end: str,
     "where", [">&-", "2>&-", ">&- 2>&-", ">/dev/full", "2>/dev/full", "<&- >&- 2>&-", "--json - >/dev/full"]
 )
 def test_run_survives_a_full_or_closed_stream(daemon: Settings, where: str) -> None:
-    """A full or closed stream changes neither the exit code nor the messages."""
+    """A full or closed stream leaves the exit code unchanged and causes no traceback."""
     option, _, redirected = where.rpartition(" - ") if "--json" in where else ("", "", where)
     ours = " ".join([sys.executable, "-m", "gpuwatch", "run", *daemon.flags(), f"{option} -" if option else ""])
     command = f"{ours} -- sh -c 'exit 3' {redirected}"

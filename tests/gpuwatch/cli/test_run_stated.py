@@ -31,7 +31,7 @@ def test_run_stores_and_prints_the_stated_claim(daemon: Settings) -> None:
         (("--every", "0s"), "--every: expected seconds"),
     ],
 )
-def test_run_refuses_a_bad_stated_claim_in_one_line(option: tuple[str, str], says: str) -> None:
+def test_run_refuses_a_bad_stated_claim_without_traceback(option: tuple[str, str], says: str) -> None:
     ended = run(*option, "--", "true")
     assert ended.returncode == 125
     assert says in " ".join(ended.stderr.split())

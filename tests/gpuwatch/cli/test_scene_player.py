@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE_S
 
 
 def test_status_queries_a_silent_daemon_again(tmp_path: Path) -> None:
-    """A silent new daemon is queried again until the deadline, because a busy machine may delay the first answer."""
+    """The demo queries a silent new daemon again, because a busy machine may delay the first answer."""
     found, log = settings(tmp_path), tmp_path / "log"
     log.write_text("it never answered\n")
     command = [sys.executable, "-c", "input()"]

@@ -68,7 +68,7 @@ def test_another_policy_rejudges_and_writes_nothing(gpuwatch: Gpuwatch, daemon: 
 
 
 def test_overridden_limits_are_marked_in_words(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
-    """Text and Markdown of a verdict name the limits that differ from the rules' own."""
+    """Text and Markdown of a verdict name the limits that differ from the defaults."""
     show = (*daemon.flags(), "show", str(short.run_id))
     changed = (*show, "--limit", "no-work.busy_ratio=0.02")
     assert "other limits: no-work.busy_ratio 0.02 (default 0.01)" in gpuwatch(*changed).out
@@ -76,7 +76,7 @@ def test_overridden_limits_are_marked_in_words(gpuwatch: Gpuwatch, daemon: Setti
     assert "other limits" not in gpuwatch(*show).out
 
 
-def test_show_of_an_unknown_run_is_one_line(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+def test_show_of_an_unknown_run_fails_and_names_the_run(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
     ended = gpuwatch(*daemon.flags(), "show", "ffffffff")
     assert (ended.code, ended.out) == (1, "")
     assert "ffffffff" in ended.err
@@ -126,7 +126,7 @@ def test_audit_fits_the_terminal_and_prints_usable_hints(
     assert gpuwatch(*daemon.flags(), "show", shortened, "--json").data["run"] == short.run_id
 
 
-def test_show_hints_at_v_and_audit_v_lists_the_claim(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+def test_show_does_not_suggest_show_and_audit_v_lists_claim(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
     shown = gpuwatch(*daemon.flags(), "show", str(short.run_id)).out
     assert "`gpuwatch show` lists" not in shown
     listed = gpuwatch(*daemon.flags(), "audit", "--from", "4s", "--to", "2s", "-v").out

@@ -43,7 +43,7 @@ def test_top_in_a_pipe_suggests_once(gpuwatch: Gpuwatch, daemon: Settings) -> No
     assert "--once" in ended.err
 
 
-@pytest.mark.skipif(has_driver(), reason="this machine has a driver: nothing is simulated unasked")
+@pytest.mark.skipif(has_driver(), reason="this machine has a driver, so no GPU is simulated by default")
 def test_top_without_a_driver_shows_real_windows(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a driver the GPUs are simulated, with the reason shown, and the windows are the user's."""
     monkeypatch.setenv("GPUWATCH_DAEMON_IDLE_EXIT", "1s")
@@ -98,7 +98,7 @@ def test_top_is_live_in_a_terminal_and_exits_at_q(daemon: Settings, number: int 
             os.write(here, b"q")
         else:
             process.send_signal(number)
-        assert b"\x1b[?1049l" in read_until(here, b"\x1b[?1049l"), "the terminal is given back as it was"
+        assert b"\x1b[?1049l" in read_until(here, b"\x1b[?1049l"), "the terminal is restored"
         assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
