@@ -30,7 +30,7 @@ def copying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 def stored(window: gpuwatch.Window, settings: Settings) -> Evidence:
-    """Return the judge's packed evidence, and check that the store assembles an equal one."""
+    """Return the packed evidence; check that stored rows give the same pauses, and other work in both or neither."""
     assert window.verdict
     with Reader(settings.state) as reader:
         run = reader.run(window.run_id or "")

@@ -308,7 +308,7 @@ def test_window_replaces_another_windows_failed_daemon(tmp_path: Path) -> None:
 
 
 def test_daemon_failing_before_its_log_is_quoted(tmp_path: Path) -> None:
-    """The error quotes a daemon that fails before it opens the log, and not the previous daemon's log."""
+    """The error quotes a daemon that fails before it opens the log, and no file descriptor stays open."""
     settings = settings_in(tmp_path)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.log.write_text("2026-01-01 10:00:00,000 INFO gpuwatch.daemon.daemon: stopped\n")

@@ -48,7 +48,7 @@ NAME = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,20}", fullmatch=True)
     ],
 )
 def test_window_refuses_wrong_tags(tags: Any, says: str) -> None:
-    """Wrong tags of the user raise a one-line error, and nothing is truncated."""
+    """Wrong tags of the user raise an error instead of being truncated."""
     with pytest.raises(UsageError, match=re.escape(says)):
         product.window(tags=tags)
 
@@ -123,7 +123,7 @@ def test_image_and_flags_are_tags(tmp_path: Path) -> None:
 
 
 def test_git_revision_is_that_of_the_folder(tmp_path: Path) -> None:
-    """The commit comes from git's files: of a branch, packed or not, of a worktree, and detached."""
+    """The folder's git files give the commit of a branch (packed or not), a worktree or a detached HEAD."""
 
     def git(*arguments: str, folder: Path = tmp_path / "a") -> str:
         names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
@@ -170,7 +170,7 @@ def test_tags_of_a_window_are_stored(copying: Settings, monkeypatch: pytest.Monk
 
 
 def test_too_many_unknown_facts_change_no_tags() -> None:
-    """Refused facts are not sent at the end, where the daemon would refuse the close."""
+    """Refused facts do not become tags, because the daemon would refuse a close with too many tags."""
     tags = WindowTags({f"t{i}": "x" for i in range(30)})
     assert tags.take_unknown({"a": 1, "cache": "cold", "none": None}, ["cache"]) == {"cache": "cold"}
     with pytest.raises(UsageError, match="declare: expected at most 32 tags in all, found 33"):
@@ -237,7 +237,7 @@ def test_audit_filters_by_tags_and_show_prints_tags(gpuwatch: Gpuwatch, tmp_path
 
 
 def test_damaged_tags_hide_no_other_window(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
-    """A row with unreadable tags has none, and a store of an older version lists windows without tags."""
+    """A row with unreadable tags has no tags, and a store of an older version lists windows without tags."""
     state = stored_runs(tmp_path / "state")
     with sqlite3.connect(tmp_path / "state" / "gpuwatch.db") as connection:
         connection.execute("UPDATE runs SET tags = '{torn' WHERE label = 'w1'")
