@@ -106,7 +106,7 @@ def test_second_daemon_on_one_socket_is_refused(tmp_path: Path) -> None:
 
 
 def test_sigterm_ends_the_daemon_and_leaves_plain_files(tmp_path: Path) -> None:
-    """SIGTERM ends the daemon with exit code 0; an open window is unproven, and no socket or log remains."""
+    """SIGTERM ends the daemon with exit code 0; an open window is unproven, and no socket or write-ahead log remains."""
     with running(tmp_path) as live:
         with gpuwatch.window("open at the end", settings=live.settings, policy=BUSY_MACHINE) as w:
             sample_for(1.3)

@@ -1,4 +1,4 @@
-"""Tests of the imports of a window's daemon and process: no heavy package, whatever is installed."""
+"""Tests of the imports of a window's daemon and process: no heavy package, even an installed one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ print(w.verdict.status.value)
 
 
 def stand_ins(folder: Path, trap: Path) -> Path:
-    """Make packages of these names that record their importers and then behave as not installed."""
+    """Make a package for each name in HEAVY that records its importers and then behaves as not installed."""
     for name in HEAVY:
         (folder / name).mkdir(parents=True)
         text = f"import sys\nwith open({str(trap)!r}, 'a') as f: f.write({name!r} + ' by ' + repr(sys.orig_argv) + chr(10))\n"
@@ -49,7 +49,7 @@ def stand_ins(folder: Path, trap: Path) -> Path:
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new store", "store that is there"])
 def test_window_and_daemon_import_nothing_heavy(tmp_path: Path, *, is_new: bool) -> None:
-    """No window, daemon or judge imports pandas, pyarrow, textual or plotly; the daemon not even numpy."""
+    """No window, daemon or judge imports pandas, pyarrow, textual or plotly; the daemon also maps no numpy or scipy."""
     trap, found = tmp_path / "trap", settings(tmp_path)
     if not is_new:
         from gpuwatch.store import Store
@@ -66,7 +66,7 @@ def test_window_and_daemon_import_nothing_heavy(tmp_path: Path, *, is_new: bool)
     pid = int(done.stdout.readline() or 0)
     try:
         verdict, _ = done.communicate(timeout=PATIENCE_S)
-        mapped = Path(f"/proc/{pid}/maps").read_text()  # of a daemon that has sampled, stored and judged
+        mapped = Path(f"/proc/{pid}/maps").read_text()  # the daemon has sampled, stored and judged
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)

@@ -60,7 +60,7 @@ def judged_with(state: Path, run_id: str) -> list[OtherWindow]:
 
 
 def test_windows_of_two_processes_list_each_other(tmp_path: Path) -> None:
-    """A window's evidence lists the other process's windows, even open ones, and none of its own process."""
+    """A window's evidence lists the other process's windows, even open ones, and no window of the same process."""
     with running(tmp_path) as daemon:
         theirs, mine = Measuring(daemon, "theirs"), Measuring(daemon, "outer", "inner")
         sample_for(1.0)

@@ -1,4 +1,4 @@
-"""Tests that a daemon's process ends with the daemon, whatever its threads do, with all output written."""
+"""Tests that a daemon's process ends with the daemon, even with a hung thread, and stops without warnings."""
 
 from __future__ import annotations
 

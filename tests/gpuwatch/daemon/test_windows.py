@@ -158,7 +158,7 @@ def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path
 
 
 def test_windows_below_untrusted_code_are_untrusted(store: Store, tmp_path: Path) -> None:
-    """A window opened by untrusted code is untrusted, whatever its parent; windows of other processes or users are not."""
+    """A window opened by untrusted code is untrusted for any parent; windows of other processes or users are not."""
 
     async def body() -> None:
         held = windows(store, tmp_path)
@@ -327,7 +327,7 @@ class ByHand(Executor):
 
 
 def test_host_reads_take_turns_by_user(store: Store, tmp_path: Path) -> None:
-    """Queries of the operating system about windows take turns by user, whatever each user's number of windows."""
+    """Queries of the operating system about windows alternate between users, even if one user has 50 windows."""
 
     async def body() -> None:
         threads = ByHand()
