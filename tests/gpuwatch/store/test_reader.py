@@ -152,7 +152,7 @@ def test_stored_run_keeps_every_field(tmp_path: Path) -> None:
         assert reader.run(bare.id) == bare
 
 
-class TestWhereThereIsNoStore:
+class TestMissingStore:
     def test_reader_refuses_a_folder_without_a_store(self, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"gpuwatch.db: expected a gpuwatch database, found none"):
             Reader(tmp_path)

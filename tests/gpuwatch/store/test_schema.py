@@ -214,7 +214,7 @@ def test_new_signal_becomes_a_column_unobserved_in_old_rows(tmp_path: Path) -> N
 
 
 def write_fixtures(folder: Path) -> None:
-    """Write the newest schema as SQL text, with some rows in every table."""
+    """Write the newest schema as SQL text, with rows in most tables."""
     store = opened(folder)
     store.put_device(DEVICE)
     store.put_refresh(UUID, {"power_w": 100_000_000})

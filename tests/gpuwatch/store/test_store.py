@@ -141,7 +141,7 @@ class TestTaking:
         store.close()
 
     def test_bad_rows_do_not_lose_good_rows(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        """A name that is not text and a number beyond 64 bits lose only their own rows in a commit of two seconds."""
+        """A name that is not UTF-8 and a number beyond 64 bits lose only their own rows of a commit."""
         store = opened(tmp_path)
         for sweep in stream(2.0, loaded=True):
             store.take(sweep)
@@ -229,7 +229,7 @@ class TestRetention:
         store.close()
 
     def test_many_windows_leave_half_the_budget_to_readings(self, tmp_path: Path) -> None:
-        """Half of the budget stays with readings, whatever the number of stored windows."""
+        """Readings keep half of the budget, even if windows alone exceed the budget."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
         for i in range(300):
