@@ -37,7 +37,7 @@ daemon has found its GPUs, or has found that there are none. A daemon that a win
   benchmark nor wake a GPU.
 * **A missing value has no series.** A signal without an answer for three periods of its lane (at least five seconds) is missing.
   `gpuwatch_gpu_field_supported` shows the fields that GPU and driver support. There are no sentinel values.
-* **The readings and histograms of a lost GPU are missing.** `gpuwatch_gpu_up` is 0, and the daemon's own counts stay:
+* **The readings of a lost GPU and their histograms are missing.** `gpuwatch_gpu_up` is 0, and the daemon's own counts stay:
   `gpuwatch_device_info`, `gpuwatch_reading_age_seconds`, `gpuwatch_losses_total`, Xids. Without a driver `gpuwatch_up` is 0, and the
   page is still served.
 * **Histograms include dips between scrapes.** `gpuwatch_gpu_clock_ratio` and `gpuwatch_gpu_power_limit_ratio` count every sample of the

@@ -266,7 +266,7 @@ def test_page_of_a_mig_board_has_only_the_boards_uuid() -> None:
 
 
 def test_page_counts_memory_errors_and_xids() -> None:
-    """An Xid of an unknown GPU does not count."""
+    """ECC errors and Xids count, except an Xid of an unknown GPU."""
     fleet = Fleet("ecc-error")
     fleet.play(8)
     fleet.report_event(fleet.uuids[0], "xid", 48)
@@ -287,8 +287,8 @@ def test_page_bounds_the_xid_labels() -> None:
     assert of(found, "gpuwatch_gpu_xid_errors_total", xid="119") == 1
 
 
-def test_page_shows_the_largest_processes_only_on_request(quartet: Fleet) -> None:
-    """With ``processes_count=1`` the page shows the largest process per GPU, and by default no process."""
+def test_page_shows_processes_only_on_request(quartet: Fleet) -> None:
+    """With ``processes_count=1`` the page shows one process per GPU, and by default no process."""
     found = quartet.scrape()
     per_gpu = [has for name, has in found if name == "gpuwatch_process_gpu_memory_bytes"]
     assert len(per_gpu) == len(quartet.uuids)

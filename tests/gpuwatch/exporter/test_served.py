@@ -78,7 +78,7 @@ def test_curl_reads_page_and_probes(live: Live) -> None:
 
 
 def test_served_page_drops_readings_of_a_lost_gpu(live: Live) -> None:
-    """While a GPU is lost the page has only its identity; later the GPU is up, with a count of the loss."""
+    """The page has the identity and no clock of a lost GPU; later the GPU is up, with a count of the loss."""
     address = url(live)
     with connect(live.settings, start=False) as client:
         uuid = client.status()["gpus"][0]["uuid"]
