@@ -45,7 +45,7 @@ def asked(folder: Path, name: str, *, since_days: float = 7.0, simulated: bool =
 
 
 def test_slow_nodes_lists_only_the_slow_node(fleet: Path) -> None:
-    """A lower cap, another model, another size, an idle night, a neighbour or one slow GPU do not count as a slow node."""
+    """A lower cap, another model, another size, an idle night, a neighbour or one slow GPU does not make a node slow."""
     (row,) = asked(fleet, "slow-nodes")
     assert (row["hostname"], row["works_count"]) == ("h-slow", 2)
     assert row["slower_ratio"] == pytest.approx(0.04, abs=0.006)

@@ -19,7 +19,7 @@ RECORDING = PAGE.parents[1] / "dashboards" / "recording.yml"
 # The servers scrape at different moments, and a GPU changes within seconds.
 OF_FLEET, OF_ONE = 0.05, 0.15
 MOST_SLOWER = 16.0  # most slowdown of the scrapes' period against an idle machine
-OLD_S = 0.3  # usual age of a sample: readings arrive every 0.2 s, and a page takes some hundredths
+OLD_S = 0.3  # a sample's usual age: with ``over_s=4`` readings arrive every 0.2 s, and a page takes some hundredths
 OF_MACHINES = (
     "gpuwatch:gpu_held_back:ratio5m", "gpuwatch:gpu_held_back_by_hardware:ratio5m", "gpuwatch:gpu_clock_under_load:ratio5m",
     "gpuwatch:gpu_power:watts5m", "gpuwatch:windows:increase1d",
@@ -129,8 +129,8 @@ def wait_for(
 ) -> float:  # fmt: skip
     """Return a time at which each server has full ranges of every machine and no failed scrape.
 
-    A scrape that exceeds the period ends all series of its machine until the next scrape; a rule's recorded value and the
-    current value of its expression would then differ.
+    A scrape that exceeds the period ends all series of its machine until the next scrape.  A rule's recorded value would
+    then differ from the current value of its expression.
     """
     whole = (
         f"count(count_over_time(gpuwatch_up[{over_s}s]) >= 5 and on (instance) "

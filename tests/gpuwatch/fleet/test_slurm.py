@@ -56,7 +56,7 @@ GPU 2: NVIDIA H200 (UUID: GPU-2222)
 
 
 def site(folder: Path, gpuwatch: str, listed: str = LISTED, **variables: str) -> Path:
-    """Write the site's settings, with mock programs ``gpuwatch``, ``nvidia-smi`` and ``nice`` first in their PATH.
+    """Write the site's settings, with mock programs ``gpuwatch``, ``nvidia-smi`` and ``nice`` first in PATH.
 
     The mock ``nice`` ignores a niceness of 19; on a busy machine the judge would take minutes.
     """
@@ -131,7 +131,7 @@ def test_slurm_job_is_judged_and_exported(folder: Path) -> None:
 
 
 def script(name: str, settings: Path, **variables: str) -> None:
-    """Run a script like slurmd: with the job's variables, without PATH; then kill the script's process group."""
+    """Run a script as slurmd does, with the job's variables and without PATH; then kill the script's process group."""
     environment = {"GPUWATCH_SLURM_SETTINGS": str(settings), "SLURM_JOB_ID": "4711", "SLURM_JOB_GPUS": "0", **variables}
     with (settings.parent / "said").open("w+") as said:
         process = subprocess.Popen([SCRIPTS / name], env=environment, stdout=said, stderr=said, start_new_session=True)
