@@ -11,7 +11,7 @@ from tests.gpuwatch.harness.real_packages import environment, evidence_of, folde
 
 
 def test_real_torch_is_watched(copying: Settings) -> None:
-    """One run of ``torch_program.py`` passes all checks, because torch takes seconds to import."""
+    """One run of ``torch_program.py`` serves all checks, because torch takes seconds to import."""
     found = read_json(run_python("tests/gpuwatch/harness/torch_program.py", given=environment(copying, folder("torch"), ".")))
     check_measurements_have_run_and_status(found)
     for name in ("blocked", "adaptive", "single"):

@@ -18,7 +18,7 @@ PROGRAM = "tests/gpuwatch/harness/triton_program.py"
 
 
 def test_real_triton_is_watched(copying: Settings) -> None:
-    """One run of ``triton_program.py`` passes all checks, because Triton takes seconds to import."""
+    """One run of ``triton_program.py`` serves all checks, because Triton takes seconds to import."""
     given = environment(copying, folder("triton"), TRITON_INTERPRET="1", MPLBACKEND="agg")
     ran = run(sys.executable, "-m", "gpuwatch", "run", "--auto", "--", sys.executable, PROGRAM, given=given)
     found = read_json(ran)

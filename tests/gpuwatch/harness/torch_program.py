@@ -53,7 +53,8 @@ def main() -> None:
     found = measure()
     compile_something()
     with contextlib.redirect_stdout(io.StringIO()):
-        runpy.run_path("examples/harness/torch_timer.py", run_name="__main__")  # imported late, because torch takes seconds
+        # The example runs in this process, because importing torch takes seconds.
+        runpy.run_path("examples/harness/torch_timer.py", run_name="__main__")
     tampered = tampering.replaced()
     windows = auto.results()
     statuses = found.pop("statuses")
