@@ -73,9 +73,9 @@ class Browser:
     def _next(self, awaited: str) -> dict[str, Any]:
         while b"\0" not in self._rest:
             ready, _, _ = select.select([self.of], [], [], ANSWER_S)
-            assert ready, f"Chromium gave no {awaited} within {ANSWER_S:g} s"
+            assert ready, f"expected {awaited} from Chromium within {ANSWER_S:g} s, found none"
             data = os.read(self.of, 1 << 20)
-            assert data, f"Chromium ended before it gave {awaited}"
+            assert data, f"Chromium ended; expected {awaited}"
             self._rest += data
         message, _, self._rest = self._rest.partition(b"\0")
         found: dict[str, Any] = json.loads(message)

@@ -1,4 +1,4 @@
-"""System programs that tests run: chromium, promtool, prometheus, victoria-metrics, systemd-analyze, curl."""
+"""System programs that tests run, such as chromium, promtool, systemd-analyze and slurmd."""
 
 from __future__ import annotations
 

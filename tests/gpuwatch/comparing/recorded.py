@@ -24,7 +24,7 @@ SCENARIOS = {
 
 
 def dealt(scenario: str, change: float, count: int, *, seconds: float = 3.0, seed: int = 0) -> Iterator[Values]:
-    """Return log ratios of ``count`` interleaved runs of ``seconds``, with random starts in the recording and random first letters.
+    """Yield log ratios of ``count`` interleaved runs of ``seconds``, with random starts in the recording and random first letters.
 
     The runs share one recording of a few seconds, so they are not independent.
     """

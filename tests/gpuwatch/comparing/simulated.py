@@ -1,6 +1,6 @@
 """A simulated power-limited GPU for block timers.  All variants share one clock, which follows the running kernel's power.
 
-Under the power cap the clock swings by 3 % to either side with a period of 0.9 to 1.1 s, and dips for 10 to 100 ms.
+Under the power cap the clock swings by ±3 % with a period of 0.9 to 1.1 s, and dips for 10 to 100 ms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of compare()'s arguments: a wrong argument gives a one-line error, and a missing service keeps the comparison."""
+"""Tests of compare()'s arguments: a wrong argument gives a one-line error, and a failing service does not stop the comparison."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_compare_takes_numbers_of_numpy() -> None:
 def test_broken_configuration_makes_window_unproven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broken configuration keeps the comparison and makes its window unproven."""
+    """A broken configuration does not stop the comparison, and makes its window unproven."""
     caplog.set_level(logging.CRITICAL)
     broken = tmp_path / "broken.toml"
     broken.write_text("state = [")

@@ -189,7 +189,7 @@ def test_socket_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
         config.ensure_socket_folder(tmp_path / "link" / "daemon.sock")
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of somebody else's")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make another user's folder")
 def test_socket_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir(mode=0o700)
