@@ -1,5 +1,6 @@
-/* Windows of the C API.  Without an argument: one window with 60 iterations.  With COUNT [PAUSE_MS]: COUNT windows with this pause
- * after each (default: 40 ms); prints the microseconds of opening and ending each window. */
+/* Windows of the C API.  Without an argument, the program opens one window with 60 iterations.  With COUNT [PAUSE_MS], it opens one
+ * untimed window and COUNT timed ones, with a pause after each (40 ms by default).  It prints the microseconds of opening and
+ * ending a timed window. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 """The long campaign of the C library's fuzzer: ``python -m tests.gpuwatch.libgpuwatch.fuzz_campaign SEQUENCES``.
 
-It runs four threads under ASan and UBSan, four threads with forks under UBSan, and 64 threads under TSan with a tenth of the
-sequences, each with and without a mock CUDA driver.  Under ASan or TSan a forked child can hang in the allocator's locks.
+It runs four threads under ASan and UBSan, four threads with forks under UBSan, and a tenth of the sequences on 64 threads under
+TSan.  Each run is made with and without a mock CUDA driver.  Under ASan or TSan a forked child can hang in the allocator's locks.
 """
 
 from __future__ import annotations

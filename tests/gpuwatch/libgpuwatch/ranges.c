@@ -85,7 +85,7 @@ int main(int count, char **arguments) {
             nvtxDomainRangePushEx(domain, &of);
             nvtxDomainRangePop(domain);
         }
-    } else if (!strcmp(mode, "fork")) { /* a forked child tries to end its parent's range, and has a range of its own */
+    } else if (!strcmp(mode, "fork")) { /* a forked child tries to end its parent's range, and pushes another range */
         nvtxRangePushA("timed");
         if (fork() == 0) {
             nvtxRangePop();
