@@ -202,6 +202,6 @@ def travelling(
     rate_hz: float = RATE_HZ,
     preferences_file: PreferencesFile | None = None,
 ) -> TopApp:
-    """Return a monitor with a past; without live answers, of a recording."""
+    """Return a monitor with a past; without live answers, the monitor shows a recording."""
     looks = Frozen(list(pictures)) if pictures else None
     return TopApp(looks, past or FrozenPast(), rate_hz=rate_hz, format_time=clock_of, preferences_file=preferences_file)

@@ -79,7 +79,7 @@ def test_store_is_queried_until_the_strip_is_known(past: bool) -> None:
                 break
             histories.add_answer(question, question.run(store))
         else:
-            raise AssertionError("100 queries are not enough")
+            raise AssertionError("20 queries are not enough")
         assert set(text(histories.lines(DEVICE, end_s * S, 60))[1]) == {"P"}
     asked = len(store.asked)
     assert histories.next_query(live, is_past=past) is None

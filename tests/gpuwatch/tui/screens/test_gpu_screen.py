@@ -271,7 +271,7 @@ def test_refusing_store_is_shown_and_queried_again() -> None:
 
 
 def test_n_and_tab_turn_to_the_next_gpu() -> None:
-    """The keys n and Tab cycle through the GPUs at the same time."""
+    """The keys n and Tab turn to the next GPU, N and Shift+Tab to the previous one."""
 
     async def use(seen: Seen) -> None:
         await seen.press("n")
