@@ -31,7 +31,7 @@ def run(model: Model, world: World | None = None, **options: object) -> tuple[Me
 
 
 def capped(at_s: Values, calls: int) -> tuple[Values, Values]:
-    """Return 1980 MHz until the cap engages at 75 ms, then 1400, swinging with the controller's period."""
+    """Return times and clocks: 1980 MHz until the cap engages at 75 ms, then 1400 MHz with a swing of ±1 %."""
     mhz = np.where(at_s < 0.075, 1980.0, 1400.0 * (1.0 + 0.01 * np.sin(2 * np.pi * at_s)))
     return 1e-3 * 1400.0 / mhz, mhz
 

@@ -35,7 +35,7 @@ def test_bench_stores_window_of_host_function(copying: Settings) -> None:
     assert measured.verdict.simulated
     assert "SIMULATED" in str(measured)
     assert json.loads(json.dumps(measured.to_dict(), allow_nan=False))["run"] == measured.run
-    # The judge had the times: it answered whether they represent the work, a rule only for windows with times.
+    # The judge had the times: only windows with times are asked for the proof of steady times.
     assert measured.verdict.budget is not None
     (steady,) = (proof for proof in measured.verdict.budget.proofs if proof.proof is Proof.STEADY_TIMES)
     assert steady.state is not ProofState.NOT_ASKED

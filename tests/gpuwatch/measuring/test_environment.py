@@ -124,5 +124,5 @@ def test_refusing_driver_does_not_lose_benchmark(properties: SimpleNamespace, ca
     timer.close()
     assert canary_record.run_canary("GPU-12ab", None) is None
     assert "CUDA_ERROR_OUT_OF_MEMORY" in caplog.text
-    cuda.is_current_stream_capturing = None  # an error that ends every later call
+    cuda.is_current_stream_capturing = None  # every later call raises TypeError
     assert canary_record.run_canary("GPU-12ab", None) is None

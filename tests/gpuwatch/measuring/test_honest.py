@@ -15,7 +15,7 @@ CALL_S = 1e-3
 
 
 def correlated(rho: float, sd_ratio: float, seed: int) -> Model:
-    """Return an AR(1) series with the long-run median CALL_S."""
+    """Return a model of AR(1) times with the long-run median CALL_S."""
     rng = np.random.default_rng(seed)
     state = 0.0
 
