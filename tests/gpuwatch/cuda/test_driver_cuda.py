@@ -85,7 +85,7 @@ class WholeDriver(Driver):
 @pytest.fixture
 def driver() -> Iterator[WholeDriver]:
     if "torch" in sys.modules:
-        pytest.skip("torch would stand for itself")
+        pytest.skip("the imported torch would be used in place of the mock")
     found = WholeDriver()
     torch_state.stand_in(DriverCuda(found))
     yield found

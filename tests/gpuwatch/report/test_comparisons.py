@@ -112,7 +112,7 @@ def test_markdown_of_hostile_names_is_text() -> None:
 
 
 def test_comparison_in_notebook_escapes_names() -> None:
-    """A comparison in a notebook is text, whatever its variants' names."""
+    """A comparison in a notebook is escaped text for any names of variants."""
     shown = Comparison(a=HOSTILE, b=HOSTILE, decision=Decision.SAME, reasons=(HOSTILE,))._repr_html_()
     page = Page(shown)
     assert page.tags == ["pre"]

@@ -271,7 +271,7 @@ def test_stamps_surround_events_and_give_clock() -> None:
     """Stamps are outside the events of each entry, and give the entry's clock."""
     cuda = FakeCuda()
     stamps = FakeStamps(cuda)
-    timer = EventsTimer(cuda, stamps, lambda: round(cuda.host_s * 1e9))  # type: ignore[arg-type]  # what it uses of stamps
+    timer = EventsTimer(cuda, stamps, lambda: round(cuda.host_s * 1e9))  # type: ignore[arg-type]  # a partial mock
     taken = timer.take(TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda)), 3)
     assert cuda.done == ["event", *["event", "flush", "event", "stamp", "event", "call", "event", "stamp"] * 3]
     assert taken.timings.sm_clock_mhz is not None
@@ -283,5 +283,5 @@ def test_stamps_surround_events_and_give_clock() -> None:
 
 def test_missing_room_for_stamps_leaves_times_without_clocks() -> None:
     cuda = FakeCuda()
-    timer = EventsTimer(cuda, FakeStamps(cuda, count=4))  # type: ignore[arg-type]  # what it uses of stamps
+    timer = EventsTimer(cuda, FakeStamps(cuda, count=4))  # type: ignore[arg-type]  # a partial mock
     assert timer.take(TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),)), 3).timings.sm_clock_mhz is None
