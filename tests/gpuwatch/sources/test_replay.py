@@ -57,7 +57,7 @@ def test_replay_loses_the_gpu_at_the_end(tmp_path: Path) -> None:
 
 
 def test_replay_returns_the_archive_readings() -> None:
-    """At the time of each recorded clock, the replay returns this clock."""
+    """At a recorded time, the replay returns the clock recorded then."""
     clock = VirtualClock()
     (whole,) = recordings.whole(TRACES / "scenarios.npz")
     source = Replay(TRACES / "scenarios.npz", clock)

@@ -1,4 +1,4 @@
-"""Tests of past moments in a store and in recordings: each equals the live view of that moment."""
+"""Tests of past moments in a store and in recordings: each agrees with the live view of that moment."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_request_with_invalid_utf8_is_read() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_message_are_refused(line: bytes) -> None:
+def test_bytes_that_are_not_a_message_are_refused(line: bytes) -> None:
     with contextlib.suppress(messages.WireError):  # hypothesis may generate a valid message
         messages.decode_request(line)
         return
