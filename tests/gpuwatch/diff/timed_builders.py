@@ -50,7 +50,7 @@ def static(a: KernelSide | str = "1 LDG.32", b: KernelSide | str = "1 LDG.32") -
 def counters(
     source: CounterSource = "ncu", **values: tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]]
 ) -> Counters:
-    """Return counters by name as ``(a, b)``; a single number stands for three equal repetitions."""
+    """Return counters by name as ``(a, b)``; a single number means three equal repetitions."""
     repeated: Mapping[str, list[tuple[float, ...]]] = {
         name: [each if isinstance(each, tuple) else (each,) * 3 for each in both] for name, both in values.items()
     }

@@ -39,6 +39,6 @@ def test_opening_reads_only_idle_gpus() -> None:
     assert marks_of(idle=idle, busy=busy, lost=lost) == {"idle": 1, "busy": 0, "lost": 0}
 
 
-def test_opening_waits_for_no_busy_gpu() -> None:
+def test_opening_reads_no_gpu_sampled_at_the_full_rate() -> None:
     """Opening a window reads no GPU if every GPU is sampled at the full rate."""
     assert marks_of(busy=Sampled(is_active=True)) == {"busy": 0}

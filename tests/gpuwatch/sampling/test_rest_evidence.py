@@ -31,7 +31,7 @@ def watched(kernel: Kernel, warmup_s: float, rest_after_ns: int) -> tuple[Eviden
     bench = (begin_s, begin_s + WINDOW_S)
     scene = Scene(
         name="rested",
-        says="work after idleness, by a process that has just come",
+        says="work after idleness, by a new process",
         phases=(Phase(begin_s=IDLE_S, kernel=kernel),),
         context_s=IDLE_S,
         bench=bench,
