@@ -1,4 +1,4 @@
-"""gpuwatch's plug-in for pytest: its options, and the rest only with ``--gpuwatch`` or the ini key ``gpuwatch``.
+"""gpuwatch's options for pytest; ``--gpuwatch``, ``--gpuwatch-fail-on`` or the ini key ``gpuwatch`` loads the plug-in.
 
 The module is outside the package, because importing any module of the package would slow down each run of pytest.
 """
@@ -19,7 +19,7 @@ _MARKER = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gpuwatch", "verdicts on GPU benchmarks")
-    group.addoption("--gpuwatch", action="store_true", help="Open a window around each benchmark on a GPU, and judge it.")
+    group.addoption("--gpuwatch", action="store_true", help="Judge each benchmark, and each test with the marker gpuwatch.")
     statuses = "STATUSES"
     fails = "Fail tests whose verdict is one of these: flagged, rejected, unproven; comma-separated."
     group.addoption("--gpuwatch-fail-on", metavar=statuses, help=fails)

@@ -18,7 +18,7 @@ def now_ns() -> int:
 
 
 def wall_s() -> float:
-    """Return wall time since the epoch, for display only."""
+    """Return wall time in seconds since the epoch, for records and display."""
     return time.time()
 
 

@@ -25,7 +25,7 @@ Was this GPU benchmark valid, and how do you know?
   gpuwatch demo                     measure three benchmarks and judge them; no GPU needed
   gpuwatch run -- python bench.py   watch any program and judge its measurement
   gpuwatch doctor                   check what this machine can prove, and what is missing
-  gpuwatch audit                    list every stored window, worst first
+  gpuwatch audit                    list the stored windows, worst first
 
 In Python:  with gpuwatch.window("name") as w: …      then  print(w.verdict)
 `gpuwatch --help` lists every command."""

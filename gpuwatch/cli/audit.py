@@ -87,7 +87,7 @@ class _IntervalOptions:
     "count",
     metavar="N",
     type=click.IntRange(1, 2**63 - 1),  # the most that SQLite counts
-    help="List at most N windows. Default: 200, or all with --rejudge.",
+    help="List at most N windows. Default: 200, or all when judging again.",
 )
 @click.option(
     "--rejudge", "again", is_flag=True, help="Judge the stored evidence again by this version's rules; write nothing."
@@ -134,7 +134,7 @@ def command(
 
 
 def _evidence(interval: _IntervalOptions) -> tuple[Evidence, ...]:
-    """Return the evidence of an interval or recording, one piece per GPU.  Raises UsageError."""
+    """Return the evidence of an interval or recording, one piece per window and GPU.  Raises UsageError."""
     if interval.trace is None:
         if interval.begin is None:
             raise UsageError("--to: expected --from with it, found none")
@@ -180,7 +180,7 @@ def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], 
 
 
 def _wanted_tags(texts: Sequence[str]) -> dict[str, str | None]:
-    """Read the values of --tag; a name alone matches any value.  Raises UsageError: for a missing name, and for two values of one name."""
+    """Read the values of --tag; a name alone matches any value.  Raises UsageError: for a missing name or value, and for two values."""
     wanted: dict[str, str | None] = {}
     for text in map(clean_text, texts):
         name, equals, value = text.partition("=")

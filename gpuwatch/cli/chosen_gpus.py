@@ -24,7 +24,7 @@ def choose(names: Sequence[str], devices: Iterable[Device], *, without: int = 0)
     """Return the UUIDs of the named GPUs, each once, and print the choice to standard error.
 
     ``without`` counts GPUs of the driver that ``devices`` lacks; they make an index uncertain.
-    Raises UsageError: for a name of no GPU, or of several.
+    Raises UsageError: for a name of no GPU or of several, and for an uncertain index.
     """
     known = pci.in_order({device.uuid: device for device in devices}.values())
     places = list(dict.fromkeys(_place(device) for device in known))

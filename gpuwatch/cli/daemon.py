@@ -22,7 +22,7 @@ from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 @click.option(
     "--on-demand", is_flag=True, help="Exit after a time without clients (setting daemon.idle_exit), and log to daemon.log."
 )
-@click.option("--system", is_flag=True, help=f"Serve every user of this machine. Default: {SYSTEM_SOCKET} from {SYSTEM_STATE}.")
+@click.option("--system", is_flag=True, help=f"Serve every user. Default: socket {SYSTEM_SOCKET}, store {SYSTEM_STATE}.")
 @click.option(
     "--listen",
     metavar="HOST:PORT",

@@ -79,7 +79,7 @@ def command(scenes: str | None, as_json: bool) -> None:
 
 
 def _why_simulated(settings: Settings) -> str | None:
-    """Return the reason why the demo simulates; None with a GPU and torch.  Raises SourceError: when a driver exists but fails."""
+    """Return the reason why the demo simulates; None with a GPU and torch.  Raises SourceError: when NVML fails."""
     from gpuwatch.clock import MonotonicClock
     from gpuwatch.sources import has_driver, open_source
 

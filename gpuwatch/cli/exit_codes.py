@@ -24,14 +24,14 @@ class Exit(IntEnum):
 
 MEANINGS: Mapping[Exit, str] = {
     Exit.OK: "The command did its work.",
-    Exit.FAILED: "The command failed; standard error gives the reason.  Also a negative answer of `doctor`, `verify`, `judge`, `compare --fail-on`, `ci`.",
+    Exit.FAILED: "The command failed; standard error gives the reason.  Also a negative answer of `doctor`, `verify`, `judge`, `ci`, `compare --fail-on`, `diff --fail-on`.",
     Exit.USAGE: "An option, argument, setting or file is wrong.",
     Exit.FLAGGED: "`--fail-on` names flagged, and a window is flagged.  `selftest --qualify`: only some numbers are comparable.",
     Exit.REJECTED: "`--fail-on` names rejected, and a window is rejected.  `selftest --qualify`: no numbers are comparable.",
     Exit.UNPROVEN: "`--fail-on` names unproven, and a window is unproven or lacks required evidence.  `selftest --qualify`: comparability is unknown.",
     Exit.WRAPPER_FAILED: "`run` did not start its command, for example because of a wrong option.",
-    Exit.NOT_EXECUTABLE: "`run` cannot execute its command.",
-    Exit.NOT_FOUND: "`run` did not find its command.",
+    Exit.NOT_EXECUTABLE: "`run` or `ci` cannot execute its command.",
+    Exit.NOT_FOUND: "`run` or `ci` did not find its command.",
     Exit.INTERRUPTED: "Ctrl-C ended gpuwatch.",
     Exit.BROKEN_PIPE: "The reader of standard output closed it, as `| head` does.",
 }

@@ -1,4 +1,4 @@
-"""gpuwatch daemon install, uninstall: the daemon as a systemd service; each change is shown and confirmed."""
+"""gpuwatch daemon install, uninstall: the daemon as a systemd service, with each change shown and confirmed."""
 
 import difflib
 import os
@@ -21,7 +21,7 @@ from gpuwatch.systemd.units import File, InstallPlan
 _scope = click.option(
     "--system/--user", "system", default=None, help="Serve every user, or you alone. Default: --system for root, else --user."
 )
-_yes = click.option("--yes", is_flag=True, help="Write without asking.")
+_yes = click.option("--yes", is_flag=True, help="Apply the changes without asking.")
 _root = click.option(
     "--root", type=click.Path(path_type=Path), default=Path("/"), metavar="DIR",
     help="Change only files below this folder, for packages and images; do not start or stop the service.",

@@ -63,7 +63,7 @@ class _AnswerOptions:
     "--pid", "pids", type=options.PID, multiple=True, help="Give a process that did the work of the results. Repeatable."
 )
 @click.option("--query", metavar="COLUMNS", help="Give the columns of a log that was written with noheader.")
-@click.option("--verbose", "-v", is_flag=True, help="Print every fact and every rule of a log or recording.")
+@click.option("--verbose", "-v", is_flag=True, help="Print every fact and every rule of a log, recording or results.")
 @click.option(
     "--trust",
     metavar="KEY.pub",

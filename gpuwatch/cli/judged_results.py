@@ -105,7 +105,7 @@ def judge_results(
     found = read(path, wanted)
     try:
         pieces = _place(found, path, wanted, place)
-        unplaced = "" if pieces else "the store holds no process on a GPU in its interval"
+        unplaced = "" if pieces else "the store lists no process on a GPU in the file's interval"
     except (StoreError, UsageError) as error:
         if place != ResultPlace():  # the user named an interval or a GPU
             raise
@@ -156,7 +156,7 @@ def _wall_of_span(store: Reader, span_ns: tuple[int, int], written: Sequence[flo
     """Convert a span of the monotonic clock, which restarts with each boot, to wall times.
 
     ``written`` holds the time of writing in seconds, by the file's content and by the file system.
-    Raises StoreError: when neither is soon after the span: then the span is from another boot or machine.
+    Raises StoreError: when neither is soon after the span, which then is from another boot or machine.
     """
     for written_s in (each for each in written if each is not None):
         _, written_ns = store.to_monotonic(written_s)

@@ -179,7 +179,7 @@ def _unproven(name: str, why: str) -> Verdict:
 
 
 def _lost(name: str, uid: int, settings: Settings, error: DaemonError) -> tuple[str, tuple[Verdict, ...]]:
-    """Return the stored window of a mark that a daemon ended without `mark end`.  Raises the error: without such a window."""
+    """Return run and verdicts of a mark that a daemon ended without `mark end`.  Raises the error: without such a mark."""
     from gpuwatch.cli import open_store
 
     try:

@@ -115,7 +115,7 @@ def gpu_option(help_text: str) -> Callable[[_F], _F]:
 
 
 def back_option(command: _F) -> _F:
-    """Add -1 to -9 and --last as ``back``: the number of a window from the last one on; None without the option."""
+    """Add -1 to -9 and --last as ``back``, which counts windows from the latest; None without the option."""
     for count in range(9, 0, -1):
         names = ("-1", "--last") if count == 1 else (f"-{count}",)
         text = "Use the latest window; -2 is the one before, down to -9."

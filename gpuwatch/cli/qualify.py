@@ -77,7 +77,7 @@ def run(settings: Settings, options: QualifyOptions, *, as_json: bool) -> Exit:
 
 
 def _save(path: str | None, card: Qualification) -> str:
-    """Add the card to the reference file, if given; return the last line of the answer: the result, or advice."""
+    """Add the card to the reference file, if one is named.  Return the answer's last line, with the result or advice."""
     if path is None:
         return "to make this card a reference: --save-reference FILE"
     if not card.is_clean:

@@ -92,7 +92,7 @@ def _bound(bound: float | None) -> str:
 
 
 def _path(context: click.Context) -> str:
-    """Return the command without the program's name, which starts all messages anyway; the name for the program alone."""
+    """Return the command without the program's name, which starts all messages anyway; without a command, the name."""
     return context.command_path.partition(" ")[2] or context.command_path
 
 

@@ -19,7 +19,7 @@ from gpuwatch.sources.simulated import Scene
 from gpuwatch.sources.simulated.simulated_source import scenes_named
 
 START_S = 20.0
-_FOREVER_S = 1e6  # a longer scene does not repeat
+_FOREVER_S = 1e6  # a scene of this length or longer does not repeat
 
 
 def play(names: str, settings: config.Settings, folder: Path) -> list[tuple[Scene, Window]]:

@@ -1,4 +1,4 @@
-"""Times on the command line: "24h" or "-5m" (ago), "14:02" (today), "2026-11-20", "2026-11-20T14:02:31.5Z", "@1790000000"."""
+"""Times on the command line: "24h" or "-5m" (ago), "14:02" (latest), "2026-11-20", "2026-11-20T14:02:31.5Z", "@1790000000"."""
 
 import contextlib
 import datetime as dt

@@ -49,7 +49,7 @@ def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: 
     A signature names the key of the daemon that recorded the evidence.  Get this key from a source that you trust:
     gpuwatch verify --key > lab7.pub             print the public key, on the machine that measured
     gpuwatch verify FILE --trust lab7.pub        fail unless this key signed the report
-    Keys NAME.pub in ~/.config/gpuwatch/trusted/ and /etc/gpuwatch/trusted/ are trusted; the output shows NAME.
+    Without --trust, keys NAME.pub in ~/.config/gpuwatch/trusted/ and /etc/gpuwatch/trusted/ are trusted, shown as NAME.
     """
     if shows_key:
         if file is not None or trust:

@@ -39,7 +39,7 @@ _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close a forked child's sockets, so that the daemon notices the parent's end.  Renew the lock: no thread releases it."""
+    """Close a forked child's sockets, so that the daemon notices the parent's end.  Renew the lock, which may stay held."""
     global _starting  # noqa: PLW0603 - one per process
     _starting = threading.Lock()
     for client in list(_clients):
@@ -214,11 +214,11 @@ class Client:
 
 
 def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], object] | None = None) -> Client:
-    """Connect to the running daemon: the system's, else the user's; if neither runs, start the user's.
+    """Connect to the system's daemon, else to the user's; with ``start``, start the user's if neither runs.
 
     ``meanwhile`` runs while a daemon's first answer is pending, once for each daemon reached.
 
-    Raises DaemonError: when no daemon serves this client; the message gives the remedy.
+    Raises DaemonError: when no daemon serves this client, with the remedy.
     """
     return connect_and(lambda _: None, settings, start=start, meanwhile=meanwhile)[0]
 
@@ -259,7 +259,7 @@ def _attempt(settings: Settings, start: bool, meanwhile: Callable[[], object] | 
 
 
 def connect_at(path: Path, settings: Settings) -> Client | None:
-    """Connect to the daemon at this socket, whatever its source and store; return None if none listens.
+    """Connect to the daemon at this socket, with any source and store; return None if no daemon listens.
 
     Raises DaemonError: when the daemon is not trusted, refuses or is silent.
     """
@@ -275,7 +275,7 @@ def connect_at(path: Path, settings: Settings) -> Client | None:
 
 
 def connect_running(settings: Settings) -> Client | None:
-    """Connect to the daemon of these settings, whatever its source and store; return None if none is running.
+    """Connect to the daemon at a socket of these settings, with any source and store; return None if no daemon is running.
 
     Raises DaemonError: as ``connect_at``.
     """

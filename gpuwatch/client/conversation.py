@@ -208,7 +208,7 @@ def _launching_thread() -> int:
 
 
 def _raised_by_handler(error: BaseException | None, before: BaseException | None) -> BaseException | None:
-    """Return the exception that a signal handler of the benchmark raised before this error; None without one.
+    """Return the benchmark's exception from a signal handler among this error and its contexts; None without one.
 
     A time limit of the benchmark is not a failure of telemetry.  ``before`` was already being handled.
     """

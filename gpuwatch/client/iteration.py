@@ -9,7 +9,7 @@ from gpuwatch.client.marks import TIMED, Marks
 
 
 class Iteration:
-    """A context manager around one iteration or piece of other work, with its own start mark: iterations nest across threads.
+    """A context manager around one iteration or piece of other work.  Its own start mark lets iterations nest and overlap.
 
     If marking fails, the benchmark continues.
     """

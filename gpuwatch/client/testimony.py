@@ -1,4 +1,4 @@
-"""The measured process's report on one window: declared facts, times of iterations, the true clock at the edges.
+"""The measured process's report on one window: declared facts, times of iterations, the true clock between the edges.
 
 Every part may be missing, and no part may break the benchmark.
 """
@@ -237,7 +237,7 @@ class Testimony:
             yield
 
     def all(self) -> dict[str, FactValue]:
-        """Return all facts at the end; a declared fact never replaces one that gpuwatch observed here."""
+        """Return all facts at the end; an observed fact replaces a declared one, unless it is None, False, 0 or empty."""
         if self._seen is None:
             self.settle()
         at_beginning = {name: fact for name, fact in self.before.facts.items() if name in self._declared}

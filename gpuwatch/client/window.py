@@ -227,7 +227,7 @@ def window(
         precision: Share to which a number must repeat from window to window; not required by default.
         gpus: UUIDs of the GPUs to judge, or unique prefixes.  Default: the GPUs on which this process and its descendants
             hold a context.
-        sync: False skips ``torch.cuda.synchronize()`` at both ends, which needs a CUDA context of torch.
+        sync: False skips ``torch.cuda.synchronize()`` at both ends; only processes with a CUDA context synchronize.
         warm_up: Step of the work, a function without arguments.  The step runs before the block until times and clock are
             steady, for 10 s at most.
         tags: Tags to store with the window, such as ``{"team": "vision"}``, in addition to those of batch job, pod or CI run.

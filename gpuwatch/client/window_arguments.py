@@ -94,7 +94,7 @@ def _policy_of(claim: str, accept: Any, limits: Any) -> Policy:  # of any type: 
 
 
 def list_gpus(gpus: object) -> list[str] | None:
-    """Return the GPUs' names as a list; None if no GPU was given.
+    """Return the GPUs' names as a list; None for None.
 
     Raises UsageError: for other types, such as an index.
     """

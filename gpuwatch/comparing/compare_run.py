@@ -66,7 +66,8 @@ def compare(
 
     Args:
         arms: Two or more functions by name; each does one call.  A function whose name begins with ``make_`` makes variants:
-            it is called ``buffers_count`` times, and returns a function of one call with its own buffers.
+            it returns a function of one call with its own buffers.  It is called with each set of inputs, or without
+            inputs ``buffers_count`` times.
         inputs: Arguments of each call: a tuple, or a function that returns one.  Such a function is called
             ``buffers_count`` times, because data addresses affect a time, with ``seed=0``, 1, 2 if it takes a seed.
         reference: Name of the variant to compare with; by default the first.

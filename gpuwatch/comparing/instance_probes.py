@@ -76,7 +76,7 @@ class Probed:
 
 
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
-    """Create a context; return torch.cuda, or its replacement, and torch.
+    """Create a context; return torch.cuda, or its replacement, and torch, each None if not installed.
 
     Raises GpuwatchError: when the GPU is unusable.
     """
@@ -209,7 +209,7 @@ def _probe_launches(found: Probed, driver: Any, cuda: Any, count: int) -> None:
 
 @contextmanager
 def _copy(torch: Any, driver: Any) -> Iterator[Callable[[], object]]:
-    """Yield a copy of 1 GiB within the GPU's memory through the driver API, with or without torch."""
+    """Yield a copy of 1 GiB within the GPU's memory, by torch if installed, else through the driver API."""
     if torch is not None:
         yield selftest.make_copy(torch)
         torch.cuda.empty_cache()
@@ -260,7 +260,7 @@ def _version(name: str) -> str | None:
 
 
 def host_facts() -> dict[str, str]:
-    """Return the processor, the cores of this process, and whether the machine is virtual, if the kernel reports that."""
+    """Return Python's version, this process's cores and, if known, the processor and whether the machine is virtual."""
     text = contents("/proc/cpuinfo") or ""
     model = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
     flags = re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE)

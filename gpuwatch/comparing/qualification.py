@@ -41,7 +41,7 @@ class Amount:
 
     @property
     def is_usable(self) -> bool:
-        """Return True for a positive number, because a file may hold anything."""
+        """Return True for a positive number with finite values; a file may hold anything."""
         known = (self.value, *(each for each in (self.half_ratio, self.clock_mhz, self.beta) if each is not None))
         return all(map(math.isfinite, known)) and self.value > 0.0 and (self.half_ratio or 0.0) >= 0.0
 
@@ -49,8 +49,8 @@ class Amount:
     def of(verdict: Verdict, number: Number, beta: float | None = None) -> Amount | None:
         """Return a number of a verdict with its repeatability, plus the full bounds of the verdict's notes.
 
-        Bounds of hazards that flag or reject are left out, because the qualification names the hazards: a low memory clock
-        is this card's speed, not an error.  The timer's overhead is left out, because it is equal for every card.
+        Bounds of hazards that flag or reject are left out, because the qualification names these hazards.  A low memory clock,
+        for example, is this card's speed, not an error.  The timer's overhead is equal for every card, and is left out too.
         """
         found = verdict.budget.number(number) if verdict.budget is not None else None
         if found is None or found.value is None:
@@ -113,7 +113,7 @@ class Qualification:
 
     @property
     def card_key(self) -> str:
-        """Return a stand-in for the card's UUID: constant per card, without its serial number."""
+        """Return a digest of the card's UUID, which hides the board's serial number."""
         return _key(self.device.uuid)
 
     def without_uuids(self) -> Qualification:

@@ -173,8 +173,8 @@ def move_to_clock(amount: Amount, clock_mhz: float | None) -> Amount:
 def _spread_errors(logs: Sequence[float], halves: Sequence[float | None], floor_ratio: float) -> tuple[float, float]:
     """Return half the interval of the cards' centre, and half the band for a further card.
 
-    The band is the 99 % prediction interval of a t distribution, and at least the floor.  For two cards it is at least their
-    distance, because two cards do not show a spread.
+    The band is the 99 % prediction interval of a t distribution, and at least the floor.  For one or two cards the band is
+    the larger of the floor and the cards' distance, because two cards do not show a spread.
     """
     from scipy.special import stdtrit
 

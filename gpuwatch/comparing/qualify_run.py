@@ -113,7 +113,7 @@ def signs_of_others(seen: SeenGpu) -> Iterator[str]:
 
 
 def _is_neighbour(process: Process, device: Device) -> bool:
-    """Return True if a process computes or holds more memory than a desktop; also if either is unknown."""
+    """Return True if a process computes or holds more memory than a desktop; also if a size of memory is unknown."""
     if process.utilization_ratio:
         return True
     known = process.memory_bytes is not None and device.memory_total_bytes is not None
@@ -121,7 +121,7 @@ def _is_neighbour(process: Process, device: Device) -> bool:
 
 
 def _hidden_bytes(seen: SeenGpu) -> int:
-    """Return the memory beyond the driver's reserve that no listed process holds; 0 for amounts that a driver may need."""
+    """Return the memory beyond the driver's reserve that no listed process holds; 0 if unknown, or small enough for a driver."""
     used, reserved, whole = seen.used_bytes, seen.device.memory_reserved_bytes, seen.device.memory_total_bytes
     held = [process.memory_bytes for process in seen.process_list.processes]
     if used is None or reserved is None or whole is None or None in held:
@@ -135,7 +135,7 @@ def _words(process: Process) -> str:
 
 
 def _disturbances(verdicts: list[Verdict], severity: str) -> Iterator[str]:
-    """Yield each hazard of the probes' windows once, without neighbours."""
+    """Yield each hazard of this severity once, without neighbours; for "flag" also the evidence that windows lack."""
     found = {
         hazard.rule: f"{hazard.rule} in {verdict.label or 'a probe'}: {hazard.says}"
         for verdict in verdicts

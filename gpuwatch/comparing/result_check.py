@@ -26,7 +26,7 @@ class CheckedResults:
 
 
 def check_results(request: CompareRequest, calls: Calls, inputs: list[tuple[Any, ...]]) -> CheckedResults:
-    """Call each variant once for each set of inputs, and compare its results with the reference's.
+    """Call each variant on each set of inputs, or on one set if results are not compared, and compare the results.
 
     The first call also compiles a variant and makes a context.
     Raises UsageError: when a result cannot be compared.
@@ -47,7 +47,7 @@ def check_results(request: CompareRequest, calls: Calls, inputs: list[tuple[Any,
 def _rounds(request: CompareRequest, calls: Calls, inputs: list[tuple[Any, ...]], *, every_set: bool) -> Iterator[_Round]:
     """Yield one call of each variant for each set of inputs, then for each set of ``check_inputs``.
 
-    Each call gets copies, because a variant that works in place would change the next variant's inputs.
+    Compared calls get copies, because a variant that works in place would change the next variant's inputs.
     """
     sets = inputs if every_set else inputs[:1]
     for number, each in enumerate(sets):

@@ -104,7 +104,7 @@ def run_interleaved(
 
 
 def _launches(quads: Sequence[Sequence[Timed]]) -> dict[str, LaunchShare]:
-    """Return the GPU's share of each variant's median block."""
+    """Return the launch share of each variant, from the medians over its blocks."""
     by_variant: dict[str, list[tuple[Timed, BlockLaunch]]] = {}
     for timed in chain.from_iterable(quads):
         if timed.launch is not None:

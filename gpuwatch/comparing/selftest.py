@@ -1,4 +1,4 @@
-"""The noise floor of this GPU: a comparison of equal work on separate buffers."""
+"""The noise floor of this GPU: comparisons of equal work on shared or separate buffers."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -35,7 +35,7 @@ _L2_RATIO = 4.0  # buffer size over the L2 cache's size: no call finds its data 
 _FLUSH_L2_RATIO = 2.0  # flushed bytes over the L2 cache's size, as in bench()
 _CHECK_COUNT = 1 << 20  # elements of a buffer in the medium check; the largest check uses the timed size
 _SMALL_COUNT = 1 << 14
-_EXTRAS = (0, 16, 48)  # added to multiples of 256: exercises bounds checks; vectors of 16 still fit
+_EXTRAS = (0, 16, 48)  # added to multiples of 256 to exercise bounds checks; vectors of 16 still fit
 _STAMPS_COUNT = 512
 
 Say = Callable[[str, float], None]  # receives the next step and its time limit in seconds

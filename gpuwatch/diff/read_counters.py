@@ -106,7 +106,7 @@ class CountersRefusedError(GpuwatchError):
 def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) -> Readings:
     """Run a command under ncu and return the counters of its profiled launches.
 
-    Raises CountersRefusedError: when ncu does not start, takes too long or returns no counters; the message gives the reason.
+    Raises CountersRefusedError: when ncu does not start, takes too long or returns no counters, with the reason.
     """
     names = [DURATION, *(name for metric in METRICS for name in metric.ncu)]
     with tempfile.TemporaryDirectory(prefix="gpuwatch-ncu-") as folder:

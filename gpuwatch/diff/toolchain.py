@@ -62,7 +62,7 @@ def release_of(tool: Path) -> str:
 def run_tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a tool to its end.
 
-    Raises UsageError: when it takes longer than ``TOOL_S`` or cannot be started.
+    Raises UsageError: when the tool takes longer than ``TOOL_S`` or cannot be started.
     """
     try:
         return subprocess.run(list(command), capture_output=True, check=False, text=True, errors="replace", timeout=TOOL_S)

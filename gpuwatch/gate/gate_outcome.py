@@ -40,7 +40,7 @@ _AT_ONE_CLOCK = ("corrected to", "two machines, at")
 
 
 class GateOutcome(StrEnum):
-    """The outcomes, best first; neutral means: measure again, without failing the build."""
+    """The outcomes, best first.  Neutral requests another measurement without failing the build."""
 
     PASS = "pass"  # noqa: S105 - not a password
     NEUTRAL = "neutral"
@@ -144,7 +144,7 @@ def _decided(found: GatedWindow, *, has_baseline: bool) -> GatedWindow:
 
 
 def slowest_ratio(comparison: Comparison) -> float | None:
-    """Return the largest possible slowdown of the second window as a ratio; None if it exceeds the margin.
+    """Return the largest possible slowdown of the second window as a ratio; None if unknown or above the margin.
 
     Successive runs without a common clock never count as the same, but a gate only needs to exclude a slowdown.
     """
@@ -166,7 +166,7 @@ def _counted(verdict: Verdict) -> list[Finding]:
 
 
 def overall(windows: Collection[GatedWindow]) -> GateOutcome:
-    """Return the overall outcome: the worst of the windows; pass without windows."""
+    """Return the worst outcome of the windows; pass without windows."""
     order = list(GateOutcome)
     return max((each.outcome for each in windows), key=order.index, default=GateOutcome.PASS)
 

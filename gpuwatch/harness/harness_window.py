@@ -44,7 +44,7 @@ class HarnessWindow(Window):
         return self.begin_ns is not None and self.end_ns is None
 
     def make_marks(self) -> None:
-        """Allocate the marks of rounds.  This waits for the GPU, so call it before the harness's warm-up."""
+        """Allocate the marks of rounds.  The allocation waits for the GPU, so call this before the timed part."""
         with quietly("preparing to mark rounds"):
             self._iteration = self._testimony.iteration(_ROOM_COUNT)
 

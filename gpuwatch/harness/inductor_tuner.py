@@ -34,7 +34,7 @@ class _BenchmarkLock:
     """The context that inductor enters around every benchmark on a GPU.  It also enters a previously registered lock.
 
     The first benchmark of a compilation opens a window, and the compilation's end closes it.  Outside a compilation the end
-    of tuning is unknown, so benchmarks only count.
+    of tuning is unknown, so benchmarks open no window.
     """
 
     def __init__(self, before: Factory | None) -> None:

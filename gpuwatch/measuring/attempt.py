@@ -73,7 +73,7 @@ class Attempt:
     """One measurement and its verdicts."""
 
     timings: Timings
-    interval: Interval | None  # interval of the median; None: unknown width
+    interval: Interval | None  # interval of the median; None means an unknown width
     warmup: Warmup
     took_s: float
     busy_ratio: float | None
@@ -161,7 +161,7 @@ def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> At
             if stopping.is_due(chunks.spent_s):
                 timings = chunks.all()
                 is_limited = power_limited(timings, clock_max_mhz)
-                # Without a known clock, the GPU gets as much time as a power cap needs.
+                # A power-capped GPU gets more time, and so does a GPU with an unknown clock.
                 if job.has_gpu and limits.min_s is None and is_limited is not False:
                     stopping.require(CAPPED.measure_s)
                 if stopping.is_due(chunks.spent_s):

@@ -54,7 +54,7 @@ class BenchEnvironment:
 
     now_ns: Callable[[], int] = clock.now_ns
     window: Callable[..., AbstractContextManager[MeasuredWindow]] = window
-    start_daemon: Callable[[Settings | None], None] = start  # opening takes milliseconds, during which a warm GPU cools
+    start_daemon: Callable[[Settings | None], None] = start  # before the warm-up: a warm GPU cools while a daemon starts
     gpu: Callable[[], TorchDevice | None] = current_device
     canary: Callable[[str, Settings | None], canary_record.CanaryRun | None] = canary_record.run_canary
     flush: Callable[[int | None], tuple[Callable[[], None], int]] = cache.make_flush

@@ -28,7 +28,7 @@ class TimeFigures:
         attempts: Every attempt, in the order they ran.
         timer_overhead_s: Time that the timer reads around no work, in seconds per entry; not subtracted.
         issue_s: Host's time to launch one call, in seconds; None for the host's timer.
-        first_call_s: Time of the very first call, in seconds.
+        first_call_s: Time of the very first call, in seconds; None if that call checked the result.
         call_flops_count: Floating-point operations of one call; None if not given.
         call_bytes: Bytes that one call must move; None if not given.
         dtype: Data type of the arithmetic.
@@ -39,7 +39,7 @@ class TimeFigures:
 
     label: str
     timer: str
-    cache: str | None  # cold or warm; None: the host's timer leaves the cache alone
+    cache: str | None  # cold or warm; None if the host's timer leaves the cache alone
     attempts: tuple[Attempt, ...]
     timer_overhead_s: float  # per entry, and not subtracted
     issue_s: float | None = None  # the host's time to launch a call
@@ -163,7 +163,7 @@ class RateFigures(TimeFigures):
 
     @property
     def launch_share(self) -> LaunchShare | None:
-        """Return the GPU's part of the median; None for times of the host's timer."""
+        """Return the GPU's part of the median; None unless a GPU timer took the times."""
         timings, attempt = self.timings, self.attempt
         if self.timer not in GPU_TIMERS or attempt.issue_s is None:
             return None

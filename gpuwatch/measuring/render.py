@@ -116,7 +116,7 @@ def notes(measured: RateFigures) -> list[str]:
             f"{100 * m.timer_overhead_s / max(entry_s, 1e-12):.0f} % of an entry; it is not subtracted"
         )
     if m.cache == "cold" and m.calls_count == 1 and m.timer != "host" and entry_s < ENTRY_S / 4:
-        found.append("note: too short for one entry a call: pass args=(...) so that inputs can rotate, or cache='warm'")
+        found.append("note: one call is too short to time alone: pass args=(...) so that inputs can rotate, or cache='warm'")
     if len(m.attempts) > 1:
         shown = m.attempts.index(m.attempt) + 1
         none = "" if m.verdict.status is Status.VALID else ", none of them valid"

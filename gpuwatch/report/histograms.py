@@ -15,7 +15,7 @@ _LEAST_BINS, _MOST_BINS, _EACH_BIN = 8, 160, 8
 
 
 def times(evidence: Evidence) -> dict[str, Any] | None:
-    """Return the distribution and drift, raw and at one clock; None without times.  ``refused`` explains raw times alone."""
+    """Return the distribution and drift, raw and at one clock; None without times.  ``refused`` is the reason for raw times alone."""
     timings = evidence.timings
     if timings is None or not timings.timed.any():
         return None
@@ -39,7 +39,7 @@ def times(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def overlay(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
-    """Overlay the distributions of two or more windows, else return None: as measured, and at a clock within all ranges."""
+    """Return the distributions of two or more windows, as measured and if possible at one clock; None for fewer windows."""
     timed = {name: piece.timings for name, piece in windows if piece.timings is not None and piece.timings.timed.any()}
     if len(timed) < 2:
         return None

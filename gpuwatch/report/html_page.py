@@ -31,7 +31,7 @@ MOST_BYTES = 6_000_000  # common limit of mail and pull requests
 def render(record: Record, nonce: str) -> str:
     """Render the record's page.
 
-    Raises ExportError: when it is too large.
+    Raises ExportError: when the page is too large.
     """
     for decimate in (False, True):
         data, evidence = to_data(record, decimate=decimate)

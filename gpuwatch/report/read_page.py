@@ -24,7 +24,7 @@ _PARTS = ("gpuwatch-record", "gpuwatch-evidence", "gpuwatch-plotly")
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """A page's record; ``as_written``: True if this version writes an identical page, None for a page of another version."""
+    """A page's record.  ``as_written`` is True if this version writes an identical page, None for another version's page."""
 
     record: record.Record
     as_written: bool | None

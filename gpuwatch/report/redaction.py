@@ -1,4 +1,4 @@
-"""Redaction of a record: replacement of names of hosts, users and boards; evidence and verdict still agree."""
+"""Redaction of a record: replacement of names of hosts, users and boards, after which evidence and verdict still agree."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -17,7 +17,7 @@ _LONGEST_S = 31 * 86_400.0  # the longest window
 class ResultSeries:
     """One measured series: its times in order of execution, and the figures in the file.
 
-    ``took_s`` is empty if the file holds only figures.  An entry stands for ``calls_count`` calls and holds the mean time
+    ``took_s`` is empty if the file holds only figures.  An entry covers ``calls_count`` calls and holds the mean time
     of one.  ``figures`` are seconds by name: mean, median, min, max, stdev.
     """
 
@@ -80,7 +80,7 @@ class ResultFile:
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """Return the first start and the last end on CLOCK_MONOTONIC; None without start times."""
+        """Return first start and last end of the requests, else of the first series; None without start times."""
         asked = self.requests
         spans = [(each.at_ns, each.took_s * each.calls_count) for each in self.series]
         for at_ns, took_s in [(asked.at_ns, asked.latency_s)] if asked is not None else spans[:1]:
@@ -89,7 +89,7 @@ class ResultFile:
         return None
 
     def only(self, name: str | None) -> ResultFile:
-        """Return the file with the series whose names contain this text; without a name, all of them."""
+        """Return the file with the series of this name, else with those whose names contain it; for None, with all."""
         if name is None:
             return self
         exact = [each for each in self.series if each.name == name]

@@ -12,7 +12,7 @@ NAMES = ("events", "graph", "host")
 
 @contextmanager
 def opened(name: str | None) -> Iterator[Timer]:
-    """Yield the timer of this name; None: events if this process has a context on a GPU, else the host's clock.
+    """Yield the timer of this name; None means events if this process has a context on a GPU, else the host's clock.
 
     The timer releases its memory on the GPU at the end.
     Raises UsageError: for a GPU's timer without a GPU.

@@ -17,7 +17,7 @@ _OVERHEADS_COUNT = 100
 _STAMPS_COUNT = 8192
 _ENTRIES_MOST_COUNT = _STAMPS_COUNT // 2
 # An event pair around a call that waits for its launch measures the launch.  So a spinning kernel holds the GPU until the
-# host is ahead: by a few entries if calls are long, by all of them if the host is slower than the GPU.
+# host is some entries ahead.  A host slower than the GPU must be ahead by all entries.
 _HOLD_ENTRIES_COUNT = 3
 _HELD_MOST_S = 0.01  # entries within this host time share a hold: a longer hold would show in the power
 _SPIN_HZ = 2e9
@@ -50,7 +50,7 @@ class EventsTimer:
         self._stamps = stamps if stamps is not None else _allocate_stamps()
         self._pool: list[Any] = []  # torch has no types
         self._costs: dict[int, _Cost] = {}  # by the identity of a plan's first call
-        self._steps_s: dict[TimingPlan, float] = {}  # the least observed time from the start of one entry to the next
+        self._steps_s: dict[TimingPlan, float] = {}  # the least median time from the start of one entry to the next
         self._readings_s: dict[
             TimingPlan, float
         ] = {}  # the longest observed time from the end of a take's entries to the next take
@@ -259,7 +259,7 @@ def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np
 
 
 def _allocate_stamps() -> Stamps | None:
-    """Allocate stamps; None also if the driver refuses, such as for lack of memory: times continue without a clock."""
+    """Allocate stamps; return None if the driver refuses, such as for lack of memory.  Times then have no clock."""
     with spared("preparing to stamp the true clock"):
         return Stamps.allocate(_STAMPS_COUNT)
     return None

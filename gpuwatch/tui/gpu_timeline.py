@@ -15,7 +15,7 @@ from gpuwatch.wire.shown import Shown
 DRAWN_NS = 450_000_000  # draw live curves at every second answer (4 answers per second)
 FETCHED_NS = 1_000_000_000  # interval of queries for readings between live answers
 LATER_NS = 1_000_000_000  # query the windows again after the end of the range moved this far
-_LIVE_ONLY = "curves hold only the answers to this screen, four per second"
+_LIVE_ONLY = "curves hold only the live answers to this screen"
 
 
 class GpuTimeline:

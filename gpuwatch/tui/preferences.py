@@ -22,7 +22,7 @@ _MODIFIERS = ("ctrl+", "shift+", "alt+", "super+")
 class Preferences:
     """The preferences of one user.
 
-    ``keys`` maps an action, named as in the help, to the keys that replace the default: {"pause": "p,f5"}.
+    ``keys`` maps an action, named as in the help, to the keys that replace the default, such as {"pause": "p,f5"}.
     """
 
     theme: str | None = None

@@ -20,7 +20,7 @@ class TimeTravel:
         self._has_end = has_end
         self._wanted_ns: int | None = None
         self.is_querying = False
-        self.then: Live | None = None  # the displayed moment; None: now
+        self.then: Live | None = None  # the displayed moment; None means now
         self.span_ns: tuple[int, int] | None = None
 
     @property

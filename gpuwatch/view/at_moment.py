@@ -22,7 +22,7 @@ _TYPES: Mapping[str, type] = {
 def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = None, lost: str | None = None) -> LiveGpu:
     """Return one GPU as a live screen would have shown it: the last row of each lane, and its processes.
 
-    Rows older than ``REACH_NS`` and three periods are left out.
+    Rows older than the larger of ``REACH_NS`` and three periods are left out.
     """
     reach_ns = max(REACH_NS, 3 * (period_ns or 0))
     rows = {lane: row for lane in Lane if (row := _row(device.uuid, lane, trace, at_ns, reach_ns)) is not None}

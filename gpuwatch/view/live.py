@@ -129,7 +129,7 @@ class Looker:
     def look(self) -> Live:
         """Return the current readings.
 
-        Raises DaemonError: when the daemon fails to answer; the next call reconnects.
+        Raises DaemonError: when the daemon fails to answer.  The next call reconnects.
         """
         try:
             if self._client is None:

@@ -79,7 +79,7 @@ def in_sequence(live: Live, count: int, *, asked_every: int = 100, progress: boo
 
 
 def check_sequence(figures: dict[str, Any]) -> None:
-    """Check a sequence.  Raises AssertionError: for refused or lost windows, or for growth in the second half.
+    """Check a sequence.  Raises AssertionError: for refused or lost windows, growth in the second half, or a slow list.
 
     Memory rises in steps to a maximum within the first thousand windows; a leak would grow further.
     """

@@ -85,7 +85,7 @@ def make(folder: Path) -> None:
 
 
 def one(base: Path, folder: Path, dice: random.Random) -> str:
-    """Damage a copy, use it, and return the kind of damage.  Raises every error except the expected StoreError."""
+    """Damage a copy, use it, and return the kind of damage.  Unexpected errors propagate."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(base, folder)
     done = []

@@ -162,7 +162,10 @@ def day(
     folder: Path, hours: float = HOURS, *, budget_bytes: int = BUDGET_BYTES, segment_bytes: int = SEGMENT_BYTES,
     progress: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run the day; return its costs.  Raises AssertionError: for lost rows, unjudged windows, growth, or more bytes than the budget."""
+    """Run the day; return its costs.
+
+    Raises AssertionError: for lost rows, unjudged windows, growth, or more bytes than the budget and one segment.
+    """
     virtual, stop = VirtualClock(BEGIN_NS), threading.Event()
     store = Store(
         folder, source="simulated", boot_id=BOOT, clock=virtual,
@@ -249,7 +252,7 @@ def _workers() -> Iterator[int]:
 
 
 def _check_growth(looks: list[dict[str, Any]]) -> None:
-    """Check the growth.  Raises AssertionError: for more threads, descriptors or memory than after the start."""
+    """Check the growth.  Raises AssertionError: for one more thread, three more descriptors, or too much more memory."""
     judged = [look for look in looks if look["judge_memory_bytes"]]
     for of, more_count in (("threads_count", 0), ("descriptors_count", 2)):
         assert max(look[of] for look in judged) <= judged[0][of] + more_count, (of, judged)

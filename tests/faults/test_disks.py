@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 3 MB in the state folder."""
+    """Mount a file system of 3 MiB as the state folder."""
     folder = tmp_path / "state"
     folder.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "gw-faults", str(folder)], capture_output=True, check=False)

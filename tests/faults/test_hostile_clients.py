@@ -24,7 +24,7 @@ from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, wait_until
 
 HELLO = messages.encode(messages.Hello(protocol=1, version="test"))
-SERVED_S = 1.0  # limit to open a window on an idle machine, whatever other clients do
+SERVED_S = 1.0  # limit to open a window on an idle machine, with any other clients
 MOST_GROWN_BYTES = 100 << 20
 Serves: TypeAlias = Callable[..., None]
 
@@ -104,7 +104,7 @@ def test_half_lines_before_the_greeting_use_little_memory(daemon: Live, serves: 
 
 
 def test_half_lines_after_the_greeting_are_limited_together(daemon: Live, serves: Serves) -> None:
-    """Two hundred half lines of a megabyte exceed the common limit: the last ones are refused, and windows are served."""
+    """Two hundred half lines of a megabyte exceed the common limit: memory stays below 1 GiB, and windows are served."""
     with bounded(daemon):
         half = []
         for _ in range(200):

@@ -64,7 +64,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture
 def beside(daemon: Live) -> Iterator[Client]:
-    """Yield a client whose window stays open, and check that the daemon has not grown."""
+    """Yield a client whose window stays open, and check that the daemon's memory grew little."""
     before_bytes = stores.memory_bytes(daemon.process.pid)
     with connect(daemon.settings) as client:
         opened = client.open(label="beside")

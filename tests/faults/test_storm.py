@@ -20,7 +20,7 @@ OWN = Process(pid=500, name="python", started_s=1.7e9, memory_bytes=1 << 30)
 
 
 def storm(seconds: int, *, born: int = 200, pids: int = 1000) -> Iterator[Sweep]:
-    """Yield a fast row and a process list five times a second; short processes reuse a few PIDs."""
+    """Yield a fast row and a process list five times a second; short processes reuse 1000 PIDs by default."""
     dice = random.Random(0)
     for fifth in range(seconds * 5):
         at_ns = BEGIN_NS + fifth * S // 5

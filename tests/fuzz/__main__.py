@@ -1,7 +1,8 @@
 """Run fuzz targets with atheris: python -m tests.fuzz TARGET … [--runs N] [--seconds S] [--keep]
 
-Each target starts with the kept corpus, works in build/fuzz/TARGET, and adds its counts to tests/fuzz/results.json.  A crash,
-a hang of ten seconds or three gigabytes of memory is a finding: build/fuzz/TARGET-crash has the input, the exit code is 1.
+Each target starts with the kept corpus and works in build/fuzz/TARGET.  A crash, a hang of ten seconds or three gigabytes of
+memory is a finding: build/fuzz/TARGET-crash has the input, the exit code is 1.  Counts of a target without a finding are
+added to tests/fuzz/results.json.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _facts(said: str) -> dict[str, Any]:
 
 
 def _add(name: str, facts: dict[str, Any]) -> None:
-    """Add a run to the results file: inputs and seconds are summed over runs; edges and features are of the last run."""
+    """Add a run to the results file.  Inputs and seconds are summed over runs; edges and features are of the last run."""
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"targets": {}}
     before = results["targets"].get(name, {"inputs": 0, "seconds": 0.0})
     results["targets"][name] = facts | {

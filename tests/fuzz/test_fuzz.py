@@ -61,6 +61,6 @@ def test_mutated_fuzz_inputs_pass(name: str) -> None:
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "exporter"])
 def test_fuzz_counts_are_a_million_per_family(family: str) -> None:
-    """The committed results have a million inputs per family without a finding."""
+    """The committed results have at least a million inputs for each family except the exporter's."""
     again = f"python -m tests.fuzz {' '.join(FAMILIES[family])} --runs N"
     assert RESULTS["families"][family] >= 1_000_000, again

@@ -167,7 +167,7 @@ def test_small_archive_that_declares_much_is_rejected(read: Reader, tmp_path: Pa
 
 
 def test_archive_larger_than_the_limit_is_rejected(read: Reader, tmp_path: Path) -> None:
-    """An archive that unpacks to 2 GiB is rejected."""
+    """An archive with a declared size of 2 GiB is rejected."""
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("telemetry.npy", npy("(1, 1)", "<f8", bytes(8)))

@@ -92,7 +92,7 @@ def pod_window(found: Settings, *before: str, user: int = NOBODY) -> tuple[int, 
 
 @pytest.mark.usefixtures("root")
 def test_window_of_another_pod_and_user_is_judged() -> None:
-    """With hostPID the daemon sees the pod's process, and with --system it serves users other than root."""
+    """With hostPID the daemon finds the pod's process, and with --system it serves users other than root."""
     no_capability = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
     with open_folder() as folder, daemonset(folder, *no_capability) as found:
         uid, pid, run, status, why = pod_window(found, "unshare", "--pid", "--fork")
@@ -107,7 +107,7 @@ def test_window_of_another_pod_and_user_is_judged() -> None:
 
 @pytest.mark.usefixtures("root")
 def test_window_of_an_invisible_process_is_unproven() -> None:
-    """Without hostPID the daemon sees no process of another pod: the verdict is unproven and names the remedy."""
+    """Without hostPID the daemon finds no process of another pod: the verdict is unproven and names the remedy."""
     with open_folder() as folder, daemonset(folder, "unshare", "--pid", "--fork", "--mount-proc") as found:
         *_, run, status, why = pod_window(found)
         assert run != "-"

@@ -1,4 +1,4 @@
-"""Tests of written files: modes, links and secrets; and of the daemon's processes."""
+"""Tests of written files (modes, links and secrets) and of the daemon's processes."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_answer_headers_contain_no_part_of_the_request(page: tuple[Settings, str
 
 @pytest.mark.slow
 def test_refusal_time_reveals_no_user_or_password() -> None:
-    """The median times of a refusal differ by less than 2 µs between a wrong password and an unknown user."""
+    """The median times to refuse two wrong passwords and an unknown user differ by less than 2 µs."""
     guarded = Access(None, {"prometheus": DIGEST})
     headers = [basic("prometheus", "x" * 28), basic("nobody", "x" * 28), basic("prometheus", "correct horse battery stapl3")]
     took: dict[str, list[float]] = {header: [] for header in headers}

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Grade(StrEnum):
-    """The grades of a check.  PASS: in order.  WARN: some rules lack evidence.  FAIL: windows are unproven or not stored."""
+    """The grades of a check.  PASS: in order.  WARN: windows work with a limitation.  FAIL: windows are unproven or not stored."""
 
     PASS = "PASS"  # noqa: S105 - a grade
     WARN = "WARN"

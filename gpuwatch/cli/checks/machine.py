@@ -1,4 +1,4 @@
-"""Checks of the host: Python, container, visible processes, processors, and misspelt variables."""
+"""Checks of the host: Python, container, visible processes, processors, CPU pressure, and misspelt variables."""
 
 import os
 import platform

@@ -59,7 +59,8 @@ def _store(folder: Path, settings: Settings) -> Iterator[Check]:
 
 def _database(folder: Path) -> Iterator[Check]:
     version = tuple(int(part) for part in SQLITE_VERSION.split("."))
-    # https://www.sqlite.org/wal.html: two connections that write or checkpoint at once may corrupt; fixed in two older lines.
+    # Two connections that write or checkpoint at once may corrupt the database (https://www.sqlite.org/wal.html).  Two older
+    # release lines have the fix too.
     safe = version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
     bug = "" if safe else ": has the WAL-reset bug of versions before 3.51.3, which one writing connection avoids"
     yield passed("sqlite", f"{SQLITE_VERSION}{bug}", version=SQLITE_VERSION, wal_reset_bug=not safe)

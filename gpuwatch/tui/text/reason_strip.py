@@ -1,4 +1,4 @@
-"""Clock event reasons over time, one letter per slice: the gravest reason; without one, a dash if partly unobserved."""
+"""Clock event reasons over time, one letter per slice: the gravest reason, or without one a dash if partly unobserved."""
 
 import itertools
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ NONE = Chip("·", "none", Tone.DIM)
 
 @dataclass(frozen=True, slots=True)
 class ReasonSlices:
-    """All reasons in each slice of a span; ``seen``: observed at least in part; ``whole``: observed throughout."""
+    """All reasons in each slice of a span.  ``seen`` is True if part of the slice was observed, ``whole`` if all was."""
 
     masks: Times
     seen: npt.NDArray[np.bool_]

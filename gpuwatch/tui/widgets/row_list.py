@@ -17,7 +17,7 @@ class RowList(LineView):
 
     @dataclass
     class Chosen(Message):
-        """A click on a line; ``opened``: a double click."""
+        """A click on a line; ``opened`` is True for a double click."""
 
         name: str
         opened: bool
@@ -38,7 +38,7 @@ class RowList(LineView):
 
 
 def moved(names: Sequence[str], chosen: str | None, by: int) -> str | None:
-    """Return the name ``by`` lines on, up to either end, or from outside without a selection; None without names."""
+    """Return the name ``by`` lines on, at most the first or last.  Without a selection start beyond the list; None without names."""
     if not names:
         return None
     if chosen not in names:

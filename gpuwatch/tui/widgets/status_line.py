@@ -58,7 +58,7 @@ class StatusLine(TextLines):
     ) -> None:
         """Show the state; ``now_ns`` is the time of the last live answer, None without one.
 
-        ``is_small``: the terminal is smaller than the screens need; a note replaces the counts of GPUs and windows.
+        ``is_small`` means a terminal smaller than the screens need; a note then replaces the counts of GPUs and windows.
         """
         state = screen_state(content, problem)
         mark, tone = _LOOKS[state]

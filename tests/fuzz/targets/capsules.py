@@ -1,7 +1,7 @@
 """Target: a recording of `gpuwatch record` gives evidence that the judge can judge, or a CapsuleError.
 
-The first byte selects the meaning of the rest: a whole file, or changes of a valid file, so that most inputs pass the
-archive's checksums.
+The first byte selects the meaning of the rest: a whole file, or changes of a valid file.  Changed files pass the archive's
+checksums.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _BLOCKS = ("gpuwatch-record", "gpuwatch-drawn")
 
 
 class _Events(HTMLParser):
-    """The parsed page: elements, attributes and texts in order; data blocks are separate."""
+    """The parsed page with elements, attributes and texts in order.  Data blocks are separate."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
