@@ -98,7 +98,8 @@ static int is_repeated(Loop *loop, uint32_t pass) {
 
 /* Make passes from ``due_ns`` to ``until_ns``, ``period_ns`` apart.  Always make the first pass, unless woken.
    A pass reads the whole row if the last row, at ``row_at_ns``, is at least ``row_after_ns`` old, otherwise the pulse.
-   If ``is_resting``, discard unchanged pulses and return after the first kept pass.  Return the number of kept passes. */
+   If ``is_resting``, ignore ``until_ns``, discard unchanged pulses and return after the first kept pass.
+   Return the number of kept passes. */
 uint32_t gpuwatch_compiled_loop(Loop *loop, int64_t due_ns, int64_t period_ns, int64_t until_ns, int64_t row_at_ns,
                                 int64_t row_after_ns, int64_t is_resting) {
     uint32_t count = 0;
