@@ -286,9 +286,9 @@ class Server:
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:
-    """Refuse a connection after its greeting has arrived.
+    """Refuse a connection, and wait up to a second for its greeting before the caller closes the connection.
 
-    Closing earlier would discard the refusal, and the client would see only a closed connection.
+    Closing earlier would discard the refusal, and the client would find only a closed connection.
     """
     await send(writer, messages.Refused(code, why))
     with contextlib.suppress(TimeoutError, asyncio.LimitOverrunError, ValueError):

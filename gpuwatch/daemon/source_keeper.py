@@ -77,7 +77,7 @@ class SourceKeeper:
             adopt(uuid, pid)
 
     def look(self) -> None:
-        """Open the source if it was absent, and check listed GPUs that did not answer before."""
+        """Open the source if it is absent; otherwise check the listed GPUs that have not answered."""
         source = self._source
         if source is None:
             self._open()
