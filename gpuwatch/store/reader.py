@@ -28,7 +28,7 @@ class Reader(RunReader):
         self._segments = SegmentReader(self.state)
 
     def evidence(self, run: Run, uuid: str) -> Evidence:
-        """Return a run's evidence on one GPU: the packed form if it was judged, otherwise built from the readings."""
+        """Return a run's evidence on one GPU: the packed form if it is stored, otherwise built from the readings."""
         packed = self.packed(run, uuid)
         if packed is not None:
             try:
@@ -98,7 +98,7 @@ class Reader(RunReader):
 
         def distance_ns(interval: tuple[str, int, int, int]) -> int:
             _, begin_ns, end_ns, offset_ns = interval
-            # A time after an interval belongs to that interval, not to the next one, unless the next one is much closer.
+            # A time between two intervals belongs to the earlier one, unless the later one is less than half as far away.
             return max(2 * (begin_ns + offset_ns - wall_ns), wall_ns - end_ns - offset_ns, 0)
 
         boot_id, _, _, offset_ns = min(reversed(intervals), key=distance_ns)

@@ -1,4 +1,4 @@
-"""Writes that may fail: retried after making room, postponed, or given up; with the current reason for failure."""
+"""Writes that may fail: retried after making room, postponed, or given up, with the reason."""
 
 import logging
 import sqlite3

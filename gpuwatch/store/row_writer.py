@@ -1,7 +1,7 @@
 """The writer of readings into the live segment.
 
-The writer compacts readings into rows, holds rows while writes fail, and replaces lost rows with gaps.  A bisection separates bad rows
-from good ones, so that a commit loses only its bad rows.
+The writer compacts readings into rows, holds rows while writes fail, and replaces lost rows with gaps.  A bisection
+separates bad rows from good ones, so that a commit loses only its bad rows.
 """
 
 import logging
