@@ -47,7 +47,7 @@ ASKED = (
     "fast",
     "pulse",
     *LANES[1:],
-)  # the pulse runs only in windows, so it has no age; its losses count for the fast lane
+)  # the pulse runs only in windows and at rest, so it has no age; its losses count for the fast lane
 
 
 RARE = "read every ten seconds at most"  # the source of values that no lane reads
