@@ -189,7 +189,7 @@ KEYS: tuple[Key, ...] = (
     Key("sampling.budget", "budget_ratio", 0.01, _share, quantities.share_text,
         "share of one CPU core that watching one GPU may take"),
     Key("store.budget", "store_budget_bytes", 2 << 30, _bytes, quantities.size_text,
-        "size of raw readings above which the oldest segment is dropped"),
+        "size of the store above which the oldest segment of readings is dropped"),
     Key("store.max_age", "store_max_age_s", 30 * 86400.0, _seconds, _seconds_text,
         "age at which raw readings are dropped; windows and verdicts stay"),
     Key("store.segment", "segment_bytes", 64 << 20, _bytes, quantities.size_text, "size at which a new segment begins"),
