@@ -187,7 +187,7 @@ KEYS: tuple[Key, ...] = (
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,
         "period of clock and reasons while a window is open"),
     Key("sampling.budget", "budget_ratio", 0.01, _share, quantities.share_text,
-        "share of one CPU core that watching one GPU may take"),
+        "share of one CPU core that reading each lane of a GPU may take"),
     Key("store.budget", "store_budget_bytes", 2 << 30, _bytes, quantities.size_text,
         "size of the store above which the oldest segment of readings is dropped"),
     Key("store.max_age", "store_max_age_s", 30 * 86400.0, _seconds, _seconds_text,

@@ -23,8 +23,8 @@ void gw_prepare(void);
  * A call usually takes up to a millisecond; the first call of a process takes longer, unless gw_prepare was called. */
 gw_window gw_begin(const char *label);
 
-/* Begin a window as gw_begin does, and time iterations on a stream (a cudaStream_t or CUstream; NULL is the default stream), with
- * the SM clock of each iteration.  The stream must exist until gw_end. */
+/* Begin a window as gw_begin does, and time iterations on a stream, with the SM clock of each iteration.  The stream is a
+ * cudaStream_t or CUstream (NULL: the default stream), and must exist until gw_end. */
 gw_window gw_begin_on(const char *label, void *stream);
 
 /* Mark the end of one iteration and the start of the next: call this function before the first iteration, and after each. */

@@ -1,7 +1,7 @@
 /* The true clock: a kernel with one thread per SM writes the cycle counter and the GPU's timer, on the program's stream.
  *
  * All calls use the driver that the program has loaded; without a driver or a context, the functions do nothing.
- * Rows are in a ring buffer in device memory.  The library's thread reads them on a stream that waits for no other stream.
+ * Rows are in a ring buffer in device memory.  The library's thread reads rows on a stream that waits for no other stream.
  */
 #include "library.h"
 #include "stamp_ptx.h"

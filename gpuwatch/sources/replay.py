@@ -37,7 +37,7 @@ _TYPES: dict[str, type] = {
 
 
 class Replay:
-    """The recorded GPUs.  The recording starts when the object is built; ``speed`` seconds of it pass per second.
+    """The recorded GPUs.  The recording starts when the object is built, and advances by ``speed`` seconds per second.
 
     ``read`` returns each signal's last value at the current recording time, or None if that value is missing or stale.
     After the last reading of a GPU, that GPU is lost.

@@ -237,7 +237,7 @@ def _with_program(text: str, program: Sequence[str], flags: Sequence[str] = ()) 
 
 
 def _check_folder(folder: Path, root: Path) -> None:
-    """Raise UsageError if a part of a folder's path is a link; a missing folder is no error."""
+    """Raise UsageError if a part of a folder's path is a link; a missing folder is not an error."""
     with contextlib.suppress(FileNotFoundError), _opened(folder, root, makes=False):
         pass
 

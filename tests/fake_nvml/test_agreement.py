@@ -44,7 +44,7 @@ def ours(busy: Scene, library: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_gpuwatchs_source_reads_the_scenes_values(busy: Scene, ours: list[dict[str, Any]]) -> None:
+def test_nvml_source_reads_the_scenes_values(busy: Scene, ours: list[dict[str, Any]]) -> None:
     assert [gpu["uuid"] for gpu in ours] == [gpu.uuid for gpu in busy.gpus]
     for gpu, found in zip(busy.gpus, ours, strict=True):
         assert found == {

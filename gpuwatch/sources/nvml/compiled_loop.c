@@ -3,8 +3,8 @@
 After a pause the CPU caches no longer hold the Python interpreter, and a pass in Python is slow (docs/decisions/0053).
 This loop is small enough to stay fast; Python decodes the answers later, many passes at once.
 
-The loop does not depend on NVML.  compiled_loop.py has the same structures and passes the functions, their arguments, and
-the initial content of the answers' memory.  The loop allocates nothing and holds no lock. */
+The loop does not depend on NVML: compiled_loop.py passes the functions, the arguments, and the initial content of the
+answers' memory, in the same structures.  The loop allocates nothing and holds no lock. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdint.h>
