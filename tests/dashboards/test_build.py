@@ -117,7 +117,7 @@ def test_quiet_queries_exist() -> None:
 
 
 def test_alerts_have_texts_and_a_page() -> None:
-    """Every alert states its problem and its action, and has a section on the page."""
+    """Every alert has a known severity, an action, and a section on the page."""
     page = (ROOT / "docs" / "ALERTS.md").read_text()
     rules = {rule.name for rule in RULES}
     for alert in ALERTS:
