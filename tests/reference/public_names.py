@@ -81,7 +81,7 @@ def list_members(name: PublicName) -> list[PublicName]:
 
 
 def attributes_of(value: type) -> set[str]:
-    """Return the public attributes of instances besides methods and properties."""
+    """Return the public attributes of instances, without methods and properties."""
     found: set[str] = set()
     for base in _bases(value):
         found |= {name for name in vars(base).get("__annotations__", {}) if not name.startswith("_")}
