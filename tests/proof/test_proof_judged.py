@@ -58,7 +58,7 @@ def test_rows_survive_their_file(tmp_path: Path) -> None:
 
 
 def test_steady_disturbance_fills_the_window() -> None:
-    """One level over the whole window, a rhythm or a fast sine is steady; a shorter or a blind disturbance is not."""
+    """One level over the whole window, alone or beside others, or a fast sine is steady; a shorter or a blind one is not."""
     of = short("sm-clock").disturbances[0]
     whole = replace(of, pieces=(Piece(-3.0, 2.0),))
     part = replace(of, pieces=(Piece(0.1, 2.0),))
