@@ -223,8 +223,8 @@ def _level_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:
 def _steady_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:
     """Return the largest deviation from the steady state.
 
-    If the deviation agrees with the excess e(t), both limit it.  Otherwise another cause changed the clock, and the excess
-    does not limit it.
+    If the deviation agrees with the excess e(t), the excess limits the bound.  Otherwise another cause changed the clock,
+    and the excess does not limit the bound.
     """
     if abs(ratio) - half_ratio <= excess_ratio:
         return min(abs(ratio) + half_ratio, excess_ratio)

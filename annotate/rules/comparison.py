@@ -143,7 +143,7 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
     needs=("baseline",),
     basis=Basis.BASELINE,
     says="the baseline ran at {baseline_mhz:.0f} MHz, this window at {clock_mhz:.0f}: {effect_ratio:+.1%} for the times",
-    remedy="Interleave the two, compare them at one clock, or lock it.",
+    remedy="Interleave the two, compare them at one clock, or lock the clock.",
 )
 def clock_between_arms(
     case: Case,

@@ -163,9 +163,9 @@ def bursty_duty_cycle(
     Source:
         The gaps between timed entries, minus irregular ones (``idle-stretch``) and 1.3 percentage points of error.  Pauses
         raise the clock only if power is near its limit: uncapped and below 90 % in the driver's 20 ms record, they do not
-        count.  Otherwise a third of them counts.  For times without start times, the share that neither the times nor
-        utilisation count as work.  The busy share is NVML's utilisation, refreshed each 208 ms, else the declared share, else
-        GPM's SM activity.
+        count.  Otherwise a third of them counts.  For times without start times, pauses are the share that neither the times
+        nor utilisation count as work.  The busy share is NVML's utilisation, refreshed each 208 ms, else the declared share,
+        else GPM's SM activity.
     """
     evidence, gaps = case.evidence, case.gaps
     busy, by = duty(evidence)
