@@ -244,7 +244,7 @@ def _agrees(
     blocks: ClockBlocks,
     *,
     lowest: Annotated[float, "under a cap an H200's gauge reads 8 to 12 % above the true clock"] = 0.85,
-    highest: Annotated[float, "uncapped it agrees to 0.4 %"] = 1.02,
+    highest: Annotated[float, "uncapped it agrees to 0.2 % (docs/HARDWARE.md)"] = 1.02,
 ) -> bool:
     """Return whether stamped and driver's clock agree within known errors; False if no block has both clocks."""
     return lowest <= blocks.scale <= highest and blocks.scale != 1.0

@@ -57,7 +57,7 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
     """Finds iterations that took longer than those around them, with their pattern and cause.
 
     Why it matters:
-        The pattern indicates the cause.  On an H200, a neighbour that computed for 50 ms each second made 14 of 37 000
+        The pattern indicates the cause.  On an H200, a neighbour that computed for 50 ms each second made 13 of 37 000
         iterations longer by 2.3 ms, the length of its turn.  The median never shows that, and the mean includes all of it.
 
     What it cannot see:
