@@ -156,6 +156,19 @@ def test_unknown_revision_is_refused(repository: Path) -> None:
         read_sides(("k.cu",), "--upload-pack=x")
 
 
+def test_failing_git_is_named_with_the_users_text(repository: Path) -> None:
+    (repository / ".git" / "worktrees").write_text("")  # git cannot make a worktree
+    for sides, at, shown in (((".@v1:k.cu", "k.cu"), None, ".@v1:k.cu"), (("k.cu",), "v1", "--at")):
+        with checkouts.cleaned_up(), pytest.raises(UsageError, match=f"^{shown}: expected git to add a worktree of "):
+            read_sides(sides, at)
+
+
+def test_missing_git_names_no_option(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(repository))
+    with checkouts.cleaned_up(), pytest.raises(UsageError, match="^expected the command git, found none; install git$"):
+        read_sides((".@v1:k.cu", "k.cu"), None)
+
+
 def test_revision_is_compiled_with_the_revisions_headers(repository: Path, gpuwatch: Gpuwatch, source: WriteSource) -> None:
     """An include folder that a flag names in the working tree is mapped to the revision, too."""
     (repository / "include").mkdir()
