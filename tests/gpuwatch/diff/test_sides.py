@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -159,13 +160,16 @@ def test_unknown_revision_is_refused(repository: Path) -> None:
 def test_failing_git_is_named_with_the_users_text(repository: Path) -> None:
     (repository / ".git" / "worktrees").write_text("")  # git cannot make a worktree
     for sides, at, shown in (((".@v1:k.cu", "k.cu"), None, ".@v1:k.cu"), (("k.cu",), "v1", "--at")):
-        with checkouts.cleaned_up(), pytest.raises(UsageError, match=f"^{shown}: expected git to add a worktree of "):
+        with (
+            checkouts.cleaned_up(),
+            pytest.raises(UsageError, match=rf"^{re.escape(shown)}: expected git to add a worktree of "),
+        ):
             read_sides(sides, at)
 
 
 def test_missing_git_names_no_option(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(repository))
-    with checkouts.cleaned_up(), pytest.raises(UsageError, match="^expected the command git, found none; install git$"):
+    with checkouts.cleaned_up(), pytest.raises(UsageError, match=r"^expected the command git, found none; install git$"):
         read_sides((".@v1:k.cu", "k.cu"), None)
 
 

@@ -107,9 +107,9 @@ def test_nvbench_state_without_summaries_is_read(place: Path) -> None:
 def test_oversized_file_is_refused_with_its_size(place: Path) -> None:
     with place.open("wb") as file:
         file.truncate(300 << 20)
-    with pytest.raises(UsageError, match="expected at most 256 MiB, found 300 MiB$"):
+    with pytest.raises(UsageError, match=r"expected at most 256 MiB, found 300 MiB$"):
         read_results(place)
     place.write_bytes(b"[" + b" " * (70 << 20))
-    with pytest.raises(UsageError, match="expected JSON of at most 64 MiB, found 70 MiB$"):
+    with pytest.raises(UsageError, match=r"expected JSON of at most 64 MiB, found 70 MiB$"):
         read_results(place, ColumnNames("t"))
     place.unlink()
