@@ -114,7 +114,7 @@ def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
 
 
 def lines(card: Qualification, decision: QualifyDecision, saved: str = "") -> Iterator[str]:
-    """Yield the lines of the answer: the instance, the probes, the differences, the conclusion, and the saved file or advice to save."""
+    """Yield the lines of the answer: the instance, the probes, the differences, the conclusion, the saved file or advice."""
     yield from _instance(card)
     yield ""
     yield from _probes(card, decision)
