@@ -14,5 +14,5 @@ def write_or_check(path: Path, text: str, source: str, arguments: Sequence[str])
         return 0
     if path.is_file() and path.read_text() == text:
         return 0
-    sys.stderr.write(f"{path} is not what {source}; run: make pages\n")
+    sys.stderr.write(f"{path} differs from {source}; run: make pages\n")
     return 1

@@ -87,7 +87,7 @@ class Reading:
     tensor_activity_ratio: float | None = _signal(Lane.SLOW, "share of time the tensor pipe was busy (GPM)")
     dram_activity_ratio: float | None = _signal(Lane.SLOW, "share of memory bandwidth in use (GPM)")
     power_limit_w: float | None = _signal(Lane.SLOW, "enforced power limit")
-    sm_clock_lock_mhz: int | None = _signal(Lane.SLOW, "SM clock asked for by a lock or application clock")
+    sm_clock_lock_mhz: int | None = _signal(Lane.SLOW, "SM application clock, if not the default; NVML reports no lock")
     persistence_mode: bool | None = _signal(Lane.SLOW, "persistence mode")
     ecc_mode: bool | None = _signal(Lane.SLOW, "ECC on")
     mig_mode: bool | None = _signal(Lane.SLOW, "MIG on")

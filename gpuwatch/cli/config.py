@@ -66,7 +66,9 @@ def validate(file: str | None, as_json: bool) -> None:
 def path(as_json: bool) -> None:
     """Print the settings files that gpuwatch reads; the first wins."""
     paths = {str(config.user_config(os.environ)): "user", str(config.SYSTEM_CONFIG): "system"}
-    if named := os.environ.get("GPUWATCH_CONFIG"):
+    if named := click.get_current_context().meta.get(options.FLAGS, {}).get("config"):
+        paths = {named: "--config"}
+    elif named := os.environ.get("GPUWATCH_CONFIG"):
         paths = {named: "GPUWATCH_CONFIG"}
     data = {"files": [{"path": name, "of": of} for name, of in paths.items()]}
     output.emit_either(data, "\n".join(paths), as_json=as_json)

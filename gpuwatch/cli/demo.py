@@ -4,15 +4,16 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
 from annotate.verdict import Verdict, worst
 from gpuwatch.cli import options, output
-from gpuwatch.cli.benchmarks import benchmarks, torch_with_gpu
+from gpuwatch.cli.benchmarks import Benchmark, benchmarks, torch_with_gpu
 from gpuwatch.cli.checked_commands import CheckedCommand
+from gpuwatch.client.start import start
 from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
@@ -68,7 +69,7 @@ def command(scenes: str | None, as_json: bool) -> None:
         output.say(_BANNER.format(why=why))
         settings = options.settings({"source": f"simulated:{names}"})
     try:
-        windows = _real(settings) if why is None else _simulated(names, settings)
+        windows = _measure(benchmarks(torch_with_gpu()), settings) if why is None else _simulated(names, settings)
     except KeyboardInterrupt:
         output.say("stopped early: no verdict")
         raise
@@ -100,9 +101,10 @@ def _simulated(names: str, settings: Settings) -> list[Window]:
         return [measured for _, measured in play(names, settings, Path(folder))]
 
 
-def _real(settings: Settings) -> list[Window]:
+def _measure(found: Iterable[Benchmark], settings: Settings) -> list[Window]:
+    start(settings)  # while a daemon starts after the warm-up, the GPU rests
     windows = []
-    for benchmark in benchmarks(torch_with_gpu()):
+    for benchmark in found:
         output.say(f"  {benchmark.name}: {benchmark.says} …")
         benchmark.prepare()
         with window(benchmark.name, settings=settings) as measured:

@@ -182,7 +182,7 @@ def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingReque
     if found.arch.rstrip("af") != arch:
         return replace(found, why_not_timed=f"compiled for {found.arch}, but this GPU is {arch}")
     explain = partial(explain_timed, permission=permission, asked=asked, state=settings.state, say=output.say)
-    return time_diff(sides, found, request, timing, settings.state, explain)
+    return time_diff(sides, found, request, timing, settings.state, explain, output.say)
 
 
 def _timing_request(how: _DiffOptions, terms: Mapping[str, Any]) -> TimingRequest:

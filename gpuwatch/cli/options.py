@@ -30,7 +30,7 @@ CLOCK_MHZ = click.FloatRange(LEAST_MHZ, MOST_MHZ)
 COUNT = click.IntRange(1, (1 << 53) - 1)  # the largest integer that every JSON reader keeps exact
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_FLAGS = "gpuwatch.flags"
+FLAGS = "gpuwatch.flags"  # key of the given settings in a click context
 LIBRARY_SOCKET = "GPUWATCH_NVTX_SOCKET"  # the C library prefers it to the setting
 
 _SETTINGS = (
@@ -57,7 +57,7 @@ def keep_flag(context: click.Context, parameter: click.Parameter, value: str | N
     """Store the value of an option that is a setting, as a callback of click."""
     # ``meta`` is one dictionary for a command and its group: the option nearer to the command wins.
     if value is not None and parameter.name is not None:
-        context.meta.setdefault(_FLAGS, {})[parameter.name] = value
+        context.meta.setdefault(FLAGS, {})[parameter.name] = value
 
 
 def settings_options(command: _F) -> _F:
@@ -73,7 +73,7 @@ def settings_options(command: _F) -> _F:
 
 def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True) -> Settings:
     """Load the settings of the running command.  Raises UsageError: for wrong settings and, with ``scenes``, unknown scenes."""
-    flags = click.get_current_context().meta.get(_FLAGS, {})
+    flags = click.get_current_context().meta.get(FLAGS, {})
     found = load({**flags, **(overrides or {})})
     kind, _, argument = found.source.partition(":")
     if scenes and kind == "simulated" and argument:

@@ -66,20 +66,18 @@ def run(settings: Settings, options: QualifyOptions, *, as_json: bool) -> Exit:
     card = qualify(settings, output.say)
     reference = shipped_cards(card.device.name) if given is None else same_model(given, card.device.name)
     decision = qualify_decision.decide(card, reference, settings.card_spread_ratio or None)
-    saved = _save(options.save_reference, card)
+    saved = "" if options.save_reference is None else _save(options.save_reference, card)
     if as_json:
         output.emit_json({"qualification": card.to_dict(), "decision": plain_decision(decision)})
-        if options.save_reference is not None:
+        if saved:
             output.say(saved)
     else:
         output.emit("\n".join(lines(card, decision, saved)))
     return OF_COMPARABLE[decision.comparable]
 
 
-def _save(path: str | None, card: Qualification) -> str:
-    """Add the card to the reference file, if one is named.  Return the answer's last line, with the result or advice."""
-    if path is None:
-        return "to make this card a reference: --save-reference FILE"
+def _save(path: str, card: Qualification) -> str:
+    """Add the card to the reference file.  Return the answer's last line, with the result."""
     if not card.is_clean:
         return f"{plain(path)} was not changed: the probes were disturbed; repeat without the disturbance"
     count = output.counted(save_card(Path(path), card), "card")
@@ -116,7 +114,7 @@ def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
 
 
 def lines(card: Qualification, decision: QualifyDecision, saved: str = "") -> Iterator[str]:
-    """Yield the lines of the answer: the instance, the probes, the differences, the conclusion, and the saved file."""
+    """Yield the lines of the answer: the instance, the probes, the differences, the conclusion, the saved file or advice."""
     yield from _instance(card)
     yield ""
     yield from _probes(card, decision)
@@ -129,8 +127,10 @@ def lines(card: Qualification, decision: QualifyDecision, saved: str = "") -> It
     answer = _ANSWERS[decision.comparable] if decision.cards_count else _ALONE[decision.comparable]
     yield f"{answer} ({whose})"
     yield from (f"  - {reason}" for reason in decision.reasons)
-    if saved and (decision.cards_count == 0 or not saved.startswith("--save-reference")):
+    if saved:
         yield f"  {saved}"
+    elif decision.cards_count == 0:
+        yield "  to make this card a reference: --save-reference FILE"
 
 
 def _reach(fact: FactDifference) -> str:

@@ -34,7 +34,7 @@ def check_out(file: Path, revision: str) -> tuple[SourceTree, Path]:
     top, commit = _find_commit(folder, revision, "--at", file)
     if run_git(folder, "cat-file", "-e", f"{commit}:./{name}") is None:
         raise UsageError(f"--at: expected {file} in revision {revision}, found none there")
-    place = _add_worktree(top, commit)
+    place = _add_worktree(top, commit, "--at")
     found = place / file.resolve().relative_to(top.resolve())
     return SourceTree(top, place, found.parent), found
 
@@ -45,7 +45,7 @@ def check_out_tree(folder: Path, revision: str, shown: str) -> Path:
     Raises UsageError: when the repository, the revision or the folder in it does not exist.
     """
     top, commit = _find_commit(folder.resolve(), revision, shown, folder)
-    found = _add_worktree(top, commit) / folder.resolve().relative_to(top.resolve())
+    found = _add_worktree(top, commit, shown) / folder.resolve().relative_to(top.resolve())
     if not found.is_dir():
         raise UsageError(f"{shown}: expected {folder} in revision {revision}, found none there")
     return found
@@ -58,7 +58,7 @@ def check_out_below(folder: Path, file: str, revision: str, shown: str) -> tuple
     Raises UsageError: when the repository, revision or file does not exist.
     """
     top, commit = _find_commit(folder.resolve(), revision, shown, folder)
-    place = _add_worktree(top, commit)
+    place = _add_worktree(top, commit, shown)
     found = (place / folder.resolve().relative_to(top.resolve()) / file).resolve()
     if not found.is_relative_to(place) or not found.is_file():
         raise UsageError(f"{shown}: expected {file} in revision {revision}, found none there")
@@ -112,7 +112,7 @@ def cleaned_up() -> Iterator[None]:
                 signal.signal(number, signal.SIG_DFL)
 
 
-def _add_worktree(top: Path, commit: str) -> Path:
+def _add_worktree(top: Path, commit: str, shown: str) -> Path:
     _remove_abandoned(top)
     holder = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
     lock = os.open(holder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -120,7 +120,7 @@ def _add_worktree(top: Path, commit: str) -> Path:
     _open.callback(_remove, top, holder, lock, os.getpid())
     if run_git(top, "worktree", "add", "--detach", str(holder / _TREE), commit) is None:
         _open.close()
-        raise UsageError(f"--at: expected git to add a worktree of {commit[:12]} in {holder.parent}, found that it failed")
+        raise UsageError(f"{shown}: expected git to add a worktree of {commit[:12]} in {holder.parent}, found that it failed")
     return holder / _TREE
 
 

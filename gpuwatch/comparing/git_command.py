@@ -22,5 +22,5 @@ def run_git(folder: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(command, capture_output=True, check=False, env=environment, text=True, errors="surrogateescape")
     except FileNotFoundError:
-        raise UsageError("--at: expected the command git, found none; install git") from None
+        raise UsageError("expected the command git, found none; install git") from None
     return done.stdout.strip() if done.returncode == 0 else None

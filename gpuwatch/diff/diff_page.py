@@ -67,7 +67,7 @@ def _timed_plots(pair: ExplainedPair) -> list[dict[str, Any]]:
         # The arithmetic roof is that of the type with the most operations.
         sides = [{"x": each.intensity, "y": each.flops_a_second, "roof": each.peak_flops_a_second} for each in (pair.a, pair.b)]
         if all(side["x"] and side["y"] for side in sides):
-            title, memory = "Roofline at the true clock", pair.peaks.memory_bytes
+            title, memory = f"Roofline at the {pair.peak_clock}", pair.peaks.memory_bytes
             plots.append({"kind": "roofline", "title": title, "sides": sides, "memory": memory})
     both = pair.counters.a.keys() & pair.counters.b.keys()
     shares = [metric for metric in METRICS if metric.is_share and metric.name in both]

@@ -43,6 +43,12 @@ class ExplainedPair:
     why_none: str
 
     @property
+    def peak_clock(self) -> str:
+        """Return the name of the clock of the arithmetic's peak."""
+        sides = (self.timed.a, self.timed.b)
+        return "true clock" if all(each is not None and each.true_clock_mhz for each in sides) else "maximum clock"
+
+    @property
     def is_simulated(self) -> bool:
         return self.peaks is not None and self.peaks.device.simulated
 

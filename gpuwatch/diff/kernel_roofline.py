@@ -32,7 +32,7 @@ class Peaks:
     def says(self) -> str:
         rates = (("measured by copies", self.measured_bytes), ("by specification", self.specified_bytes))
         memory = [f"{roofline.readable_rate(rate, 'B/s')} {how}" for how, rate in rates if rate]
-        return f"peaks: memory {', '.join(memory) or 'not known'}; arithmetic by specification, at the true clock"
+        return f"peaks: memory {', '.join(memory) or 'not known'}; arithmetic by specification"
 
 
 @dataclass(frozen=True, slots=True)

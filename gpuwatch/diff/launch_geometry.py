@@ -55,6 +55,11 @@ class Occupancy:
     limited_by: str
 
 
+def write_size(size: Threads) -> str:
+    """Return the size of a grid or block as text, such as 32x8x1."""
+    return "x".join(map(str, size))
+
+
 def sm_limits(arch: str) -> SmLimits | None:
     """Return the limits of an architecture such as sm_90 or sm_90a; None for an unknown one."""
     return LIMITS.get(int(re.sub(r"\D", "", arch) or 0))
@@ -117,9 +122,7 @@ def read_launch(text: str | None) -> GivenLaunch:
     if any(0 in parts.get(name, (1,)) for name in ("grid", "block")):
         raise UsageError(f"--launch: expected grid and block sizes of at least 1, found {text!r}")
     if any(size > most for size, most in zip(parts.get("grid", ()), _MOST_GRID, strict=False)):
-        raise UsageError(
-            f"--launch: expected a grid of at most {'x'.join(map(str, _MOST_GRID))} blocks, found {found_words(text)}"
-        )
+        raise UsageError(f"--launch: expected a grid of at most {write_size(_MOST_GRID)} blocks, found {found_words(text)}")
     return GivenLaunch(parts.get("grid"), parts.get("block"), parts.get("smem", (0, 1, 1))[0])
 
 
@@ -131,8 +134,11 @@ def check_launch(kernel: KernelCode, given: GivenLaunch, limits: SmLimits, arch:
     most = math.prod(kernel.max_threads) if kernel.max_threads else MOST_THREADS
     if given.block is not None and math.prod(given.block) > most:
         raise UsageError(f"--launch: expected at most {most} threads a block for {kernel.name}, found {math.prod(given.block)}")
-    if given.block is not None and kernel.required_block not in (None, given.block):
-        raise UsageError(f"--launch: expected blocks of {kernel.required_block} for {kernel.name}, found {given.block}")
+    required = kernel.required_block
+    if given.block is not None and required is not None and required != given.block:
+        raise UsageError(
+            f"--launch: expected blocks of {write_size(required)} for {kernel.name}, found {write_size(given.block)}"
+        )
     used = (kernel.shared_bytes or 0) + given.shared_bytes
     most_bytes = limits.shared_kib * 1024 - limits.reserved_bytes
     if used > most_bytes:

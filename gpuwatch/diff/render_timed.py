@@ -52,7 +52,7 @@ def conditions(found: ExplainedPair) -> Iterator[str]:
         sizes = "".join(f", {name}={size}" for name, size in timed.sizes.items())
         cache = f"{timed.cache} L2 cache" if timed.cache else "L2 cache not controlled"
         yield from [f"timed: {cache}, {timed.pairs_count} pairs{sizes}"] if timed.pairs_count else []
-        yield found.peaks.says
+        yield f"{found.peaks.says}, at the {found.peak_clock}"
     yield from [f"launches: A {timed.launches[0]}; B {timed.launches[1]}"] if any(timed.launches) else []
     yield from timed.notes
     yield f"counters: {found.counters.says}"

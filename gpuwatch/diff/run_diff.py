@@ -27,6 +27,7 @@ from gpuwatch.diff.triton_kernels import PlainFunctionError
 from gpuwatch.errors import UsageError
 
 Explain = Callable[[TimedPair, TimingProcess, StaticComparison | None], ExplainedPair]
+Say = Callable[[str], None]
 NO_GPU = "no NVIDIA GPU on this machine"
 
 
@@ -185,14 +186,16 @@ def find_gpu() -> tuple[str, str]:
 
 
 def time_diff(
-    sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest, state: Path, explain: Explain
+    sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest, state: Path, explain: Explain, say: Say
 ) -> Diff:
     """Return the comparison with the times of its pairs, and of each further point of a sweep.
+
+    ``say`` receives a line every 10 s while a step lasts.
 
     Raises UsageError: when arguments, launches or inputs cannot be derived.
     """
     try:
-        pairs = zip_longest(timed_pairs(sides, found, request, timing), found.comparisons)
+        pairs = zip_longest(timed_pairs(sides, found, request, timing, say), found.comparisons)
         explained = tuple(explain(pair, process, static) for (pair, process), static in pairs)
     except NotTimedError as error:
         return replace(found, why_not_timed=str(error))
@@ -204,17 +207,17 @@ def time_diff(
         asked = replace(request, sizes=sizes, types=types)
         again = run_diff(sides, asked, state, why_not_timed="")
         terms = replace(timing, terms=msgspec.structs.replace(timing.terms, sizes=sizes))
-        points.append(SweepPoint(dict(sizes), dict(types), next(timed_pairs(sides, again, asked, terms))[0]))
+        points.append(SweepPoint(dict(sizes), dict(types), next(timed_pairs(sides, again, asked, terms, say))[0]))
     return replace(found, sweep=summarise(points))
 
 
 def timed_pairs(
-    sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest
+    sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest, say: Say
 ) -> Iterator[tuple[TimedPair, TimingProcess]]:
     """Yield the times of each pair with the timing process, which ends when the next pair is requested."""
     for pair in [(each.a, each.b) for each in found.comparisons] or (found.alone,):
         job = make_job(sides, pair, (found.a, found.b), request.launch, timing.terms)
         scalars, aliases = read_call(timing.call, job.slots)
         terms = msgspec.structs.replace(job.terms, scalars=scalars, aliases=aliases)
-        with TimingProcess(msgspec.structs.replace(job, terms=terms), lambda _step: None) as process:
+        with TimingProcess(msgspec.structs.replace(job, terms=terms), say) as process:
             yield process.time(), process

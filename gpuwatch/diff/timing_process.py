@@ -20,6 +20,7 @@ from gpuwatch.errors import SourceGoneError, UsageError
 
 START_LIMIT_S = 120.0  # importing torch from a cold disk can take a minute
 COMMAND = (sys.executable, "-P", "-m", "gpuwatch.diff.timed_child")
+PROGRESS_S = 10.0  # between lines about a step that lasts
 _KILL_S = 10.0  # the driver needs seconds to end a context with a running kernel
 _OUTPUT_LENGTH = 300
 
@@ -27,11 +28,14 @@ _OUTPUT_LENGTH = 300
 class TimingProcess:
     """A pair of kernels in a separate process; a context manager, which ends the process.
 
-    The pair is INCOMPARABLE if a kernel fails or does not end in time.
+    The pair is INCOMPARABLE if a kernel fails or does not end in time.  While a step lasts, ``say`` receives a line every
+    ``progress_s``.
     """
 
-    def __init__(self, job: TimingJob, say: Callable[[str], None], command: Sequence[str] = COMMAND) -> None:
-        self._job, self._say, self._command = job, say, command
+    def __init__(
+        self, job: TimingJob, say: Callable[[str], None], command: Sequence[str] = COMMAND, progress_s: float = PROGRESS_S
+    ) -> None:
+        self._job, self._say, self._command, self._progress_s = job, say, command, progress_s
         self._device: Device | None = None
         self._rest = b""
         self._job_file: IO[bytes] | None = None
@@ -115,9 +119,13 @@ class TimingProcess:
         deadline_ns = clock.now_ns() + int(limit_s * 1e9)
         while True:
             left_s = (deadline_ns - clock.now_ns()) / 1e9
-            if left_s <= 0 or not select.select([self._answers], [], [], left_s)[0]:
+            if left_s <= 0:
                 why = f"expected an end within {limit_s:.0f} s, found none: an endless loop, or too much work; use a smaller --shape"
                 return ChildMessage(timed=incomparable(f"{doing}: {why}"))
+            if not select.select([self._answers], [], [], min(left_s, self._progress_s))[0]:
+                if left_s > self._progress_s:
+                    self._say(f"{doing}: no end yet; the limit is in {left_s - self._progress_s:.0f} s")
+                continue
             part = self._answers.read(1 << 16)
             if not part:
                 raise self._explain_end(doing)
@@ -132,7 +140,6 @@ class TimingProcess:
                     return message
                 doing, limit_s = message.doing, message.limit_s
                 deadline_ns = clock.now_ns() + int(limit_s * 1e9)
-                self._say(doing)
 
     def _explain_end(self, doing: str) -> UsageError:
         code = self._child.wait(_KILL_S)

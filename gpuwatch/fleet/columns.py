@@ -88,7 +88,7 @@ _WINDOW = (
     ExportColumn("claim", ColumnKind.TEXT, "the window's claim: sustained, burst, fixed-clock", always=True),
     ExportColumn("status", ColumnKind.TEXT, "the verdict on this GPU: valid, unproven, flagged, rejected", always=True),
     ExportColumn("window_status", ColumnKind.TEXT, "the worst verdict on the window's GPUs", always=True),
-    ExportColumn("why", ColumnKind.TEXT, "the missing evidence of an unproven verdict; NULL for others"),
+    ExportColumn("why", ColumnKind.TEXT, "missing evidence or proofs, also with a flagged or rejected verdict; NULL if none"),
     ExportColumn("gpus_count", ColumnKind.WHOLE, "the number of GPUs in the window", always=True),
     ExportColumn(
         "simulated", ColumnKind.FLAG, "true if the GPU is simulated: leave such rows out of every statistic", always=True

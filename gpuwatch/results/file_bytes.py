@@ -23,7 +23,7 @@ def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
             if not stat.S_ISREG(status.st_mode):
                 raise UsageError(f"{path}: expected a regular file, found a folder, pipe or device")
             if status.st_size > most_bytes:
-                raise UsageError(f"{path}: expected at most {most_bytes >> 20} MiB, found {status.st_size >> 20}")
+                raise UsageError(f"{path}: expected at most {most_bytes >> 20} MiB, found {status.st_size >> 20} MiB")
             return file.read(most_bytes)
     except OSError as error:
         raise UsageError(f"{path}: expected a result file, found nothing to read: {error.strerror}") from error

@@ -95,7 +95,7 @@ def _number(cell: str, row: int, column: str) -> float:
 
 def _json_columns(blob: bytes, wanted: Mapping[str, str]) -> dict[str, Values]:
     if len(blob) > _MOST_JSON_BYTES:
-        raise UsageError(f"expected JSON of at most {_MOST_JSON_BYTES >> 20} MiB, found {len(blob) >> 20}")
+        raise UsageError(f"expected JSON of at most {_MOST_JSON_BYTES >> 20} MiB, found {len(blob) >> 20} MiB")
     whole = decode(blob, object)
     found: dict[str, Values] = {}
     for option, name in wanted.items():

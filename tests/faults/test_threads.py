@@ -68,7 +68,6 @@ import os, resource, sys, threading
 from pathlib import Path
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.daemon.user_turns import running_pool
-from gpuwatch.daemon.user_turns import running_pool
 from gpuwatch.store import Store
 state = Path(sys.argv[1])
 if os.getuid() == 0:

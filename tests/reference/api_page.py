@@ -234,7 +234,7 @@ def _facts() -> str:
 
 def main(arguments: Sequence[str], page_path: Path = PAGE) -> int:
     """Write the page; with ``--check`` return 1 if the page in the tree differs."""
-    return write_or_check(page_path, page(), "the docstrings say", arguments)
+    return write_or_check(page_path, page(), "the docstrings", arguments)
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ def _cell(text: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page; with ``--check`` return 1 if the page in the tree differs."""
-    return write_or_check(PAGE, page(), "the commands say", arguments)
+    return write_or_check(PAGE, page(), "the commands", arguments)
 
 
 if __name__ == "__main__":

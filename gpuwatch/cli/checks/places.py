@@ -98,7 +98,8 @@ def _socket(settings: Settings) -> Check:
     try:
         config.ensure_socket_folder(settings.socket)
     except UsageError as error:
-        return failed("socket", str(error), "see above")
+        found, _, fix = str(error).partition("; ")
+        return failed("socket", found, fix)
     return passed("socket", str(settings.socket), path=str(settings.socket))
 
 

@@ -119,7 +119,9 @@ class OverviewScreen(ChoosingScreen):
                 names = window.hazards[:1]
         for gpu in live.gpus:
             if gpu.device.uuid == (chosen or self._uuids[0]):
-                mask, notice = gpu.said("event_reasons_mask") or 0, "no reason limits this GPU's clock"
+                mask, notice = gpu.said("event_reasons_mask"), "no reason limits this GPU's clock"
+                if mask is None:
+                    mask, notice = 0, "the reasons behind this GPU's clock were not observed"
                 names = [reason.name or "" for reason in Reason if mask & reason]
         if names:
             self.post_message(ExplainNames(tuple(names)))

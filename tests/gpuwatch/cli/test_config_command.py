@@ -48,3 +48,11 @@ def test_config_validate_warns_of_a_misspelt_variable(gpuwatch: Gpuwatch, monkey
 
 def test_config_path_prints_the_files_in_order(gpuwatch: Gpuwatch, home: Path) -> None:
     assert gpuwatch("config", "path").out.splitlines() == [f"{home}/.config/gpuwatch/config.toml", "/etc/gpuwatch/config.toml"]
+
+
+def test_config_path_prints_a_named_file(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option wins over the variable, and the file need not exist."""
+    monkeypatch.setenv("GPUWATCH_CONFIG", "/of/variable.toml")
+    assert gpuwatch("config", "path").out == "/of/variable.toml\n"
+    given = gpuwatch("config", "path", "--config", "/of/option.toml", "--json")
+    assert given.data["files"] == [{"path": "/of/option.toml", "of": "--config"}]

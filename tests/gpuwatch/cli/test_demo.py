@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli import scene_player
+from gpuwatch.cli import demo, scene_player
+from gpuwatch.cli.benchmarks import Benchmark
+from gpuwatch.client.connection import connect
 from gpuwatch.sources.simulated import SCENES
 from tests.busy_machine import BUSY_MACHINE
+from tests.gpuwatch import live
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.waiting import PATIENCE_S
 
@@ -76,6 +79,23 @@ def test_demo_prints_commands_that_work(gpuwatch: Gpuwatch, home: Path, monkeypa
     assert (home / "short.html").stat().st_size > 100_000
     listed = gpuwatch("audit", "--json", "--source=simulated:short,steady-copy").data["runs"]
     assert {run["label"] for run in listed} == {"short", "steady-copy"}
+
+
+def test_demo_starts_the_daemon_before_it_prepares(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """The GPU must not rest between warm-up and window while the daemon starts."""
+    found = live.settings(tmp_path)
+    pids: list[int] = []
+
+    def prepare() -> None:
+        with connect(found, start=False) as client:
+            pids.append(client.welcome.pid)
+
+    try:
+        (measured,) = demo._measure([Benchmark("first", "nothing", prepare, lambda _window: None)], found)
+    finally:
+        gpuwatch(*found.flags(), "daemon", "stop")
+    assert measured.run_id is not None
+    assert len(pids) == 1
 
 
 def test_demo_prints_no_verdict_after_ctrl_c(tmp_path: Path) -> None:

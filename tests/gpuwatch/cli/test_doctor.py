@@ -119,7 +119,8 @@ def test_doctor_fails_a_socket_folder_open_to_others(home: Path) -> None:
     folder.chmod(0o777)
     check = places._socket(settings.load({"socket": str(folder / "s")}))
     assert check.grade is Grade.FAIL
-    assert "chmod 700" in check.found
+    assert check.found == f"{folder}: expected a folder only you can write to, found mode 0777"
+    assert check.fix == f"run: chmod 700 {folder}"
 
 
 def test_doctor_warns_of_a_kernel_without_pressure_figures(tmp_path: Path) -> None:

@@ -83,6 +83,13 @@ def test_qualify_does_not_overwrite_another_file(gpuwatch: Gpuwatch, tmp_path: P
     assert json.loads(path.read_text()) == {"mine": 1}
 
 
+def test_qualify_advises_a_reference_only_without_cards() -> None:
+    card = healthy()
+    with_cards, alone = ("\n".join(lines(card, decide(card, cards))) for cards in (fleet(4), ()))
+    assert "--save-reference" not in with_cards
+    assert alone.endswith("to make this card a reference: --save-reference FILE")
+
+
 def test_qualify_prints_instance_numbers_and_differences() -> None:
     """The output names another driver, 114 SMs, and a clock lock with the affected numbers."""
     card = healthy()

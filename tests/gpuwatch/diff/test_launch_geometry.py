@@ -73,7 +73,7 @@ def test_size_names_are_recognised() -> None:
     [
         (kernel(), GivenLaunch(block=(1024, 2, 1)), "expected at most 1024 threads a block for k, found 2048"),
         (kernel(most=(128, 1, 1)), GivenLaunch(block=(256, 1, 1)), "expected at most 128 threads"),
-        (kernel(required=(128, 1, 1)), GivenLaunch(block=(64, 1, 1)), "expected blocks of"),
+        (kernel(required=(128, 1, 1)), GivenLaunch(block=(64, 1, 1)), "expected blocks of 128x1x1 for k, found 64x1x1"),
         (kernel(shared_bytes=1024), GivenLaunch(shared_bytes=227 * 1024), "at most 232448 bytes of shared memory"),
     ],
 )

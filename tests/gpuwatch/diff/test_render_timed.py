@@ -95,6 +95,15 @@ def test_screen_has_groups_roofline_and_caveat() -> None:
     assert "replays" not in as_text(compared(explained(found=Counters("none", "none"))), [])
 
 
+def test_conditions_name_the_clock_of_the_peak() -> None:
+    known = explained()
+    unknown = explained(replace(timed(), a=times(mhz=None), b=times(mhz=None)))
+    assert [pair.peak_clock for pair in (known, unknown)] == ["true clock", "maximum clock"]
+    assert "arithmetic by specification, at the true clock" in as_text(compared(known), [])
+    assert "arithmetic by specification, at the maximum clock" in as_text(compared(unknown), [])
+    assert ["Roofline at the maximum clock" in render_page(compared(each), "n") for each in (known, unknown)] == [False, True]
+
+
 def test_timed_pair_json_matches_the_schema() -> None:
     for pair in (explained(), explained(timed("INCOMPARABLE", None, reason="x")), explained(found=Counters("none", "none"))):
         data = json.loads(json.dumps({"schema": 1} | compared(pair).to_dict()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -154,6 +155,22 @@ def test_revision_without_the_file_is_refused(repository: Path, text: str, words
 def test_unknown_revision_is_refused(repository: Path) -> None:
     with pytest.raises(UsageError, match="--at: expected a revision"):
         read_sides(("k.cu",), "--upload-pack=x")
+
+
+def test_failing_git_is_named_with_the_users_text(repository: Path) -> None:
+    (repository / ".git" / "worktrees").write_text("")  # git cannot make a worktree
+    for sides, at, shown in (((".@v1:k.cu", "k.cu"), None, ".@v1:k.cu"), (("k.cu",), "v1", "--at")):
+        with (
+            checkouts.cleaned_up(),
+            pytest.raises(UsageError, match=rf"^{re.escape(shown)}: expected git to add a worktree of "),
+        ):
+            read_sides(sides, at)
+
+
+def test_missing_git_names_no_option(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(repository))
+    with checkouts.cleaned_up(), pytest.raises(UsageError, match=r"^expected the command git, found none; install git$"):
+        read_sides((".@v1:k.cu", "k.cu"), None)
 
 
 def test_revision_is_compiled_with_the_revisions_headers(repository: Path, gpuwatch: Gpuwatch, source: WriteSource) -> None:

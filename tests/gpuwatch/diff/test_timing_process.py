@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -39,11 +40,27 @@ def answer(timed: TimedPair) -> str:
     return f"say(timed=json.loads({msgspec.json.encode(timed).decode()!r}))\n"
 
 
-def test_times_and_steps_are_handed_over() -> None:
+def test_times_are_handed_over_without_a_line() -> None:
     said: list[str] = []
     with process("say(doing='A: first run', limit_s=60)\n" + answer(TIMED), said) as running:
         assert running.time() == TIMED
-    assert said == ["A: first run"]
+    assert said == []
+
+
+def test_lasting_step_reports_its_time_left() -> None:
+    """A step that lasts gives a line per interval; here the second line ends the step."""
+    lefts_s: list[int] = []
+
+    def read_left(line: str) -> None:
+        found = re.fullmatch(r"timing: no end yet; the limit is in (\d+) s", line)
+        lefts_s.extend([int(found[1])] if found else [])  # a slow start gives lines too
+        if len(lefts_s) == 2:
+            running._send(b"end\n")
+
+    body = "say(doing='timing', limit_s=5000)\nsys.stdin.readline()\n" + answer(TIMED)
+    with TimingProcess(JOB, read_left, [sys.executable, "-c", BEGIN + body], progress_s=0.1) as running:
+        assert running.time() == TIMED
+    assert 4000 < lefts_s[1] <= lefts_s[0] <= 5000
 
 
 def test_endless_step_makes_the_pair_incomparable() -> None:
@@ -79,12 +96,10 @@ def test_ended_process_reports_its_last_output() -> None:
 
 
 def test_each_side_can_run_alone_after_timing() -> None:
-    body = answer(TIMED) + "for line in sys.stdin:\n    say(doing=line, limit_s=60)\n    say(has_run_alone=True)\n"
-    said: list[str] = []
-    with process(body, said) as running:
+    body = answer(TIMED) + "for line in sys.stdin:\n    say(has_run_alone=True, fault='' if line == 'b 0.5\\n' else line)\n"
+    with process(body) as running:
         running.time()
         running.run_alone("b", 0.5)
-    assert said == ["b 0.5\n"]
 
 
 def test_profiled_job_has_known_launches() -> None:

@@ -180,7 +180,7 @@ def _label(metric: Metric, label: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page, or with ``--check`` return 1 if docs/METRICS.md differs; otherwise return 0."""
-    return write_or_check(PAGE, page(), "the table of metrics says", arguments)
+    return write_or_check(PAGE, page(), "the table of metrics", arguments)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pytest
 import gpuwatch
 from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import load
+from gpuwatch.store.files import DATABASE
 from tests.gpuwatch.exporter.fleet import Series, names, of, openmetrics_names, series
 from tests.gpuwatch.live import Live, running
 from tests.gpuwatch.programs import program
@@ -151,4 +152,4 @@ def test_daemon_refuses_an_unprotected_public_page(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 2
     assert "--listen-insecure" in done.stderr.splitlines()[-1]
-    assert not (tmp_path / "state" / "ledger.db").exists()
+    assert not (tmp_path / "state" / DATABASE).exists()

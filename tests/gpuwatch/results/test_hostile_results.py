@@ -102,3 +102,14 @@ def test_nvbench_state_without_summaries_is_read(place: Path) -> None:
     states = '{"name":"s"},{"name":"t","summaries":null}'
     place.write_text(f'{{"devices":[],"benchmarks":[{{"name":"b","states":[{states}]}}]}}')
     assert [each.name for each in read_results(place).series] == ["b s", "b t"]
+
+
+def test_oversized_file_is_refused_with_its_size(place: Path) -> None:
+    with place.open("wb") as file:
+        file.truncate(300 << 20)
+    with pytest.raises(UsageError, match=r"expected at most 256 MiB, found 300 MiB$"):
+        read_results(place)
+    place.write_bytes(b"[" + b" " * (70 << 20))
+    with pytest.raises(UsageError, match=r"expected JSON of at most 64 MiB, found 70 MiB$"):
+        read_results(place, ColumnNames("t"))
+    place.unlink()

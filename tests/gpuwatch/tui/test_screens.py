@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.tui.widgets.status_line import StatusLine
 from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import Live
-from tests.gpuwatch.tui.frozen import EIGHT, GONE, VERDICT, travelling
+from tests.gpuwatch.tui.frozen import EIGHT, GONE, VERDICT, gpu, travelling
 from tests.gpuwatch.tui.test_app import until
 from tests.gpuwatch.tui.test_time_travel import shown, used
 
@@ -144,6 +145,20 @@ def test_e_on_a_gpu_explains_its_clock_reasons() -> None:
         assert "sw_power_cap" in app.screen.query_one(Markdown).source
         await pilot.press("q")
         assert isinstance(app.screen, OverviewScreen)
+
+    used(app, use)
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [(0, "no reason limits this GPU's clock"), (None, "the reasons behind this GPU's clock were not observed")],
+)
+def test_e_tells_no_reason_from_an_unobserved_one(mask: int | None, words: str) -> None:
+    app = travelling(replace(EIGHT, gpus=(gpu(event_reasons_mask=mask),), windows=()))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("e")
+        await until(pilot, lambda: [each.message for each in app._notifications] == [words])
 
     used(app, use)
 
