@@ -1,4 +1,4 @@
-# make demo and make test need nothing but a fresh machine; make help lists the other targets.
+# make demo and make test run on a fresh machine with Python 3.11 or newer; make help lists the targets.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -115,7 +115,7 @@ campaign: $(STAMP)  ## measure the judge's error rates over thousands of simulat
 	$(BIN)/python -m tests.hardware.render
 
 .PHONY: timing-record
-timing-record: $(STAMP)  ## run the timing-sensitive tests ten times under load, three times with all others; resumes after an interruption
+timing-record: $(STAMP)  ## run the timing-sensitive tests ten times under load, three times within the whole suite; resumes after an interruption
 	$(BIN)/python -m tests.load_record --workers $(WORKERS) $(RUNS)
 
 .PHONY: alerts-run

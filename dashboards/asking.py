@@ -159,7 +159,8 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
 def choices(prometheus: Prometheus, variable: Mapping[str, Any], filled: Mapping[str, str]) -> list[str]:
     """List a variable's values.
 
-    Raises PrometheusError; ValueError: for an unsupported kind of query.
+    Raises PrometheusError: when the server refuses or is missing.
+    Raises ValueError: for an unsupported kind of query.
     """
     query = fill(variable["query"]["query"], filled)
     if match := re.fullmatch(r"label_values\((.+), (\w+)\)", query):

@@ -163,9 +163,9 @@ def _legend(query: PanelQuery, series: Series) -> str:
 def looks(
     prometheus: Prometheus, *, since_s: float, instance: str = ".*", uuid: str | None = None
 ) -> Iterator[tuple[str, TimeAndPlace]]:
-    """Yield the view of each dashboard: all hosts, and the given GPU or else the first.
+    """Yield the view of each dashboard: the hosts that match ``instance``, and the given GPU or else the first.
 
-    Raises PrometheusError.
+    Raises PrometheusError: when the server refuses or is missing.
     """
     end_s = time.time()
     rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # Grafana's own formula

@@ -90,9 +90,9 @@ _ALERTS = (
         severity="info",
         expr=_below(_FREE, "job, name", 0.9, 0.75, 4) + "\nor\n" + _below(_CAPPED, _KIND, 0.85, 0.25, 8, hosts=3),
         says=f"{GPU_NAMED} clocks below others of its model under load",
-        why="Below the power limit, the clock is 10 % lower than that of other GPUs of the model and job below their limit. Or, at the "
-        "limit, the clock is 15 % lower than that of most GPUs with the same limit and a similar activity. The driver reports neither heat nor "
-        "hardware as the reason. A slow host raises the alert once for each GPU.",
+        why="Below the power limit, the clock is more than 10 % below the upper quartile of such GPUs of the model and job. Or, at the "
+        "limit, the clock is more than 15 % below the lower quartile of GPUs with the same limit and a similar activity. The driver reports "
+        "neither heat nor hardware as the reason. A slow host raises the alert once for each GPU.",
         do="First check for a forgotten clock lock (nvidia-smi -q -d CLOCK; nvidia-smi -rgc removes the lock). Then run the same work on this "
         "GPU and on a twin (gpuwatch compare). Have a board replaced that stays slow.",
     ),
@@ -101,8 +101,8 @@ _ALERTS = (
         severity="info",
         expr=_below(_CANARY, "job, name", 0.95, 0.5, 4) + "\nor\n" + _below(_COPY, "job, name", 0.95, 0.5, 4),
         says=f"the canary of {GPU_NAMED} is slower than those of its model",
-        why="A canary of bench() is the same short work on every GPU. In the last day the clock or the copy rate was 5 % below the median of the "
-        "model and job. The measured process declares both.",
+        why="A canary of bench() is the same short work on every GPU. In the last day the clock or the copy rate was more than 5 % below the "
+        "median of the model and job. The measured process declares both.",
         do="Run gpuwatch selftest there on a quiet GPU. If the canary stays slow, check for a clock lock and for slow memory "
         "(gpuwatch_gpu_clock_hertz of the domain memory), and swap the board with a twin.",
         rule="clock-low-no-reason",

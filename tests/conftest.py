@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 
 
 def long_ones_first(items: list[pytest.Item], workers_count: int) -> list[pytest.Item]:
-    """Order tests so that each worker, which begins with an equal run of them, has long modules first."""
+    """Order tests so that each worker's equal part of the list begins with long modules."""
     modules: dict[str, list[pytest.Item]] = {}
     for item in items:
         modules.setdefault(item.nodeid.partition("::")[0], []).append(item)

@@ -107,7 +107,7 @@ def commit() -> str:
 
 @contextlib.contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """Keep this number of processors busy during the block."""
+    """Keep this number of CPUs busy during the block."""
     # Each loop checks its parent, because a loop must not outlive a killed run.
     loop = f"import os\nwhile os.getppid() == {os.getpid()}: pass"
     loops = [subprocess.Popen([sys.executable, "-c", loop]) for _ in range(count)]
@@ -150,7 +150,7 @@ def go_on(
 
 
 def rendered(runs: Sequence[Run]) -> str:
-    """Return the lines of DEVELOPMENT.md."""
+    """Return the record's lines for DEVELOPMENT.md."""
     if not runs:
         return "The suite under load is not recorded yet: `make timing-record`.\n"
     under = runs[-1].under  # runs under different conditions stay in the file
@@ -201,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page = PAGE.read_text(encoding="utf-8")
         if page == with_record(page, load()):
             return 0
-        sys.stderr.write(f"{PAGE.name} is older than {PATH.name}: run python -m tests.load_record --render\n")
+        sys.stderr.write(f"{PAGE.name} does not show {PATH.name}: run python -m tests.load_record --render\n")
         return 1
     made: list[Run] = []
     try:

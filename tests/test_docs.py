@@ -15,7 +15,7 @@ from gpuwatch.client.window import Window
 from tests.shown_code import blocks, pages
 
 ROOT = Path(__file__).parents[1]
-ROOMS_COUNT = 30  # a longer map would be useless
+MAP_ROWS_COUNT = 30  # a longer map would be useless
 CALLS: dict[str, Callable[..., object]] = {
     "gpuwatch.bench": gpuwatch.bench,
     "gpuwatch.compare": gpuwatch.compare,
@@ -56,7 +56,7 @@ def test_map_names_existing_paths() -> None:
     assert len(named) > 20
     for path in named:
         assert (ROOT / path).exists(), path
-    assert table.count("\n| `") <= ROOMS_COUNT
+    assert table.count("\n| `") <= MAP_ROWS_COUNT
 
 
 @pytest.mark.parametrize("page", ["README.md", "DEVELOPMENT.md", "SECURITY.md", "CHANGELOG.md"])

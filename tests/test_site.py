@@ -25,7 +25,7 @@ FETCHED = {
     ("iframe", "src"),
     ("object", "data"),
 }
-UNLINKED = {"search.html", "index.html"}  # the form's target; the redirect to the home page
+UNLINKED = {"search.html", "index.html"}  # the target of the search form; the redirect to the home page
 
 
 class PageAddresses(HTMLParser):
@@ -131,7 +131,7 @@ def test_shown_output_refuses_other_programs(tmp_path: Path) -> None:
 
 
 def test_decision_numbers_are_unique() -> None:
-    """Each decision has a unique number, repeated in its title, because two branches may use the same number."""
+    """Decisions have consecutive numbers, repeated in their titles; two branches may have used the same number."""
     pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     assert [page.name[:4] for page in pages] == [f"{number:04d}" for number in range(1, len(pages) + 1)]
     for page in pages:

@@ -28,7 +28,7 @@ SLEEPS = {
 # Bounds on time that do not depend on load.
 BOUNDS = {
     "gpuwatch/sampling/test_plan.py::test_measurement_takes_its_configured_time": "a virtual clock",
-    "gpuwatch/sources/test_contract.py::test_source_events_returns_after_its_timeout": "asked of virtual clocks only",
+    "gpuwatch/sources/test_contract.py::test_source_events_returns_after_its_timeout": "checked on virtual clocks only",
 }
 CLOCKS = frozenset({"monotonic", "monotonic_ns", "now_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time"})
 
@@ -74,7 +74,7 @@ def is_elapsed(node: ast.AST) -> bool:
 
 
 def bounded(test: Test) -> Iterator[ast.AST]:
-    """Return a test's asserted comparisons with an elapsed time as the smaller side."""
+    """Yield a test's comparisons with an elapsed time on the smaller side."""
     names = {
         target.id
         for node in ast.walk(test)
@@ -137,7 +137,7 @@ def test_sleeps_have_a_recorded_reason() -> None:
 
 
 def test_elapsed_time_is_bounded_only_in_slow_tests() -> None:
-    """Only tests marked ``slow``, ``soak`` or ``gpu`` and those in BOUNDS have an upper bound on elapsed time."""
+    """Only tests marked ``slow``, ``soak`` or ``gpu``, in ``*_gpu.py`` or in BOUNDS have an upper bound on elapsed time."""
     found = {
         f"{name}::{test.name}"
         for name, test in calls_and_tests()[1]

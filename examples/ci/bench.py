@@ -1,4 +1,4 @@
-"""A benchmark for CI: one window around matrix products, or around sleeps without a GPU, for a simulated GPU."""
+"""A benchmark for CI: one window around matrix products or, without a GPU, around sleeps for a simulated GPU."""
 
 import os
 import time

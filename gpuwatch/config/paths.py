@@ -89,7 +89,7 @@ def _ensure_ours(folder: Path, option: str) -> None:
 
 
 def is_folder_of_ours(folder: Path) -> bool:
-    """Return True if a folder exists and only this user and root could have written into it."""
+    """Return True if a folder exists, and no user but this one and root could replace files in it."""
     try:
         _check_ours(folder, folder.lstat(), "--socket")
     except (OSError, UsageError):

@@ -1,4 +1,4 @@
-"""CUDA events by number: handles of the driver's library, which are no Python objects, else torch's events."""
+"""CUDA events by number: handles of the driver's library, or torch's event objects."""
 
 import ctypes
 import gc
@@ -133,7 +133,7 @@ class DriverEvents:
 
 
 def make_events(cuda: Any, library: Any = None) -> Events:
-    """Make events for torch's current device, with the driver's library if this process has it."""
+    """Make events for torch's current device: the driver's if its library is usable, otherwise torch's."""
     try:
         return DriverEvents(library or load_library(), cuda.current_device())
     except (OSError, AttributeError, RuntimeError):

@@ -132,7 +132,7 @@ class CudaMarks:
     def settle(self) -> bool:
         """Stop marking; return True if reading takes so long that it needs a separate thread.
 
-        Otherwise the GPU would idle while many iterations are read (docs/decisions/0070).
+        Without that thread the GPU would idle while many iterations are read (docs/decisions/0070).
         """
         self._is_open = False
         is_long = self._timed_count + self._other_count > _READ_AT_ONCE_COUNT
@@ -150,7 +150,7 @@ class CudaMarks:
             yield
 
     def close(self) -> None:
-        """Release the stamps; later iterations get no mark."""
+        """Release the events and stamps; later iterations get no mark."""
         stamps, self._stamps, self._is_open = self._stamps, None, False
         self._events.close()
         if stamps is not None:

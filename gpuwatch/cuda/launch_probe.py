@@ -33,7 +33,7 @@ class LaunchProbe:
             self._begun_ns = self._now_ns()
 
     def end(self, number: int) -> bool:
-        """Return True if the iteration is probed; its work has been launched."""
+        """Record the launch time of a probed iteration; return False for any other iteration."""
         if number != self._probed:
             return False
         self._took_ns.append(self._now_ns() - self._begun_ns)

@@ -61,7 +61,7 @@ def allocate(driver: Any, count: int) -> StampBuffer:
 
 
 def release(buffer: StampBuffer, *, is_beside: bool = False) -> None:
-    """Keep a small buffer for reuse and free a large one: now, or later during a capture or in another context.
+    """Keep a small buffer for reuse; free a large one now, or later if a graph is being captured or another context is current.
 
     ``is_beside`` is True in a separate thread: ``free_pending`` frees later, because freeing waits for all GPU work.
     """

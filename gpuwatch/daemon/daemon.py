@@ -168,7 +168,7 @@ class Daemon:
             _log.info("stopped")
 
     async def _end(self) -> None:
-        """Shut down every part even if another fails; close the store before any part that may block."""
+        """Shut down every part even if another fails; close the store before the page and the GPUs, which may block."""
         self._server.stop_listening()  # a window opened now would be cut off by the shutdown
         for part in (self._windows.finish, self._server.close, self._judge.close):
             try:

@@ -106,7 +106,7 @@ def _make_room_at(path: Path, client: Client, tell: Callable[[str], object]) -> 
 def wait_until_gone(client: Client) -> None:
     """Wait until an exiting daemon has released its store.
 
-    Raises DaemonError: when it does not exit in time.
+    Raises DaemonError: when the daemon does not exit in time.
     """
     state, pid = Path(client.welcome.state), client.welcome.pid
     until_ns, pause = clock.now_ns() + round(GONE_S * 1e9), threading.Event()

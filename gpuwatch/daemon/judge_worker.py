@@ -29,7 +29,7 @@ _log = logging.getLogger("gpuwatch.daemon.judge_worker")
 
 
 def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Read run ids and write judgements until the daemon closes the pipe.  An empty id only imports the judge."""
+    """Read run ids and write judgements until the daemon closes the pipe; answer an empty id with an empty judgement."""
     from gpuwatch.errors import StoreError
     from gpuwatch.signing import signer_of
 
@@ -57,7 +57,7 @@ def _import_judge() -> None:
 
 
 def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgement:
-    """Judge one stored run from its readings and sign the evidence.
+    """Judge one stored run from its readings; with a ``signer``, sign each verdict.
 
     Raises StoreError.
     """
@@ -120,7 +120,7 @@ def log_failed_rules(run_id: str, verdicts: Sequence[Verdict]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignores Ctrl-C too: the daemon ends the worker by closing the pipe
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, which then ends the worker
     with contextlib.suppress(BrokenPipeError):  # the daemon died meanwhile
         serve(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
     with contextlib.suppress(BrokenPipeError):  # the daemon no longer reads

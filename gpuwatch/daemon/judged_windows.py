@@ -12,7 +12,7 @@ REMEMBERED_COUNT = 200
 
 
 class JudgedWindows:
-    """A lookup of judged windows.  Methods named ``read…`` open the store and must run in a thread."""
+    """A lookup of judged windows.  Methods named ``read…`` open the store; a serving daemon calls them in a thread."""
 
     def __init__(self, state: Path, boot_id: str) -> None:
         self._state = state

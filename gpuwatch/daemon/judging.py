@@ -102,7 +102,7 @@ class Judge:
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
-        """Hold the worker exclusively; after the last user, schedule its exit."""
+        """Hold the worker exclusively; after each use, schedule the worker's exit."""
         async with self._turn:
             if self._resting is not None:
                 self._resting.cancel()

@@ -126,6 +126,7 @@ async def send(writer: asyncio.StreamWriter, message: messages.Message) -> None:
     """Send a message.
 
     Raises ConnectionResetError: when the peer is gone, so that its queued requests are dropped.
+    Raises TimeoutError: when the peer does not read the message in time.
     """
     writer.write(messages.encode(message))
     if writer.is_closing():

@@ -51,7 +51,7 @@ def main(
             return
         ensure_state_folder(settings.state, mode=0o750 if shared else 0o700)
         log_to(settings, on_demand=on_demand)
-        # A sampling thread waits for the interpreter lock; the default of 5 ms would be half its period.
+        # A sampling thread waits for the interpreter lock; the default of 5 ms would be half a sampling period.
         sys.setswitchinterval(0.0005)
         _watch_children_without_threads()
         make = partial(
@@ -131,7 +131,7 @@ def _leave_parent() -> Callable[[], None]:
     return ready
 
 
-# A thousand windows need a thousand connections.  A benchmark may have set the other limits, and the daemon also serves others.
+# A thousand windows need a thousand connections.  A benchmark may have set the other limits for its own processes.
 _LIMITS = (
     resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_DATA,
     resource.RLIMIT_NPROC,
@@ -147,7 +147,7 @@ def _raise_limits() -> None:
 
 
 def _undo_inheritance() -> None:
-    """Undo the state inherited from the starting benchmark: CPU affinity, priority, umask."""
+    """Undo the state inherited from the starting benchmark: CPU affinity, scheduling policy, umask, signal settings."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     with contextlib.suppress(OSError):

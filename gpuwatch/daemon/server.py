@@ -62,7 +62,7 @@ class Server:
         self._marks = HeldMarks(windows)
         self._untrusted: set[str] = set()  # runs of untrusted code, on connections that are open now
         self._answers = answers
-        self._is_shared = is_shared  # a system daemon serves every local user, each their own windows
+        self._is_shared = is_shared  # a system daemon serves every local user, each with separate windows
         self._greeted_ns: dict[asyncio.Task[None] | None, int] = {}  # by connection
         self._server: asyncio.Server | None = None
         self._place: SocketPlace | None = None  # only for a socket that this daemon bound and may remove
@@ -255,7 +255,7 @@ class Server:
                 return messages.Refused("bad-message", "expected hello only as the first message, found a second one")
 
     def _check_end(self, peer: _Peer, request: messages.Request) -> None:
-        """Raise UsageError if this connection did not open the request's window, and it is untrusted or held by a mark."""
+        """Raise UsageError for an untrusted window that another connection opened, and for a window held by a mark."""
         if not isinstance(request, messages.End | messages.Times | messages.Spans | messages.Close):
             return
         if request.run not in peer.runs and (request.run in self._untrusted or self._marks.holds(request.run)):
@@ -286,9 +286,9 @@ class Server:
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:
-    """Refuse a connection after its greeting has arrived.
+    """Refuse a connection, and wait up to a second for its greeting before the caller closes the connection.
 
-    Closing earlier would discard the refusal, and the client would see only a closed connection.
+    Closing earlier would discard the refusal, and the client would find only a closed connection.
     """
     await send(writer, messages.Refused(code, why))
     with contextlib.suppress(TimeoutError, asyncio.LimitOverrunError, ValueError):

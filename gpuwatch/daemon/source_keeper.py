@@ -32,7 +32,7 @@ class SourceKeeper:
         self._reopening = threading.Lock()
         self._deaf = threading.Event()  # once set, the daemon ignores the driver's events of the current source
         self._looked = threading.Event()
-        self.devices: Mapping[str, Device] = {}  # each as it was first listed
+        self.devices: Mapping[str, Device] = {}  # each with the facts of its first listing
         self.absence: str | None = None
         self._is_misnamed = False  # no such scene, or an unreadable recording: retries do not help
         # GPUs that the driver lists but that never answered, each with the reason.
@@ -77,7 +77,7 @@ class SourceKeeper:
             adopt(uuid, pid)
 
     def look(self) -> None:
-        """Open the source if it was absent, and check listed GPUs that did not answer before."""
+        """Open the source if it is absent; otherwise check the listed GPUs that have not answered."""
         source = self._source
         if source is None:
             self._open()

@@ -27,8 +27,8 @@ from gpuwatch.wire.messages import FactValue, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
-# The largest difference between the client's time of an edge and the daemon's: long enough for a descheduled process, and
-# too short to cut off a part of the benchmark.
+# The largest difference between the client's time of an edge and the daemon's: long enough for a descheduled process, too
+# short to cut off a part of the benchmark.
 EDGE_SLACK_NS = 100_000_000
 DECLARING_S = 20.0  # time limit for a client to hand over its times after the window ended
 IDENTIFYING_S = 1.0  # time limit for naming the window's process on a busy machine
@@ -47,7 +47,7 @@ class WindowServices:
     threads: UserThreads
     before_edge: Callable[[], None] = lambda: None  # called before a window opens, and before it is judged
     identities: Identities = field(default_factory=Identities)
-    # A user who opens windows faster than they are judged waits for their judging; other users do not.
+    # A user whose windows open faster than the judge works waits for verdicts; other users do not.
     judging_turns: UserTurns = field(default_factory=UserTurns)
 
 
@@ -141,8 +141,8 @@ class TrackedWindow:
             )
         if is_untrusted(self.run.declared):
             return self.run.begin_ns, now_ns
-        # The client marks the edges, because only the client observes when the body runs.  A client that is rewarded for a good
-        # verdict must not cut off the bad part, so the client's marks must stay close to the daemon's.
+        # The client marks the edges, because only the client observes when the body runs.  The marks must stay close to the
+        # daemon's, so that a client rewarded for a good verdict cannot cut off the bad part.
         return min(begin_ns, self.run.begin_ns + EDGE_SLACK_NS), max(end_ns, now_ns - EDGE_SLACK_NS)
 
     def end(self, begin_ns: int, end_ns: int) -> None:

@@ -153,7 +153,7 @@ class WatchedGpus:
             sampler.set_periods(settings.idle_period_ns, settings.active_period_ns)
 
     def window_opened(self, uuids: tuple[str, ...] | None) -> None:
-        """Sample these GPUs at the full rate while windows are open on them; None: every GPU."""
+        """Sample these GPUs, or every GPU for None, at the full rate until ``window_closed``."""
         self._count(uuids, 1)
 
     def window_closed(self, uuids: tuple[str, ...] | None) -> None:

@@ -286,7 +286,7 @@ def _is_visible(run: Run, uid: int) -> bool:
 def _around(
     parent: str | None, tracked: Iterable[TrackedWindow], pid: int, uid: int
 ) -> tuple[str | None, dict[str, FactValue]]:
-    """Return the window around a new one (its parent, or the latest mark that holds its process) and the facts it inherits.
+    """Return the window around a new one (its parent, or the latest mark or untrusted window around its process), and its facts.
 
     Every window below an untrusted window is untrusted, whichever parent it names.
     """

@@ -1,4 +1,4 @@
-"""Access control of the page: on loopback every local user may read the page; elsewhere it needs TLS and known readers."""
+"""Access control of the page: open by default on loopback; elsewhere TLS and known readers are required, unless waived."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ class Access:
 
     tls: ssl.SSLContext | None
     users: Mapping[str, str] | None
-    expiry_s: float | None = None  # wall time at which the current certificate expires
+    expiry_s: float | None = None  # wall time at which the first certificate of the current chain expires
 
     def admits(self, authorization: str | None) -> bool:
         """Return True if a header ``Authorization: Basic …`` has a known user and password, or if no password is needed."""
@@ -135,7 +135,7 @@ def _tls(certificate: str, key: str, authorities: str) -> ssl.SSLContext:
 
 
 def _expiry_s(path: Path) -> float | None:
-    """Return the wall time at which the first certificate of a chain expires; None if the file cannot be parsed."""
+    """Return the earliest expiry of a chain's certificates as wall time; None if the file cannot be parsed."""
     from cryptography import x509  # imported late: a page without TLS does not need it
 
     try:

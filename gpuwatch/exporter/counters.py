@@ -42,7 +42,7 @@ KNOWN_XIDS = (
 OTHER_XID = "other"
 CANARIES_COUNT = 64  # GPUs with a stored canary; the number needs a bound, because a client may name any GPU
 _NO_XIDS: Mapping[str, float] = {}
-XIDS_COUNT = 64  # Xid numbers with a series of their own per GPU; a label needs a bounded set of values
+XIDS_COUNT = 64  # Xid numbers with a separate series per GPU; a label needs a bounded set of values
 
 
 @dataclass(slots=True)

@@ -29,8 +29,8 @@ JUDGING_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 OFF_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3)  # includes the default tolerance, 1 %
 SCRAPE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
-# The class of each clock event reason: benign (idle, or requested by a user), limiting (the board is at a limit), or hardware
-# (the board protects itself).
+# The class of each clock event reason.  benign: idle, or requested by a user.  limiting: the board is at a limit.
+# hardware: the board protects itself.
 REASON_CLASSES: Mapping[str, str] = {
     "gpu_idle": "benign",
     "applications_clocks_setting": "benign",
@@ -47,10 +47,10 @@ ASKED = (
     "fast",
     "pulse",
     *LANES[1:],
-)  # the pulse runs only in windows, so it has no age; its losses count for the fast lane
+)  # the pulse runs only in windows and at rest, so it has no age; its losses count for the fast lane
 
 
-RARE = "read every ten seconds at most"  # the source of values that no lane reads
+RARE = "read at most once in ten seconds"  # the source of values that no lane reads
 MOCKED = "Seen on the mock driver only."
 
 
@@ -93,7 +93,7 @@ _TABLE = (
     Metric("gpuwatch_source_info", MetricKind.INFO, "Kind of the watched source.", ("source",), "the source",
            {"source": ("nvml", "simulated", "replay")}),
     Metric("gpuwatch_build_info", MetricKind.INFO, "Versions of the daemon that serves this page and of Python.", ("version", "python"), "the package"),
-    _gauge("gpus", "GPUs that the source listed when it was opened, by current state.", ("state",), "the witness",
+    _gauge("gpus", "GPUs that the source has listed, by current state.", ("state",), "the witness",
            state=("answering", "lost")),
     # Identity of a GPU
     Metric("gpuwatch_device_info", MetricKind.INFO,
@@ -174,7 +174,7 @@ _TABLE = (
     _counter("gpu_row_remaps_total", "Memory rows remapped after errors, over the board's life, by cause; "
              "the sum is gpuwatch_gpu_remapped_rows_total.", (*GPU, "kind"), RARE, kind=("correctable", "uncorrectable")),
     _gauge("gpu_performance_state", "P-state: 0 is P0, the fastest. An H200 is always in P0.", GPU, RARE),
-    _counter("gpu_pcie_bytes_total", "Bytes that the GPU sent and received over PCIe since the daemon opened it, including protocol (7 % "
+    _counter("gpu_pcie_bytes_total", "Bytes that the GPU sent and received over PCIe since the daemon's first scrape, including protocol (7 % "
              "more than the data copied to an H200); integrated from the means of GPM (Hopper and later).", (*GPU, "direction"), RARE, direction=("sent", "received")),
     _counter("gpu_nvlink_bytes_total", f"Data that the GPU sent and received over all NVLinks, from the driver's counters. {MOCKED}",
              (*GPU, "direction"), RARE, direction=("sent", "received")),
@@ -258,7 +258,7 @@ _TABLE = (
            of="the store"),
     _gauge("store_disk_full", "1 while the store cannot write because the disk is full.", of="the store"),
     # The page itself
-    _gauge("certificate_expiry_timestamp_seconds", "Wall time at which the first certificate of the page's TLS chain expires; "
+    _gauge("certificate_expiry_timestamp_seconds", "Wall time of the earliest expiry in the page's TLS chain; "
            "absent without TLS.", of="the exporter"),
     _histogram("scrape_seconds", "Time to make a page; includes all pages before this one.", SCRAPE_BUCKETS,
                of="the exporter"),

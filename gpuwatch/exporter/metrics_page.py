@@ -1,4 +1,4 @@
-"""One metrics page: callers add samples by name; only names and labels of the table are accepted."""
+"""One metrics page: callers add samples by name, and only names and labels of the table are accepted."""
 
 from collections.abc import Iterator
 from functools import cache, lru_cache

@@ -96,7 +96,7 @@ def _device(store: Reader, run: Run, uuid: str) -> Device | None:
 
 
 def _evidence(store: Reader, run: Run, uuid: str) -> Evidence | None:
-    """Return a run's evidence of a GPU; None if it was dropped or is damaged, so that the row has no physics."""
+    """Return a run's evidence of a GPU; None for dropped or damaged evidence, so that the row has no physics."""
     packed = store.packed(run, uuid)
     try:
         return unpack(packed)[0] if packed is not None else None

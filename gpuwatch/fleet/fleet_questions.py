@@ -48,7 +48,7 @@ class FleetQuestion:
 
 @dataclass(frozen=True, slots=True)
 class FleetAnswer:
-    """The columns and rows of an answer; ``is_cut``: True if there were more rows."""
+    """The columns and rows of an answer; ``is_cut`` is True if there were more rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]

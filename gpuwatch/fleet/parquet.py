@@ -38,7 +38,7 @@ _PLAIN: Mapping[ColumnKind, Any] = {
 }
 
 
-def arrow_schema() -> Any:  # pyarrow.Schema: the package has no types of its own
+def arrow_schema() -> Any:  # a pyarrow.Schema; pyarrow has no annotations
     """Return the contract as an Arrow schema, with metadata: meaning and unit per field, and gpuwatch's version."""
     about = {"gpuwatch.schema": str(SCHEMA), "gpuwatch.version": __version__}
     return pa.schema([_field(column) for column in COLUMNS], metadata=about)

@@ -18,7 +18,7 @@ _CANARY = ("canary_clock_mhz", "canary_copy_bytes_count")
 
 
 def physics(evidence: Evidence) -> dict[str, float | int | None]:
-    """Return the columns computed from the evidence: means and extremes over the window; None for unobserved values."""
+    """Return the columns computed from the evidence: means and extremes over the window, or None for unobserved values."""
     true, busy, window = measured(evidence), busy_witnesses(evidence), evidence.window
     energy = evidence.increase("energy_j")
     # The counter is read slightly outside the edges, so its mean power is scaled to the window's length.

@@ -41,7 +41,7 @@ def pressure(
     cgroups: Path = Path("/sys/fs/cgroup"),
     there_by_ns: int | None = None,
 ) -> Pressure:
-    """Read these processes and their machine.  cgroup and affinity are the first PID's.
+    """Read these processes and their machine.  The control group and the affinity are the first PID's.
 
     Threads that started after ``there_by_ns`` are left out.  A snapshot some milliseconds after a window's start would
     otherwise count the window's own new threads as older than the window.

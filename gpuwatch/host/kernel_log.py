@@ -110,7 +110,7 @@ class KernelLog:
             os.close(self._descriptor)
 
     def _read(self) -> bool:
-        """Read one record; return False at the end of file, which a kernel log never reaches."""
+        """Read one record; return False after a read error, or at an end of file, which a kernel log never reaches."""
         try:
             record = os.read(self._descriptor, _RECORD_BYTES)
         except (BlockingIOError, BrokenPipeError):  # no complete record, or overwritten before the read

@@ -1,6 +1,6 @@
-"""Facts about processes and the machine from the operating system, read only through this module's functions.
+"""Facts about processes and the machine from the operating system, and the readers of files under /proc and /sys.
 
-Everything under /proc and /sys is optional: missing, forbidden or vanished files give None, never zero.
+Every file there is optional: missing, forbidden or vanished files give None or an empty result, never zero.
 """
 
 import hashlib

@@ -14,8 +14,8 @@ from gpuwatch.host.processes import PROC, contents
 # Processes to inspect: reading mappings takes milliseconds and locks the address space, so some data loaders are skipped.
 LOOKED_AT_COUNT = 16
 
-# Prefixes of file names that Nsight Systems, Nsight Compute, Compute Sanitizer, cuda-gdb, nvprof, NVBit, Score-P, TAU and
-# HPCToolkit inject into a process, and of sanitizers linked by a compiler.
+# Prefixes of libraries that tools inject into a process: Nsight Systems, Nsight Compute, Compute Sanitizer, cuda-gdb, nvprof,
+# NVBit, Score-P, TAU and HPCToolkit.  The last four are sanitizers linked by a compiler.
 _INJECTED = (
     "libToolsInjection", "libcuda-injection", "libInterceptorInjection", "libTreeLauncher", "libsanitizer-collection",
     "libsanitizer-public", "libcudadebugger", "libcuinj", "libaccinj", "libnvbit", "libscorep", "libTAU", "libhpcrun",

@@ -10,7 +10,7 @@ from gpuwatch import clock
 from gpuwatch.host.processes import PROC, contents
 
 RUN_QUEUE, PAGE_FAULTS = "run-queue", "page-faults"
-# An interval between two readings is a pause if its cause filled most of it; the exact place inside is unknown.
+# An interval between two readings is a pause if one cause filled at least half of it; the exact place inside is unknown.
 LEAST_RATIO = 0.5
 # Estimates, because kernels count faults without their time: a new page takes at least 0.5 us, one from a disk at least 100 us.
 MINOR_FAULT_NS = 500
@@ -39,7 +39,7 @@ def look_at(pid: int, thread: int | None = None, *, proc: Path = PROC) -> Thread
 
 
 def pause_between(before: ThreadLook, after: ThreadLook) -> Pause | None:
-    """Return the pause that filled most of the time between two readings; None without such a pause."""
+    """Return the pause that filled at least half of the time between two readings; None without such a pause."""
     least_ns = LEAST_RATIO * (after.at_ns - before.at_ns)
     faults_ns = MINOR_FAULT_NS * (after.minor_faults_count - before.minor_faults_count)
     faults_ns += MAJOR_FAULT_NS * (after.major_faults_count - before.major_faults_count)

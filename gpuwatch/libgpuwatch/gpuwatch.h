@@ -15,16 +15,16 @@ extern "C" {
 
 typedef uint64_t gw_window; /* 0 means "no window" */
 
-/* Connect to the daemon, and load the stamp kernel if there is a CUDA context; otherwise the first window does both.  Call this
- * function before a warm-up, so that there is no pause between warm-up and window. */
+/* Connect to the daemon, and load the stamp kernel if there is a CUDA context; without this call, the first window does both.
+ * Call this function before a warm-up, so that there is no pause between warm-up and window. */
 void gw_prepare(void);
 
 /* Begin a window around this process and its descendants; label is UTF-8, or NULL.  Return 0 if no window was opened.
- * A call takes up to a millisecond; the first call of a process takes longer, unless gw_prepare was called. */
+ * A call usually takes up to a millisecond; the first call of a process takes longer, unless gw_prepare was called. */
 gw_window gw_begin(const char *label);
 
-/* Begin a window as gw_begin does, and time iterations on a stream (a cudaStream_t or CUstream; NULL is the default stream), with
- * the SM clock of each iteration.  The stream must exist until gw_end. */
+/* Begin a window as gw_begin does, and time iterations on a stream, with the SM clock of each iteration.  The stream is a
+ * cudaStream_t or CUstream (NULL: the default stream), and must exist until gw_end. */
 gw_window gw_begin_on(const char *label, void *stream);
 
 /* Mark the end of one iteration and the start of the next: call this function before the first iteration, and after each. */

@@ -1,7 +1,7 @@
 /* The true clock: a kernel with one thread per SM writes the cycle counter and the GPU's timer, on the program's stream.
  *
  * All calls use the driver that the program has loaded; without a driver or a context, the functions do nothing.
- * Rows are in a ring buffer in device memory.  The library's thread reads them on a stream that waits for no other stream.
+ * Rows are in a ring buffer in device memory.  The library's thread reads rows on a stream that waits for no other stream.
  */
 #include "library.h"
 #include "stamp_ptx.h"
@@ -138,7 +138,7 @@ static int by_value(const void *first, const void *second) {
 }
 
 /* Return the nanoseconds from the latest cell of one stamp to the earliest cell of another, and the median clock between the
- * stamps.  Return 0 if no SM has cells in both. */
+ * stamps.  Return 0 if no SM has cells in both, or if the stamps overlap. */
 static int64_t between(const uint64_t *first, const uint64_t *second, double *clock_mhz) {
     double clocks[SMS_KEPT];
     int count = 0;
@@ -271,7 +271,8 @@ static bool enter_beside(void) {
     return true;
 }
 
-/* Wait in the library's thread until a stamp is written; read its row every 0.5 ms.  Return false after ``wait_ns``. */
+/* Wait in the library's thread until a stamp is written; read its row every 0.5 ms.  Return false after ``wait_ns``, or if the
+ * row cannot be read. */
 bool gw_stamps_done(int64_t stamp, int64_t wait_ns) {
     if (stamp == GW_NO_STAMP) return false;
     int64_t until_ns = gw_now_ns() + wait_ns;

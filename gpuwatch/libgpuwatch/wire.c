@@ -44,7 +44,7 @@ void gw_trouble(const char *format, ...) {
     if (!gw_report("GPUWATCH_NVTX_REPORT", &line)) dprintf(STDERR_FILENO, "gpuwatch: no window: %s\n", text);
 }
 
-/* Close a JSON object and append it in one write as a line to the file named by a variable; return false if the variable is unset. */
+/* Close a JSON object, and append its line in one write to the file named by a variable; return false if the variable is unset. */
 bool gw_report(const char *variable, gw_text *line) {
     const char *path = secure_getenv(variable);
     gw_add(line, "}\n");

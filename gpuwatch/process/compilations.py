@@ -16,8 +16,8 @@ _US = 1000
 class CompilationPauses:
     """Listeners of both compilers, installed between ``start`` and ``stop``.
 
-    Triton reports a compilation at its end, with its duration in microseconds (``triton.knobs``, Triton 3.4 and later).
-    torch reports both ends (``torch._dynamo.callback``), also of Triton's autotuning, each once for any nesting.
+    Triton (3.4 and later, ``triton.knobs``) reports a compilation at its end, with the duration in microseconds.
+    torch (``torch._dynamo.callback``) reports start and end, also of Triton's autotuning, once for any nesting.
     """
 
     def __init__(self, log: SpanLog) -> None:

@@ -28,7 +28,7 @@ SYSTEMS = (
         "SLURM_JOB_ID",
         {
             "job": "SLURM_JOB_ID",
-            "slurm_job": "SLURM_JOB_ID",  # wins over another system's tag ``job``
+            "slurm_job": "SLURM_JOB_ID",  # always Slurm's, even if the user sets the tag ``job``
             "job_name": "SLURM_JOB_NAME",
             "array_job": "SLURM_ARRAY_JOB_ID",
             "array_task": "SLURM_ARRAY_TASK_ID",

@@ -1,4 +1,4 @@
-"""The sampling loop on absolute deadlines: lateness is recorded; missed deadlines are skipped and counted, never queued."""
+"""The sampling loop on absolute deadlines: it records lateness, and skips and counts missed deadlines without queueing them."""
 
 import threading
 from collections import deque
@@ -118,8 +118,8 @@ def sweeps(
 ) -> Iterator[Sweep]:
     """Yield every pass of these turns, in the order of their deadlines, forever or until ``stop``.
 
-    If several deadlines have passed, only the last counts.  A turn that finds its GPU or source lost yields one Lost,
-    retries after 1, 2, 4 ... 30 s, and yields one Event "back" with its first answer.
+    If several deadlines have passed, only the last counts.  A turn that finds its GPU or source lost yields one Lost, and
+    retries after 1, 2, 4 ... 30 s.  The first answer then yields one Event "back".
     """
     begin_ns = clock.now_ns()
     for turn in turns:

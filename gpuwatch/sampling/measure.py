@@ -173,7 +173,8 @@ def _lanes(costs: _Costs, unanswered: frozenset[str], targets: PlanTargets) -> t
 def _too_expensive(names: Sequence[str], costs_ns: Mapping[str, int], targets: PlanTargets) -> list[str]:
     """Return fast signals that cost too much for their lane.
 
-    Such a signal costs more than ``_OUTLYING_COUNT`` times the median, and more than ``dear_ns`` or half of a pass's budget.
+    Such a signal costs more than ``_OUTLYING_COUNT`` times the median, and more than the smaller of ``dear_ns`` and half of
+    a pass's budget.
     If every call is expensive (no shared page), all signals stay, and the lane gets a longer period.
     """
     if not names:

@@ -57,7 +57,7 @@ class SamplingPlan:
 
 
 def in_a_window(idle_period_ns: int, active_period_ns: int, least_ns: Mapping[Lane, int], *, pulse: bool) -> dict[Lane, int]:
-    """Return the periods of whole rows and pulses in a window; no pulse that would not be more frequent than the rows.
+    """Return the periods of whole rows and pulses in a window; leave out a pulse that is no more frequent than the rows.
 
     An idle period shorter than ``ROW_NS`` also applies to the whole row in a window.
     """
@@ -99,7 +99,7 @@ class LanePeriods:
 
     def __init__(self, plan: SamplingPlan) -> None:
         self.is_active = False
-        self.is_attended = True  # True while a client shows readings of the slow lane
+        self.is_attended = True  # True while a client, a scraper or a window may need recent readings of the slow lane
         self.rate = WatchRate.USUAL
         self.replan(plan)
 

@@ -16,7 +16,7 @@ def open_source(spec: str, clock: Clock) -> Source:
 
     ``auto`` opens the driver if this machine has a driver or an NVIDIA device, otherwise the simulation.  A failing driver
     raises an error; the simulation never replaces a failing driver.
-    Raises UsageError: for an unknown specification.
+    Raises UsageError: for an unknown specification or scene, or an unreadable recording.
     Raises SourceGoneError: when the driver does not answer.
     """
     kind, colon, argument = spec.partition(":")

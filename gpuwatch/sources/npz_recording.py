@@ -38,8 +38,8 @@ _COLUMNS: Mapping[str, tuple[str, float]] = {
 # A window's evidence includes this much time before the window's start and after its end.
 _LEAD_NS, _TAIL_NS = 5_000_000_000, 500_000_000
 _TEXT_LENGTH = 400
-_MOST_BYTES = 1 << 30  # unpacked; a day at 100 Hz takes a tenth of this limit
-# Errors of numpy's reader for a torn or foreign archive, whose headers are Python syntax.
+_MOST_BYTES = 1 << 30  # unpacked; a day of all columns at 100 Hz takes 0.83 GB
+# Errors for a torn or foreign archive; numpy parses the headers of its members as Python.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, SyntaxError, EOFError, LookupError, TypeError, ValueError,
     OSError, RuntimeError, ArithmeticError, MemoryError,
@@ -124,7 +124,7 @@ def _arrays(path: Path) -> dict[str, Any]:  # numpy's own type for an archive's 
 def _array(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo
 ) -> Any:  # numpy's own type; None for a member that is not an array
-    """Read a member.  Raises ValueError: for a header that declares more data than the member holds; numpy allocates first."""
+    """Read a member.  Raises ValueError: for a header that declares more data than the member holds: numpy would allocate it."""
     if not member.filename.endswith(".npy"):
         return None
     with archive.open(member) as file:

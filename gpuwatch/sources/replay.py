@@ -28,7 +28,7 @@ from gpuwatch.interfaces import Clock
 from gpuwatch.sources import recordings
 
 ENDED = "the recording ended"
-_SLOW_FRESH_NS = 11_000_000_000  # the slow lane is read every ten seconds while no window is open
+_SLOW_FRESH_NS = 11_000_000_000  # longer than ten seconds, the slow lane's period without a window and without rest
 
 # Types of a reading's fields other than float: columns hold every signal as float.
 _TYPES: dict[str, type] = {
@@ -37,12 +37,12 @@ _TYPES: dict[str, type] = {
 
 
 class Replay:
-    """The recorded GPUs.  The recording starts when the object is built; ``speed`` seconds of it pass per second.
+    """The recorded GPUs.  The recording starts when the object is built, and advances by ``speed`` seconds per second.
 
-    Each query returns the last value recorded before that time, or None if that value is missing or stale.  At the end of
-    the recording every GPU is lost.
+    ``read`` returns each signal's last value at the current recording time, or None if that value is missing or stale.
+    After the last reading of a GPU, that GPU is lost.
 
-    Raises UsageError: when the recording cannot be read, or holds no reading.
+    Raises UsageError: when the recording cannot be read or holds no reading, or ``speed`` is not above 0.
     """
 
     def __init__(self, path: str | Path, clock: Clock, *, speed: float = 1.0) -> None:

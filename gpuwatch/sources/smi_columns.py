@@ -75,7 +75,7 @@ _TABLES = ("clocks_event_reasons", "clocks_throttle_reasons")  # from driver 535
 REASON_COLUMNS: Mapping[str, int] = {f"{table}.{name}": int(bit) for table in _TABLES for name, bit in _REASONS.items()}
 FAULT_REASONS = {int(bit) for bit in _REASONS.values()} - {int(Reason.GPU_IDLE), int(Reason.APPLICATIONS_CLOCKS)}
 
-# Columns that identify a GPU or never change, with the field of Device; Device has no ``index``.
+# Columns with a GPU's facts, and the field of Device for each; Device has no ``index``.
 IDENTITY: Mapping[str, str] = {
     "uuid": "uuid",
     "gpu_uuid": "uuid",

@@ -1,4 +1,4 @@
-"""Logs of ``nvidia-smi --query-gpu=… --format=csv -lms N`` as evidence: the only module for nvidia-smi's format.
+"""Logs of ``nvidia-smi --query-gpu=… --format=csv -lms N`` as evidence; ``smi_columns`` describes their columns.
 
 The log's local wall time becomes nanoseconds since the epoch, so these times cannot be compared with monotonic times.
 A log without ``uuid``, ``index`` or ``pci.bus_id`` counts as a log of one GPU.
@@ -144,7 +144,7 @@ def _evidence(path: Path, key: str, gpu: _LoggedGpu) -> Evidence:
     facts = {name: value for name, value in gpu.facts.items() if name not in ("index", "uuid", "name")}
     uuid, name = gpu.facts.get("uuid", f"GPU-of-log-{key}"), gpu.facts.get("name", "GPU of a log")
     device = Device(uuid=str(uuid), name=str(name), **facts)
-    # A signal cannot change faster than the log's period.
+    # A log shows no change faster than the log's period.
     period_ns = int(np.median(np.diff(at_ns))) if len(at_ns) > 1 else 0
     slow = {name: period_ns for name in columns if period_ns > Trace().refresh_of_ns(name)}
     return Evidence(

@@ -1,7 +1,7 @@
 """The SQLite store: one writer, many readers, and files that outlive both.  The only package that imports sqlite3.
 
-``gpuwatch.db`` keeps runs, findings, devices and packed evidence for good; ``readings-*.db`` are segments of raw readings,
-dropped whole, oldest first.
+``gpuwatch.db`` keeps runs, findings and devices for good, and the newest packed evidence up to half of the budget.
+``readings-*.db`` are segments of raw readings, dropped whole, oldest first.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from gpuwatch.store.store_options import StoreLimits, WriterFacts
 HOUSEKEEPING_NS = 60_000_000_000
 STEP_NS = 100_000_000  # time daemons slew by at most 83 ms per second; more within a commit is a step
 
-RETRIED_COUNT = 10_000  # writes to the ledger that wait for room on a full disk
+RETRIED_COUNT = 10_000  # most writes to the ledger that wait while the disk is full or the ledger is locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class LedgerWriter:
         self._waiting.append(write)
 
     def write(self) -> bool:
-        """Commit all changes in one transaction; if a change cannot be stored, commit each change on its own without that one."""
+        """Commit all changes in one transaction, or the storable ones one by one; return False if a change still waits."""
         if self._folder.ledger is not self._informed:  # a new ledger has no facts yet
             self._informed, self._waiting = self._folder.ledger, [*self._known.values(), *self._waiting]
         writes, self._waiting = self._waiting, []
@@ -102,7 +102,7 @@ class Committer:
             self._keep_house()
 
     def set_limits(self, limits: StoreLimits) -> None:
-        """Change the limits from the next housekeeping on; existing segments keep their size."""
+        """Change the limits from the next housekeeping on; the size of segments stays the same."""
         self._limits = limits
         self.folder.set_evidence(limits.evidence_bytes)
 

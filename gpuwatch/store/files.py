@@ -243,7 +243,7 @@ def is_locked_by(descriptor: int, folder: Path) -> bool:
 def lock(folder: Path, *, mode: int) -> int:
     """Lock a folder for one writer until the returned descriptor is closed.
 
-    Raises StoreError: when another writer has it.
+    Raises StoreError: when another writer holds the lock.
     """
     path = folder / store_owner.LOCK
     # Only the owner may open the file: any reader of a file can lock it, and could keep every daemon from starting.

@@ -1,4 +1,4 @@
-"""The writer of ``gpuwatch.db``, which holds everything that is stored for good."""
+"""The writer of ``gpuwatch.db``, which holds everything that is stored for good, and the newest packed evidence."""
 
 # ruff: noqa: S608 - names in these statements are constants; values are always bound
 

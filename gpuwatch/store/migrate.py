@@ -1,4 +1,4 @@
-"""Numbered migrations: gpuwatch creates new files; sqlite-utils migrates older files in a child process.
+"""Numbered migrations: gpuwatch creates new files, and sqlite-utils migrates older files in a child process.
 
 sqlite-utils may import pandas, which the daemon never imports.  ``python -m gpuwatch.store.migrate FILE SET`` is the child.
 """
@@ -22,7 +22,7 @@ _HELD_S = 1.0  # longest wait for another process's lock
 _REFUSED = 3  # exit code for a refusal by SQLite: its code and message are on standard output
 
 
-# The table in the form of sqlite-utils, which reads and continues it.
+# The table of applied migrations, in the form that sqlite-utils expects.
 _APPLIED = (
     """CREATE TABLE "_sqlite_migrations" (
    "id" INTEGER PRIMARY KEY,

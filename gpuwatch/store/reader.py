@@ -28,7 +28,7 @@ class Reader(RunReader):
         self._segments = SegmentReader(self.state)
 
     def evidence(self, run: Run, uuid: str) -> Evidence:
-        """Return a run's evidence on one GPU: the packed form if it was judged, otherwise built from the readings."""
+        """Return a run's evidence on one GPU: the packed form if it is stored, otherwise built from the readings."""
         packed = self.packed(run, uuid)
         if packed is not None:
             try:
@@ -98,7 +98,7 @@ class Reader(RunReader):
 
         def distance_ns(interval: tuple[str, int, int, int]) -> int:
             _, begin_ns, end_ns, offset_ns = interval
-            # A time after an interval belongs to that interval, not to the next one, unless the next one is much closer.
+            # A time between two intervals belongs to the earlier one, unless the later one is less than half as far away.
             return max(2 * (begin_ns + offset_ns - wall_ns), wall_ns - end_ns - offset_ns, 0)
 
         boot_id, _, _, offset_ns = min(reversed(intervals), key=distance_ns)
@@ -135,9 +135,9 @@ def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> T
     """Return the trace with every process marked as own or foreign to a window with these PIDs.
 
     A process that started after the window's end only reused a PID, and is foreign.  Two processes with one PID during the
-    window both count as own.  The stored data do not show which of the two belonged to the tree: the store keeps PIDs
-    without times, and a start time may be up to half a minute old (``host.Identities``).  So no process of the window is
-    ever marked as foreign.  Without PIDs, no process is marked.
+    window both count as own, so no process of the window is ever marked as foreign.  The stored data cannot separate the
+    two: PIDs have no times, and a start time may be up to half a minute old (``host.Identities``).  Without PIDs, no
+    process is marked.
     """
     if not pids:
         return trace

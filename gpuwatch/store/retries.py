@@ -1,4 +1,4 @@
-"""Writes that may fail: retried after making room, postponed, or given up; with the current reason for failure."""
+"""Writes that may fail: retried after making room, postponed, or given up, with the reason."""
 
 import logging
 import sqlite3
@@ -59,7 +59,7 @@ class Retries:
             return True
 
     def all_stored(self) -> None:
-        """Record that nothing waits any more."""
+        """Record that no write waits."""
         if self.refused is not None:
             _log.info("writes succeed again, after: %s", self.refused)
         self.failure = self.refused = None

@@ -1,7 +1,7 @@
 """The writer of readings into the live segment.
 
-The writer compacts readings into rows, holds rows while writes fail, and replaces lost rows with gaps.  A bisection separates bad rows
-from good ones, so that a commit loses only its bad rows.
+The writer compacts readings into rows, holds rows while writes fail, and replaces lost rows with gaps.  A bisection
+separates bad rows from good ones, so that a commit loses only its bad rows.
 """
 
 import logging
@@ -75,7 +75,7 @@ class RowWriter:
         self.restart()
 
     def _write_without_bad(self) -> bool:
-        """Write the good rows, and replace the bad ones with gaps; return whether no row waits any more."""
+        """Write the good rows, and replace the bad ones with gaps; return True if no row waits."""
         bad, self._held = sift(self._held, self._write)
         self.dropped_count += len(bad)
         loss = SegmentRows(readings=bad.readings).loss()

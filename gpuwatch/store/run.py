@@ -36,7 +36,7 @@ COLUMNS = (*PLAIN, "policy", "uuids", "pids", "told", "host", "simulated")
 
 
 def to_row(run: Run) -> dict[str, Any]:
-    """Return the columns of table ``runs`` except those derived from the verdicts."""
+    """Return a run as a row of table ``runs``; other tables hold its verdicts."""
     return {
         **{name: getattr(run, name) for name in PLAIN},
         "policy": as_json(dict(run.policy)),

@@ -93,7 +93,7 @@ class Segments:
         self.live.close()
 
     def _resume(self) -> Segment | None:
-        """Return the newest segment if it belongs to this boot and version and is sound; settle the others."""
+        """Return the newest segment if it is sound and of this boot; otherwise close it, or set it aside if it is broken."""
         paths = self.paths()
         if not paths:
             return None

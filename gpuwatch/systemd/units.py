@@ -237,7 +237,7 @@ def _with_program(text: str, program: Sequence[str], flags: Sequence[str] = ()) 
 
 
 def _check_folder(folder: Path, root: Path) -> None:
-    """Raise UsageError if a part of a folder's path is a link; a missing folder is no error."""
+    """Raise UsageError if a part of a folder's path is a link; a missing folder is not an error."""
     with contextlib.suppress(FileNotFoundError), _opened(folder, root, makes=False):
         pass
 
@@ -245,7 +245,7 @@ def _check_folder(folder: Path, root: Path) -> None:
 def _found(wanted: dict[Path, str], root: Path = Path("/")) -> tuple[File, ...]:
     """Return the wanted files with their current texts.
 
-    Raises UsageError: for a file that gpuwatch may not replace: a foreign file, or a link, which can mask a unit.
+    Raises UsageError: for a foreign file, and for a link, which can mask a unit.
     """
     files: list[File] = []
     for path, text in wanted.items():

@@ -27,8 +27,8 @@ GPUS_COUNT, GPU_LENGTH, POLICY_COUNT, RULES_COUNT, LIMITS_COUNT = 256, 128, 16, 
 TAGS_COUNT, TAG_LENGTH, TAGS_LENGTH = 64, 1024, 8192  # the last is the total length of a window's tag names and values
 TIMES_COUNT = 200_000  # of a window; clients batch larger numbers of times
 TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
-SPAN_NAMES_COUNT = 32  # different names in a message
-PAUSES_COUNT = 10_000  # of a window: the longest pauses
+SPAN_NAMES_COUNT = 32  # different names in a message, and in a window
+PAUSES_COUNT = 10_000  # of a window; a client sends its longest pauses
 # Bounds of one answer to `readings`, which keep the largest below LINE_BYTES; the rest is only counted.
 SHOWN_GPUS_COUNT, SHOWN_LENGTH = 64, 80  # the length of any name in the answer
 SHOWN_PROCESSES_COUNT = 24  # of a GPU, by descending memory
@@ -206,7 +206,7 @@ class TimesTaken(Message, tag="taken", frozen=True):
 
 
 class JudgedReply(Message, tag="judged", frozen=True):
-    """The verdicts of a window, one per GPU, worst first; without verdicts ``status`` is open or judging."""
+    """The verdicts of a window, one per GPU, worst first; without them ``status`` is open, closing, judging or unproven."""
 
     run: str
     status: str

@@ -35,7 +35,7 @@ def recorded(
 
 
 def encode(run: str, timings: Timings) -> Iterator[wire.Times]:
-    """Yield messages of bounded size; average more times than a window may have in batches first."""
+    """Yield messages of bounded size; first average batches if there are more times than a window may have."""
     sent = batched(timings, -(-len(timings.at_ns) // wire.TIMES_COUNT))
     for first in range(0, len(sent.at_ns), wire.TIMES_AT_ONCE_COUNT):
         piece = slice(first, first + wire.TIMES_AT_ONCE_COUNT)

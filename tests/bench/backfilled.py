@@ -23,7 +23,7 @@ HOSTS_COUNT, GPUS_COUNT = 250, 8
 SCRAPE_S = 30
 SPAN_S = 3600 + 600  # the dashboard's hour, and the range of rates before it
 _BLOCK_S = 7200  # blocks of Prometheus' store begin at multiples of this time
-_DOWN = frozenset({17, 101, 233})  # number of hosts that stop answering
+_DOWN = frozenset({17, 101, 233})  # numbers of the hosts that stop answering half-way
 _COUNTED = ("_total", "_sum", "_count", "_bucket")
 
 
@@ -34,7 +34,7 @@ class Served(Prometheus):
     pid: int = 0
 
     def asked(self, kind: str, what: Mapping[str, str]) -> Cost:
-        """Query once.  Raises PrometheusError."""
+        """Query once.  Raises PrometheusError: when the server refuses or is missing."""
         cpu_s, begun_s = spent.cpu_s(self.pid), time.perf_counter()
         count = len(self.get(kind, **what)["result"])
         return Cost(count, time.perf_counter() - begun_s, spent.cpu_s(self.pid) - cpu_s)

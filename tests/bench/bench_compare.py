@@ -1,4 +1,4 @@
-"""The rates of true and false differences in 3 s of a power-limited simulated GPU, and of a copy."""
+"""The rates of found and invented differences in 3 s of recordings of an H200, a power-limited simulated GPU, and a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost of queries over a fleet's windows: DuckDB over a million synthetic rows of the contract; and bytes per row."""
+"""The cost of a fleet's windows: exporting a day, and the questions of `gpuwatch fleet` over a million synthetic rows."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _FLOOR_COUNT = 20_000
 
 
 def floor_s() -> float:
-    """Return the time of a fixed loop of calls, which other work on the machine lengthens, too."""
+    """Return the time of a fixed loop of calls; other work on the machine lengthens this time as well."""
     begun_s = time.perf_counter()
     sum(len((number,)) for number in range(_FLOOR_COUNT))
     return time.perf_counter() - begun_s

@@ -1,7 +1,7 @@
 """The wait for a machine's first window, which starts the daemon, and the memory in use afterwards.
 
-The benchmark runs compiled bytecode, as installed by pip, alternating with a bare interpreter and an import of numpy.  Times
-are the least and the median of the rounds, because a busy machine only adds time.  Memory is proportional (PSS).
+The benchmark runs compiled bytecode, as installed by pip, alternating with a bare interpreter and imports of numpy and
+gpuwatch.  Times are the least and the median of the rounds, because a busy machine only adds time.  Memory is PSS.
 """
 
 from __future__ import annotations

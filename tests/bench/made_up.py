@@ -1,4 +1,4 @@
-"""Large synthetic stores, made fast: SQLite multiplies a few real windows and an hour of real readings in the store's tables."""
+"""Large synthetic stores, made fast: SQLite multiplies a few judged windows and an hour of readings in the store's tables."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def windows(folder: Path, begun_wall_s: float, counts: tuple[int, ...]) -> Itera
 
 
 def _multiply(db: sqlite3.Connection, first: int, last: int) -> None:
-    """Insert copies of the real runs, numbered from first to last, with verdicts and findings."""
+    """Insert copies of the judged runs, numbered from ``first`` to ``last`` - 1, with verdicts and findings."""
     db.execute("PRAGMA synchronous = OFF")
     db.execute("CREATE TEMP TABLE made (of TEXT, id TEXT, n INTEGER)")
     db.execute(

@@ -29,7 +29,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return a process's CPU time to the nanosecond: psutil's tick of 10 ms is a second of a watcher at 1 %."""
+    """Return a process's CPU time to the nanosecond: at 1 % of a core, psutil's tick of 10 ms takes a second."""
     return time.clock_gettime((~pid << 3) | 2)  # the formula of clock_getcpuclockid()
 
 

@@ -82,7 +82,7 @@ def _percent(ratio: float) -> str:
 
 
 def _watching(hz: int, most: float) -> Callable[[Data], Measured]:
-    """Compare the daemon's CPU share per GPU.  At 100 Hz it excludes expensive calls, which have a separate target."""
+    """Compare the daemon's CPU share per GPU.  At 100 Hz the share excludes expensive calls, which have a separate target."""
 
     def measure(found: Data) -> Measured:
         parts = []

@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--fresh", action="store_true", help="start again even if the judge has not changed")
     parser.add_argument("--out", type=Path, default=results.FILE)
-    parser.add_argument("--rule", help="print only the hazards of this rule, without saving")
+    parser.add_argument("--rule", help="inject only the hazards of this rule, without saving")
     options = parser.parse_args()
     first, last = (int(edge) for edge in options.seeds.split(":"))
     before = results.Results(results.judge_digest())

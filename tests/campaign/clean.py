@@ -1,4 +1,4 @@
-"""Windows without hazards: simulated ones by seed, and stretches of those recorded on a real GPU."""
+"""Windows without hazards: simulated windows by seed, and stretches of windows recorded on a real GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuwatch.sources.simulated.scenes import Fault, Mishap, Phase, Scene
 
 _TRACES = Path(__file__).parents[1] / "traces"
 KERNELS = (COPY, GEMM, LARGE_GEMM, CONVOLUTION, ATTENTION, FLOAT_GEMM, VECTOR_ADD)
-LENGTH_S = (3.2, 8.0)  # a capped clock needs 3 s to settle, so shorter windows of it are flagged correctly
+LENGTH_S = (3.2, 8.0)  # a capped clock needs 3 s to settle, so the judge correctly flags shorter capped windows
 _WARM_S = (3.3, 6.0)
 _BASELINE_SEED = 1_000_000
 
@@ -39,7 +39,7 @@ _WITNESSED = ("clean-copy-1g", "steady-gemm-4096", "steady-gemm-16384", "steady-
 def simulated(seed: int) -> Evidence:
     """Return one clean window with kernel, length, warm-up and air temperature by the seed; the label is the kernel.
 
-    Every second one has a baseline, another run of the same work.
+    The windows of odd seeds have a baseline, another run of the same work.
     """
     rng = Random(f"campaign/{seed}")
     kernel = rng.choice(KERNELS)
@@ -121,7 +121,7 @@ def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
         born_cpu_s=0.001,
         watcher_cpu_s=0.04 * evidence.window.length_s,
     )
-    # The evidence says that it is simulated, which excuses it from some rules.
+    # ``sampler-perturbs`` needs a GPU that is not simulated, so the device gets a real GPU's facts.
     device = replace(
         evidence.device,
         simulated=False,
@@ -135,7 +135,7 @@ def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
 
 def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
     """Yield overlapping stretches of the clean windows recorded on an H200, by the recording's name, without declared facts."""
-    # That log marks batches of ten launches, not the start of each call: nine of ten times would overlap the previous one.
+    # The log marks batches of ten launches, not the start of each call: nine of ten times would overlap the previous one.
     logs = recordings.load(_TRACES / "scenarios.npz")
     pieces = [replace(each, timings=None) for each in logs if each.window.label in _RECORDED]
     kept = unpack((_TRACES / "h200-windows.capsule").read_bytes())
@@ -151,7 +151,7 @@ def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
 
 
 def _last_power_ns(piece: Evidence) -> int:
-    """Return the end of the driver's power record: the daemon of that time did not read it again after the window."""
+    """Return the end of the driver's power record, which the recording daemon did not read again after the window."""
     dense = piece.trace.dense_power
     return int(dense.at_ns[-1]) if len(dense.at_ns) else piece.window.end_ns
 

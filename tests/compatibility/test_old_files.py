@@ -62,7 +62,7 @@ def test_command_output_loses_nothing(gpuwatch: Gpuwatch, old: Path, output: dic
 
 @pytest.mark.parametrize("output", [each for each in STORED if judges_again(each)], ids=name)
 def test_rejudged_output_keeps_its_keys(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> None:
-    """When the current rules rejudge the earlier files, answers may change and only retired rules may be missing."""
+    """When the current rules rejudge the earlier files, answers may change; only retired rules and facts may be missing."""
     then, now = both(gpuwatch, old, output)
     gone = [each.removesuffix(" is gone") for each in old_version.lost(then, now) if each.endswith(" is gone")]
     gone = [each for each in gone if ".facts." not in each]

@@ -16,7 +16,7 @@ RENAMED = {" gpuwatch compare arms"}  # a positional argument, whose name users 
 
 
 def gone(old: Any, new: Any, place: str = "") -> list[str]:
-    """Return the earlier names that are missing now, whatever their order."""
+    """Return the earlier names that are missing or changed now; their order does not count."""
     if isinstance(old, dict) and isinstance(new, dict):
         return [name for key, each in old.items() for name in gone(each, new.get(key), f"{place} {key}")]
     if isinstance(old, list) and isinstance(new, list):

@@ -27,7 +27,7 @@ PLOTLY = re.compile(r'(id="gpuwatch-plotly">)[^<]*(</script>)')  # a library of 
 WINDOW_S = 1.2
 TIMES_S = [0.004 + 0.00001 * (number % 7) for number in range(200)]
 ACCEPTED = frozenset({"cpu-starvation"})  # so that the load of this machine affects no verdict
-# Every setting, each with a value other than its default.
+# Every setting of commit a8d437f, each with a value other than its default.
 CONFIGURATION = """\
 source = "simulated:drift"
 state = "/var/lib/gpuwatch-lab"

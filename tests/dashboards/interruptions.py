@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 
 class Interruption(StrEnum):
-    """An event that affects the series half-way."""
+    """The events that affect the series at ``Scale.at``, and the absence of an event."""
 
     NONE = "nothing"
     GAP = "scrape gap"  # Prometheus itself is down

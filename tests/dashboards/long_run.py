@@ -29,7 +29,7 @@ PAGE = ROOT / "docs" / "FLEET.md"
 BEGIN, END = "<!-- alert-run -->", "<!-- /alert-run -->"
 STEP_S = 5.0
 LONGEST_HOLD_S = 60
-EARLY_S = 6.0  # a scrape and an evaluation: an event's time is noted at the end of the event
+EARLY_S = 6.0  # most time by which an alert may precede the noted time of its event
 SETTLE_S = 20.0  # an alert ends with the next evaluation of its group after the last scrape
 
 

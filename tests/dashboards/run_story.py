@@ -136,7 +136,7 @@ def _repaired(fleet: RunFleet) -> None:
 
 
 def _xid_and_restart(fleet: RunFleet) -> None:
-    """End the daemon half a second after an Xid, so that few scrapes see it."""
+    """Restart the daemon half a second after an Xid, so that few scrapes contain the Xid."""
     host = fleet.hosts["killed"]
     host.gpu(1).xid(63)
     sample_for(0.5)

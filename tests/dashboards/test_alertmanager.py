@@ -141,7 +141,7 @@ def test_absent_fleet_inhibits_alerts_of_each_host(alertmanager: str) -> None:
 
 
 def test_alert_names_in_the_example_exist() -> None:
-    """Every matcher of the example matches an existing alert."""
+    """Every name in the example's matchers is that of an alert."""
     names = {alert.name for alert in ALERTS}
     for operator, pattern in re.findall(r'alertname(!?=~?)"([^"]+)"', CONFIG.read_text()):
         for part in pattern.split("|") if "(" not in pattern else [pattern]:

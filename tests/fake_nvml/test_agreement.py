@@ -44,7 +44,7 @@ def ours(busy: Scene, library: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_gpuwatchs_source_reads_the_scenes_values(busy: Scene, ours: list[dict[str, Any]]) -> None:
+def test_nvml_source_reads_the_scenes_values(busy: Scene, ours: list[dict[str, Any]]) -> None:
     assert [gpu["uuid"] for gpu in ours] == [gpu.uuid for gpu in busy.gpus]
     for gpu, found in zip(busy.gpus, ours, strict=True):
         assert found == {
@@ -59,19 +59,19 @@ def test_gpuwatchs_source_reads_the_scenes_values(busy: Scene, ours: list[dict[s
 
 
 @pytest.mark.parametrize(
-    ("reader", "tells", "watts", "bytes_apart"),
+    ("reader", "values_count", "watts", "bytes_apart"),
     [
         ("nvitop", 12, 0.001, 0),
         ("gpustat", 9, 1.0, 1 << 20),  # whole watts and mebibytes
     ],
 )
 def test_other_reader_agrees_with_gpuwatch(
-    busy: Scene, library: Path, ours: list[dict[str, Any]], reader: str, tells: int, watts: float, bytes_apart: int
+    busy: Scene, library: Path, ours: list[dict[str, Any]], reader: str, values_count: int, watts: float, bytes_apart: int
 ) -> None:
     theirs = output_of(busy, library, "readers", reader)
     assert len(theirs) == len(ours) == 8
     for their, our in zip(theirs, ours, strict=True):
-        assert len(their) == tells
+        assert len(their) == values_count
         for name, value in their.items():
             if name.endswith("_w"):
                 assert value == pytest.approx(our[name], abs=watts), name

@@ -80,7 +80,7 @@ def test_binding_reads_every_number_of_a_board(scene: Scene, library: Path) -> N
     assert asked == {"pci", "memory_v3", "violation_board", "nvlink_beyond", "fields", "samples", "shares"}
 
 
-def test_fields_have_type_and_time_or_their_own_code(scene: Scene, library: Path) -> None:
+def test_fields_have_a_value_or_a_return_code(scene: Scene, library: Path) -> None:
     """Each field has a value, a type and a time, or a separate return code."""
     gpu = scene.gpus[0]
     for number, signal in FIELD_SIGNALS.items():

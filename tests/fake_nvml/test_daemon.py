@@ -45,7 +45,7 @@ def shows(watch: Watch, index: int, **values: float) -> None:
         wait_until(has_them, what=f"GPU {index} shows {values}")
 
 
-def test_library_alone_makes_a_machine_with_a_driver(watch: Watch) -> None:
+def test_has_driver_finds_the_library_alone(watch: Watch) -> None:
     """A machine counts as one with a driver if the driver's library loads."""
     program = "from gpuwatch.sources import has_driver; print(has_driver())"
     found = [

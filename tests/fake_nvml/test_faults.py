@@ -327,7 +327,7 @@ def _check_lost_status(notified: Manager, hung: Gpu) -> None:
 
 
 def test_late_gpus_join_in_the_drivers_order(late: Watch) -> None:
-    """GPUs that answer late join in the driver's order; the daemon looks every ten seconds, so this test runs last."""
+    """GPUs that answer late join in the driver's order; the daemon checks every ten seconds, so this test runs late."""
     late.scene.gpus[1].release()
     late.scene.gpus[3].come_back()
     status = late.until(lambda status: len(status["gpus"]) == 4)

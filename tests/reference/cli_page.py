@@ -24,7 +24,7 @@ _HEAD = """\
 
 Written by `python -m tests.reference.cli_page` from the commands; edit those.
 
-`gpuwatch COMMAND --help` prints each part of this page. Data goes to standard output; all other text goes to standard error. `--json` writes one JSON
+`gpuwatch COMMAND --help` prints the command's part of this page. Data goes to standard output; all other text goes to standard error. `--json` writes one JSON
 object whose first key is `schema`; its schemas are in `docs/schemas/`.
 """
 _COMMON = """\

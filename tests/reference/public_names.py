@@ -68,7 +68,7 @@ def list_names() -> Iterator[PublicName]:
 
 
 def list_members(name: PublicName) -> list[PublicName]:
-    """Return the public methods and properties of a class and of its bases here, in the order of the code."""
+    """Return the public methods and properties of a class and of its bases in this repository, in the order of the code."""
     if not isinstance(name.value, type):
         return []
     found: dict[str, PublicName] = {}
@@ -81,7 +81,7 @@ def list_members(name: PublicName) -> list[PublicName]:
 
 
 def attributes_of(value: type) -> set[str]:
-    """Return the public attributes of instances besides methods and properties."""
+    """Return the public attributes of instances, without methods and properties."""
     found: set[str] = set()
     for base in _bases(value):
         found |= {name for name in vars(base).get("__annotations__", {}) if not name.startswith("_")}
@@ -182,7 +182,7 @@ def _function_gaps(name: PublicName) -> Iterator[str]:
 
 
 def undocumented() -> set[str]:
-    """Return the names in gpuwatch's top level that this page lacks."""
+    """Return the names in gpuwatch's top level that the page lacks."""
     offered = {
         name
         for name, value in vars(gpuwatch).items()

@@ -24,7 +24,7 @@ RECORDING = ROOT / "tests/traces/h200-side-stream.capsule"
 
 @pytest.mark.parametrize("name", list(list_names()), ids=lambda name: name.path)
 def test_public_name_is_documented_in_all_parts(name: PublicName) -> None:
-    """A docstring has a summary, every argument with a unit, the return value, the exceptions, and an example."""
+    """A docstring has a summary, every argument, units of numbers, the return value, the exceptions, and an example."""
     assert list(find_gaps(name)) == []
 
 

@@ -28,11 +28,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass
 class Manager:
-    """The receiver of a service's messages; ``said`` has the received messages with their times."""
+    """The receiver of a service's messages; ``received`` has the messages with their times."""
 
     address: str
     connection: socket.socket
-    said: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    received: list[tuple[int, dict[str, str]]] = field(default_factory=list)
 
     def until(self, holds: Callable[[dict[str, str]], bool], patience_s: float = PATIENCE_S) -> dict[str, str]:
         """Return the next message that fulfils the condition."""
@@ -42,17 +42,17 @@ class Manager:
             with contextlib.suppress(TimeoutError):
                 lines = self.connection.recv(65536).decode().split("\n")
                 message = dict(line.partition("=")[::2] for line in lines)
-                self.said.append((clock.now_ns(), message))
+                self.received.append((clock.now_ns(), message))
                 if holds(message):
                     return message
-        raise AssertionError(f"no message fulfilled the condition: {[message for _, message in self.said]}")
+        raise AssertionError(f"no message fulfilled the condition: {[message for _, message in self.received]}")
 
     def during(self, span_s: float) -> list[dict[str, str]]:
         """Return all messages within this time."""
-        begun = len(self.said)
+        begun = len(self.received)
         with contextlib.suppress(AssertionError):
             self.until(lambda _: False, span_s)
-        return [message for _, message in self.said[begun:]]
+        return [message for _, message in self.received[begun:]]
 
 
 @contextlib.contextmanager
@@ -65,17 +65,17 @@ def manager(address: Path | str) -> Iterator[Manager]:
 
 @contextlib.contextmanager
 def service(
-    told: Manager, arguments: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None,
+    notified: Manager, arguments: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None,
     sockets: Sequence[socket.socket] = (), launcher: Sequence[str] = (sys.executable, "-m", "gpuwatch"),
 ) -> Iterator[subprocess.Popen[bytes]]:  # fmt: skip
-    """Yield a daemon that is started and stopped like by a service manager."""
-    env = {**os.environ, "NOTIFY_SOCKET": told.address, **(environment or {})}
+    """Yield a daemon that is started and stopped as by a service manager."""
+    env = {**os.environ, "NOTIFY_SOCKET": notified.address, **(environment or {})}
     numbers = [one.fileno() for one in sockets]
     command = [*launcher, *arguments]
     if numbers:
         command = [sys.executable, "-c", _HAND_OVER, ",".join(map(str, numbers)), *command]
-    with log.open("ab") as said:
-        process = subprocess.Popen(command, stderr=said, env=env, pass_fds=numbers)
+    with log.open("ab") as errors:
+        process = subprocess.Popen(command, stderr=errors, env=env, pass_fds=numbers)
     try:
         yield process
     finally:

@@ -39,33 +39,33 @@ def fed(message: dict[str, str]) -> bool:
 
 def test_service_notifies_its_manager(tmp_path: Path) -> None:
     """The daemon sends READY, feeds the watchdog, reloads, and reports its stop."""
-    with manager(tmp_path / "notify") as told:
+    with manager(tmp_path / "notify") as notified:
         flags = settings(tmp_path).flags()
-        with service(told, [*flags, "daemon"], log=tmp_path / "log", environment=WATCHDOG) as process:
-            assert "1 × SIMULATED NVIDIA H200" in told.until(ready)["STATUS"]
+        with service(notified, [*flags, "daemon"], log=tmp_path / "log", environment=WATCHDOG) as process:
+            assert "1 × SIMULATED NVIDIA H200" in notified.until(ready)["STATUS"]
             with connect(settings(tmp_path), start=False) as client:  # READY means that the daemon answers
                 assert client.status()["pid"] == process.pid
-            said = told.during(2.2)
-            assert 3 <= sum(map(fed, said)) <= 5
-            rate_hz = float(said[-1]["STATUS"].partition(" at ")[2].partition(" Hz")[0])
+            sent = notified.during(2.2)
+            assert 3 <= sum(map(fed, sent)) <= 5
+            rate_hz = float(sent[-1]["STATUS"].partition(" at ")[2].partition(" Hz")[0])
             assert 5 < rate_hz < 25
-            assert said[-1]["STATUS"].endswith("; 0 windows")
+            assert sent[-1]["STATUS"].endswith("; 0 windows")
             process.send_signal(signal.SIGHUP)
-            assert int(told.until(lambda said: "RELOADING" in said)["MONOTONIC_USEC"]) > 0
-            told.until(ready, 5.0)
+            assert int(notified.until(lambda sent: "RELOADING" in sent)["MONOTONIC_USEC"]) > 0
+            notified.until(ready, 5.0)
             process.terminate()
-            told.until(lambda said: said.get("STOPPING") == "1", 5.0)
+            notified.until(lambda sent: sent.get("STOPPING") == "1", 5.0)
             assert process.wait(PATIENCE_S) == 0
 
 
 def test_service_starts_without_a_driver(tmp_path: Path) -> None:
     """Without a working driver the daemon sends READY, reports the state, and keeps running."""
-    with manager(tmp_path / "notify") as told:
+    with manager(tmp_path / "notify") as notified:
         flags = settings(tmp_path, "auto").flags()
         environment = {**WATCHDOG, "LD_LIBRARY_PATH": str(_broken_driver(tmp_path))}
-        with service(told, [*flags, "daemon"], log=tmp_path / "log", environment=environment) as process:
-            assert told.until(ready)["STATUS"].startswith("no GPU to watch: ")
-            assert any(map(fed, told.during(1.2)))
+        with service(notified, [*flags, "daemon"], log=tmp_path / "log", environment=environment) as process:
+            assert notified.until(ready)["STATUS"].startswith("no GPU to watch: ")
+            assert any(map(fed, notified.during(1.2)))
             assert process.poll() is None
 
 
@@ -84,19 +84,19 @@ def test_watchdog_waits_for_a_hung_sampler(tmp_path: Path) -> None:
     """
     flag = tmp_path / "hang"
     launcher = [sys.executable, "-m", "tests.systemd.hanging", str(flag)]
-    with manager(tmp_path / "notify") as told:
+    with manager(tmp_path / "notify") as notified:
         flags = settings(tmp_path).flags()
-        with service(told, [*flags, "daemon"], log=tmp_path / "log", environment=WATCHDOG, launcher=launcher):
-            told.until(ready)
-            told.until(fed)
+        with service(notified, [*flags, "daemon"], log=tmp_path / "log", environment=WATCHDOG, launcher=launcher):
+            notified.until(ready)
+            notified.until(fed)
             flag.touch()
-            told.until(lambda said: "no reading of GPU-" in said.get("STATUS", ""), 5.0)
-            assert not any(map(fed, told.during(2.0)))
-            said = told.until(fed, 8.0)
-            assert said["STATUS"].startswith("no GPU answers; GPU-")
-            assert "lost: no answer for 5 s" in said["STATUS"]
+            notified.until(lambda sent: "no reading of GPU-" in sent.get("STATUS", ""), 5.0)
+            assert not any(map(fed, notified.during(2.0)))
+            sent = notified.until(fed, 8.0)
+            assert sent["STATUS"].startswith("no GPU answers; GPU-")
+            assert "lost: no answer for 5 s" in sent["STATUS"]
             flag.unlink()
-            told.until(lambda said: fed(said) and said["STATUS"].startswith("1 × SIMULATED"), 5.0)
+            notified.until(lambda sent: fed(sent) and sent["STATUS"].startswith("1 × SIMULATED"), 5.0)
 
 
 def _listening(path: Path) -> socket.socket:
@@ -118,22 +118,22 @@ def _served_by(found: Settings) -> int:
 def test_service_socket_outlives_the_daemon(tmp_path: Path) -> None:
     """The daemon serves a socket from the manager, and clients of the socket wait for the next daemon."""
     found = settings(tmp_path)
-    with _listening(found.socket) as listener, manager(tmp_path / "notify") as told:
+    with _listening(found.socket) as listener, manager(tmp_path / "notify") as notified:
         early = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         early.connect(str(found.socket))  # the client waits, because no daemon runs yet
-        with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as first:
-            told.until(ready)
+        with service(notified, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as first:
+            notified.until(ready)
             early.settimeout(PATIENCE_S)
             early.sendall(b"nonsense\n")
             assert b'"bad-message"' in early.recv(4096)
             early.close()
         assert stat.S_ISSOCK(found.socket.stat().st_mode)
-        # Between two daemons, clients wait longer than the 1 s timeout for a running daemon.
+        # Between two daemons, a client of the manager's socket waits for the next daemon.
         with ThreadPoolExecutor() as threads:
             waiting = threads.submit(wait_until, lambda: _served_by(found), what="a daemon answers")
-            let_pass(1.3, "a client waits longer than its timeout for a running daemon")
+            let_pass(1.3, "no daemon answers meanwhile")
             assert not waiting.done()
-            with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as second:
+            with service(notified, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as second:
                 assert waiting.result(PATIENCE_S) == second.pid != first.pid
 
 
@@ -144,8 +144,8 @@ def test_service_rejects_a_socket_at_another_place(tmp_path: Path, kind: str) ->
     if kind == "two":
         sockets = [_listening(found.socket)] * 2
     with (
-        manager(tmp_path / "notify") as told,
-        service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=sockets) as process,
+        manager(tmp_path / "notify") as notified,
+        service(notified, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=sockets) as process,
     ):
         assert process.wait(PATIENCE_S) == 2
     assert "gpuwatch: LISTEN_FDS: expected " in (tmp_path / "log").read_text()
@@ -172,11 +172,11 @@ def test_system_daemon_serves_every_user(open_folder: Path) -> None:
         except (StoreError, OSError) as error:
             return f"refused: {error}"
 
-    with manager(open_folder / "notify") as told:
+    with manager(open_folder / "notify") as notified:
         with service(
-            told, [*found.flags(), "daemon", "--system"], log=open_folder / "log", environment={"PATH": os.environ["PATH"]}
+            notified, [*found.flags(), "daemon", "--system"], log=open_folder / "log", environment={"PATH": os.environ["PATH"]}
         ):
-            told.until(ready)
+            notified.until(ready)
             with gpuwatch.window("of root", settings=found) as mine:
                 pass
             assert mine.verdict.findings
@@ -205,12 +205,12 @@ def _answers(path: Path, lines: Sequence[bytes]) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
         connection.connect(str(path))
-        said = []
+        received = []
         with connection.makefile("rb") as replies:
             for line in lines:
                 connection.sendall(line + b"\n")
-                said.append(replies.readline().decode().strip())
-        return "\n".join(said)
+                received.append(replies.readline().decode().strip())
+        return "\n".join(received)
 
 
 def _last_of_many(path: Path, count: int) -> str:

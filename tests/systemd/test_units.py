@@ -36,18 +36,18 @@ def placed(folder: Path, *drop_ins: str, kind: str = "") -> Path:
 
 
 def exposure(unit: Path) -> float:
-    said = subprocess.run(
+    printed = subprocess.run(
         [program("systemd-analyze"), "security", "--offline=yes", "--no-pager", str(unit)],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    found = re.search(r"Overall exposure level for gpuwatch.service: ([\d.]+)", said)
-    assert found, said
+    found = re.search(r"Overall exposure level for gpuwatch.service: ([\d.]+)", printed)
+    assert found, printed
     return float(found[1])
 
 
 @pytest.mark.parametrize("drop_in", ["", *DROP_INS])
 def test_system_unit_exposure_is_bounded(tmp_path: Path, drop_in: str) -> None:
-    """The exposure of the system's unit is at most 2.0 with every drop-in."""
+    """The exposure of the system's unit is at most 2.0, without drop-ins and with each one."""
     assert exposure(placed(tmp_path, *[drop_in] if drop_in else [])) <= MOST_EXPOSURE
 
 
@@ -55,12 +55,12 @@ def test_system_unit_exposure_is_bounded(tmp_path: Path, drop_in: str) -> None:
 def test_units_pass_systemd_analyze_verify(tmp_path: Path, kind: str) -> None:
     unit = placed(tmp_path, *([] if kind else DROP_INS), kind=kind)
     manager_of = ["--user"] if kind else []
-    said = subprocess.run(
+    verified = subprocess.run(
         [program("systemd-analyze"), *manager_of, "verify", str(unit), str(unit.with_suffix(".socket"))],
         capture_output=True, text=True, check=False, env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
     )  # fmt: skip
-    ours = [line for line in said.stderr.splitlines() if "gpuwatch" in line]
-    assert (said.returncode, ours) == (0, [])
+    ours = [line for line in verified.stderr.splitlines() if "gpuwatch" in line]
+    assert (verified.returncode, ours) == (0, [])
 
 
 def test_units_sysusers_and_tmpfiles_are_valid(tmp_path: Path) -> None:
@@ -89,21 +89,21 @@ def test_daemon_and_judge_work_within_the_restrictions(tmp_path: Path) -> None:
     ]
     found = settings(tmp_path)
     with (
-        manager(tmp_path / "notify") as told,
+        manager(tmp_path / "notify") as notified,
         service(
-            told, [*found.flags(), "daemon", "--listen", "127.0.0.1:0"], log=tmp_path / "log", launcher=launcher
+            notified, [*found.flags(), "daemon", "--listen", "127.0.0.1:0"], log=tmp_path / "log", launcher=launcher
         ) as process,
     ):
-        told.until(ready)
+        notified.until(ready)
         status = Path(f"/proc/{process.pid}/status").read_text()
         assert re.search(r"^Seccomp:\t2$", status, re.MULTILINE)
         assert re.search(r"^CapEff:\t0+$", status, re.MULTILINE)
         with gpuwatch.window("confined", settings=found) as w:
             pass
         assert w.verdict.findings
-    said = (tmp_path / "log").read_text()
+    log = (tmp_path / "log").read_text()
     # On a busy machine verdicts may be late for reasons other than the restrictions.
-    assert not re.search(r"WARNING(?!.*verdicts may be late)|ERROR|Traceback", said), said
+    assert not re.search(r"WARNING(?!.*verdicts may be late)|ERROR|Traceback", log), log
     with Reader(found.state) as reader:
         assert [run.label for run in reader.runs()] == ["confined"]
 

@@ -13,7 +13,7 @@ from tests.systemd.test_service import as_another
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 
 
-def test_unprivileged_daemon_sees_tree_and_cpu_pressure() -> None:
+def test_unprivileged_daemon_reads_tree_and_cpu_pressure() -> None:
     """Without root, another user's process tree and CPU pressure are known, and its profilers and GPU sharing are unknown."""
     pid = os.getpid()
 

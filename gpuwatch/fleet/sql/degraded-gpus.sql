@@ -1,6 +1,6 @@
 -- Which GPU has degraded since last month?
 -- Compares the last seven days of each GPU with its windows of four to nine weeks ago, for the same work at the same power limit.
--- Subtracts the median change of the model's GPUs, for example after a new driver.
+-- Divides by the median change of the model's GPUs, which removes a common change, for example after a new driver.
 -- since: 63d
 WITH periods AS (
     SELECT *, CASE WHEN begun_utc >= getvariable('until') - INTERVAL 7 DAY THEN 'now'

@@ -45,7 +45,7 @@ def official() -> Api:
 def start(api: Api) -> None:
     """Load and initialise the library.
 
-    Raises SourceGoneError: naming the missing part.
+    Raises SourceGoneError: with the reason.
     """
     try:
         api.nvmlInit()

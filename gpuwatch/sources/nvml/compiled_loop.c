@@ -3,8 +3,8 @@
 After a pause the CPU caches no longer hold the Python interpreter, and a pass in Python is slow (docs/decisions/0053).
 This loop is small enough to stay fast; Python decodes the answers later, many passes at once.
 
-The loop does not depend on NVML.  compiled_loop.py has the same structures and passes the functions, their arguments, and
-the initial content of the answers' memory.  The loop allocates nothing and holds no lock. */
+The loop does not depend on NVML: compiled_loop.py passes the functions, the arguments, and the initial content of the
+answers' memory, in the same structures.  The loop allocates nothing and holds no lock. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdint.h>
@@ -98,7 +98,8 @@ static int is_repeated(Loop *loop, uint32_t pass) {
 
 /* Make passes from ``due_ns`` to ``until_ns``, ``period_ns`` apart.  Always make the first pass, unless woken.
    A pass reads the whole row if the last row, at ``row_at_ns``, is at least ``row_after_ns`` old, otherwise the pulse.
-   If ``is_resting``, discard unchanged pulses and return after the first kept pass.  Return the number of kept passes. */
+   If ``is_resting``, ignore ``until_ns``, discard unchanged pulses and return after the first kept pass.
+   Return the number of kept passes. */
 uint32_t gpuwatch_compiled_loop(Loop *loop, int64_t due_ns, int64_t period_ns, int64_t until_ns, int64_t row_at_ns,
                                 int64_t row_after_ns, int64_t is_resting) {
     uint32_t count = 0;

@@ -1,4 +1,4 @@
-"""Passes without Python between them: a small compiled loop reads the fast row and the pulse; Python decodes them later.
+"""A small compiled loop that reads the fast row and the pulse; Python decodes the answers later.
 
 After a pause of milliseconds the CPU caches no longer hold the interpreter, and a pass in Python is slow.
 ``compiled_loop.c`` is built at installation.  Without a compiler the sampler reads in Python, and the daemon uses 1.7 times
@@ -35,7 +35,7 @@ class _Form:
 
     kind: Any
     value: _Value = lambda cell: cell  # from the memory to the value that the binding's own function would return
-    version: str | None = None  # the constant for a structure's first word; the second word holds the requested number
+    version: str | None = None  # the binding's constant for a structure's first word; the second holds the requested number
 
 
 def _plain(cell: Any) -> Any:

@@ -16,7 +16,7 @@ def _ask(api: Api, index: int, answer: Future[_Present]) -> None:
     """Set ``answer`` for one index of the driver's list: a GPU and its MIG instances, or the error."""
     try:
         answer.set_result([(board, device_facts.device(api, board)) for board in device_facts.at(api, index)])
-    except Exception as error:  # noqa: BLE001 - ``RollCall.call`` raises the error again
+    except Exception as error:  # noqa: BLE001 - ``RollCall.call`` raises or records the error
         answer.set_exception(error)
 
 

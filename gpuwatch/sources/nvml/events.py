@@ -68,7 +68,7 @@ class EventWait:
         return tuple(found)
 
     def _failed(self, error: Exception, timeout_s: float) -> None:
-        if error.value not in (15, 16):  # type: ignore[attr-defined]  # a lost GPU, which the code does not name: the lanes report it
+        if error.value not in (15, 16):  # type: ignore[attr-defined]  # the code does not identify the lost GPU; the lanes report it
             treat(error)
         self._closing.wait(timeout_s)
 

@@ -114,7 +114,7 @@ def slowdown_counters(api: Api, uuid: str, handle: Handle, driver_version: str |
     """Return the field ids of software-thermal, hardware-thermal and power-brake time; None if the driver answers none.
 
     The ids are 269-271.  On drivers 575 to 589 they may be 251-253, which mean power smoothing from 590 on.  The version
-    alone does not decide (580.159.04 answers 269-271): this function tries both sets and accepts only 64-bit answers.
+    alone does not decide (580.159.04 answers 269-271), so this function first tries 269-271.  Only 64-bit answers count.
     """
     if answers(api, uuid, handle, (269, 270, 271), kind=_UNSIGNED_LONG_LONG):
         return (269, 270, 271)

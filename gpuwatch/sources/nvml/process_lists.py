@@ -146,7 +146,7 @@ class ProcessLists:
         )
 
     def _utilization(self) -> dict[int, float]:
-        """Return each process's share of SM time since the last call; the first call only sets the cursor."""
+        """Return each process's newest share of SM time since the last call; the first call only sets the cursor."""
         first, cursor_us = self._cursor_us is None, self._cursor_us or 0
         try:
             samples = self._lists.utilization(cursor_us)

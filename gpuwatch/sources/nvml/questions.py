@@ -57,7 +57,7 @@ class Questions:
         self.gpm = Gpm(api, board.uuid, board.board_handle, board.instance_id)
 
     def row(self, names: Sequence[str]) -> Row:
-        """Return the plan for those of these signals that this GPU supports."""
+        """Return the plan for the signals among ``names`` that this GPU supports."""
         calls: dict[tuple[str, tuple[str, ...], bool], list[tuple[str, Callable[[Any], Any]]]] = {}
         fields: list[Wanted] = []
         metrics: list[tuple[str, int]] = []

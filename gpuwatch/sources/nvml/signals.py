@@ -57,7 +57,7 @@ Question: TypeAlias = Call | Field | SlowdownCounter | GpmMetric
 
 
 def _violation(policy: str) -> Call:
-    return Call("nvmlDeviceGetViolationStatus", (policy,), lambda status: status.violationTime)  # ns, as nvml.h says
+    return Call("nvmlDeviceGetViolationStatus", (policy,), lambda status: status.violationTime)  # in ns (nvml.h)
 
 
 SIGNALS: Mapping[str, tuple[Question, ...]] = {

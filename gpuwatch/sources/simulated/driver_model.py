@@ -17,7 +17,7 @@ GPM_NS = 100_000_000  # two GPM samples closer than this give no value
 RESERVED_BYTES = 645_000_000
 OWN_BYTES = 2_300_000_000
 
-# Cost of each call in nanoseconds; the signals not listed come from the page at ``_PAGE_COST_NS`` each.
+# Cost of each call in nanoseconds; a signal that is not listed costs ``_PAGE_COST_NS``.
 _PAGE_COST_NS = 800
 COST_NS: Mapping[str, int] = {
     "power_w": 2_600, "memory_used_bytes": 4_000, "power_cap_ns": 2_600, "sync_boost_ns": 2_600, "sw_thermal_ns": 2_600,
@@ -52,7 +52,7 @@ class Driver:
                 self._refresh(physics.now_ns)
 
     def values(self, names: frozenset[str]) -> dict[str, Any]:
-        """Return the current values of those of these signals that the board has."""
+        """Return the current values of the signals among ``names`` that the board has."""
         if names & _GPM.keys():
             self._read_gpm()
         read = {**self.page, **self.gpm}

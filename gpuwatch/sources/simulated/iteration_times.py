@@ -20,8 +20,8 @@ _QUANTUM_S, _QUANTUM_RATIO = (62e-3, 64e-3), 0.015
 def kernel_times(history: Iterable[Moment], scene: Scene, begin_ns: int, end_ns: int, epoch_ns: int) -> Timings | None:
     """Return the simulated event times of single iterations of the scene's own kernel; None if the scene ran none.
 
-    A time is ``time_s * (reference / clock) ** beta * exp(AR(1))``, plus waits for a neighbour's time slice or a CPU core.
-    Each iteration also has its true clock, as stamps would measure it.
+    A time is ``time_s * (reference / clock) ** beta * memory ** (beta - 1) * exp(AR(1))``, plus waits for a neighbour's
+    time slice or a CPU core.  Each iteration also has its true clock, as stamps would measure it.
     """
     from_ns, to_ns = begin_ns - epoch_ns, end_ns - epoch_ns
     past = [m for m in history if m.end_ns > from_ns and m.end_ns - m.length_ns < to_ns and m.stretch.own]

@@ -13,7 +13,7 @@ class Load:
     dynamic_w: float  # above the static power, at the maximum clock
     ceiling_ratio: float  # true clock under this load before any cap: tensor work lowers the clock at once
     shown_ratio: float = 1.0  # under a cap: the ratio of NVML's clock to the true clock
-    unrest_ratio: float = 0.005  # standard deviation of the power's change from one 20 ms bin to the next
+    unrest_ratio: float = 0.005  # standard deviation of the power's random change per bin of 20 ms
     heat_ratio: float = 1.0  # share of the power that reaches the core's sensor
     utilization_ratio: float = 1.0
     mem_utilization_ratio: float = 0.25
@@ -27,7 +27,8 @@ class Load:
 class Kernel(Load):
     """One kernel run back to back: its load and its duration.
 
-    The time of one run is ``time_s * (reference_ratio / clock_ratio) ** beta``; clock ratios are of the board's maximum.
+    At the full memory clock, one run takes ``time_s * (reference_ratio / clock_ratio) ** beta``.  Clock ratios are of the
+    board's maximum.
     """
 
     name: str

@@ -157,7 +157,7 @@ def _owned(process: Process) -> Process:
 
 
 def _host(scene: Scene) -> Host:
-    """Return host figures: of an idle host, or in a hogged scene of a benchmark that waits half the time for a CPU core."""
+    """Return the figures of an idle host, or of a hogged host whose benchmark waits half of the time for a CPU core."""
     length_s = scene.bench[1] - scene.bench[0]
     run_wait_s = 0.5 * length_s if scene.hogged else 0.002 * length_s
     return Host(

@@ -29,7 +29,7 @@ _ONSET_J = 13.0
 # The target power is then 3 % above the limit, minus the gain times the last second's mean above 98 % of the limit.  A dip
 # leaves this mean abruptly after one second, which causes the limit cycle.
 _BURST_RATIO, _FLOOR_RATIO, _SET_RATIO, _GAIN = 1.03, 0.78, 0.980, 7.0
-_RELEASE_RATIO, _RELEASE_COUNT = 0.8, 8  # released after 160 ms below 80 % of the limit
+_RELEASE_RATIO, _RELEASE_COUNT = 0.8, 8  # released when the mean of 160 ms is below 80 % of both limit and target
 _LOAD_MEMORY = 0.7  # the kernels' power varies as AR(1), one step per bin
 
 # Software cuts the clock by a fifth for heat; hardware halves it at the slow-down temperature.

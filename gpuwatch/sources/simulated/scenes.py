@@ -1,8 +1,8 @@
 """The scenes: the scripted events on each simulated GPU.  The only module with the scenes' names.
 
 A scene scripts causes (load, neighbours, faults of the board), never readings: the driver's values and the judge's
-findings follow from the physics.  Only tests read ``status`` and ``rules``, the correct verdict on the scene's benchmark
-under the claim ``sustained``.
+findings follow from the physics.  The judge never reads ``status`` and ``rules``, the correct verdict on the scene's
+benchmark under the claim ``sustained``.
 """
 
 from collections.abc import Mapping
@@ -190,7 +190,7 @@ _ALL = (
 
 SCENES: Mapping[str, Scene] = {scene.name: scene for scene in _ALL}
 
-# Names that stand for several GPUs, one scene each.
+# Names of several GPUs together, one scene each.
 FLEETS: Mapping[str, tuple[str, ...]] = {
     "fleet": ("steady-gemm", "steady-copy", "neighbour", "bursty", "thermal", "attention", "from-idle", "idle"),
     "demo": ("steady-gemm", "from-idle", "neighbour"),

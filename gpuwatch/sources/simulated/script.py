@@ -12,7 +12,7 @@ from gpuwatch.sources.simulated.scenes import Fault, Mishap, Neighbour, Phase, S
 # Two busy processes share a GPU by time slices; the benchmark gets this share.
 OWN_SHARE_RATIO = 0.46
 
-# The script lists single pulses for this long; afterwards a scene keeps its last state.
+# The script lists single pulses for this long; afterwards a pulsed load stays either on or off.
 _PULSED_S = 30.0
 
 _REASONS = {
@@ -24,7 +24,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums(Load):
-    """The load of a stretch: the sums over its kernels."""
+    """The load of a stretch, combined from its kernels."""
 
     busy_share: float
 

@@ -22,7 +22,7 @@ from gpuwatch.sources.simulated.simulated_gpu import SimulatedGpu, gpu_of
 class Simulated:
     """One simulated GPU per scene, on any clock.  The names of all GPUs contain SIMULATED.
 
-    ``scenes`` is a name, several names with commas, a fleet's name, or Scene objects; None means the default fleet.
+    ``scenes`` is one or more names separated by commas, a fleet's name, or Scene objects; None means the default fleet.
     The scenes start at ``epoch_ns`` (default: now).  The same scenes, seed and epoch give the same readings at the same
     times, for any sequence of calls.
 

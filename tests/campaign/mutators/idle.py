@@ -15,7 +15,7 @@ _REST_W = 120.0  # power of an H200 with a context and no work
 
 
 def _elsewhere(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """Move the work to another GPU: every witness reads zero."""
+    """Move the work to another GPU: busy shares are zero, and the power is that of an idle GPU."""
     for name in ("utilization_ratio", "mem_utilization_ratio", "sm_activity_ratio", "dram_activity_ratio"):
         evidence = valued(evidence, name, lambda at_ns, ratio: 0.0 * ratio)
     process_lists = tuple(

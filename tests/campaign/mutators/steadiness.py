@@ -12,7 +12,7 @@ from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import clocked, is_capped, valued
 from tests.campaign.mutator import Mutator, limit_of
 
-_FREE_RATIO = 0.16  # the reduction of a dense kernel's clock under a steady cap
+_FREE_RATIO = 0.16  # a dense kernel's clock without a cap exceeds its clock under a steady cap by this ratio
 
 
 def _step(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
@@ -30,7 +30,7 @@ def _stepping(evidence: Evidence, step_ratio: float, rng: np.random.Generator) -
 
 
 def _late_cap(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Let a cap release or engage inside the window, with level times on one side."""
+    """Let the power cap engage inside the window, with a higher clock before."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     rise = evidence.increase("power_cap_ns")
     if rise is None or rise.ratio < 0.9:

@@ -18,7 +18,7 @@ def _unwaited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _empty(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Put events on an empty stream while the kernel runs on another; with stamps in between they time the host."""
+    """Put events on an empty stream while the kernel runs on another; events with stamps in between time the host."""
     timings = evidence.timings
     if timings is None:
         return None
@@ -55,7 +55,7 @@ def _short(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evi
     return replace(evidence, timings=calls)
 
 
-def _dear(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+def _costly_timer(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
     timings = evidence.timings
     if timings is None:
         return None
@@ -71,6 +71,6 @@ MUTATORS = (
     Mutator(rule="wrong-stream", inject=_empty),
     Mutator(rule="host-bound", inject=_dry, limit="30 % of the time without a kernel, kernels up to 0.3 ms"),
     Mutator(rule="short-kernel", inject=_short, limit="10 µs per call, divided by the multiple"),
-    Mutator(rule="timer-overhead", inject=_dear, limit="an overhead of 1 % of a reading"),
+    Mutator(rule="timer-overhead", inject=_costly_timer, limit="an overhead of 1 % of a reading"),
     Mutator(rule="timer-tampered", inject=_replaced),
 )
