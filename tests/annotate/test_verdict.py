@@ -118,7 +118,7 @@ def test_schema_refuses_invalid_verdicts(change: dict[str, Any]) -> None:
 
 
 def test_schema_refuses_inconsistent_findings() -> None:
-    """The schema refuses a hazard without severity and an accepted one that was not found."""
+    """The schema refuses a found hazard without a severity, and a clear finding with one."""
     verdict = judge(evidence(signals={"power_limit_w": 500.0}))
     index = next(i for i, finding in enumerate(verdict.findings) if finding.answered is Answered.FOUND)
     for wrong in ({"severity": None}, {"answered": "clear"}):

@@ -248,7 +248,7 @@ def test_record_bounds_an_unbounded_median() -> None:
 
 
 def test_record_gives_the_steady_clock_of_a_short_window() -> None:
-    """Two seconds after a pause, the model leaves 1.3 %; a record of five windows at the same true clock leaves nothing.
+    """In the 2 s right after a pause, the model leaves 1.3 %; a record of five windows at the same true clock leaves nothing.
 
     Without stamps there is no true clock, and the model's excess remains.
     """

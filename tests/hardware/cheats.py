@@ -1,8 +1,8 @@
-"""Published ways to cheat a GPU benchmark, as programs: ``python -m tests.hardware.cheats NAME CLAIM.json``.
+"""Ways to cheat a GPU benchmark, as programs: ``python -m tests.hardware.cheats NAME CLAIM.json``.
 
 ``python -m tests.hardware.cheats all FOLDER`` runs each in a forked child, with the parent's untrusted window around it.
 Most programs run a leaderboard's harness (events around every call, one synchronisation per batch) on one submission.  Each
-program writes a claimed number to a file.  The docstrings name the published sources; no cheat was written to match a rule.
+program writes a claimed number to a file.  Docstrings name the source of published cheats; none was written to match a rule.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _elapsed, _counter = torch.cuda.Event.elapsed_time, time.perf_counter
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The number that would rank a submission, and the times passed to a trusted window."""
+    """The number that would rank a submission, and the times recorded in both windows."""
 
     calls: int
     call_s: float
@@ -103,12 +103,12 @@ def patched_events(work: Work) -> Claimed:
 
 
 def patched_statistics(work: Work) -> Claimed:
-    """Replace the harness's statistics by functions that divide by a hundred: reference-kernels#162."""
+    """Divide the measured times by a hundred, as replaced statistics of the harness do: reference-kernels#162."""
     return Claimed.of([each / 100 for each in evaluate(work)])
 
 
 def patched_counter(work: Work) -> Claimed:
-    """Slow ``time.perf_counter`` a hundred times, against a harness that reads the host's clock."""
+    """Slow ``time.perf_counter`` by a factor of a hundred, against a harness that reads the host's clock."""
     time.perf_counter = lambda: _counter() / 100
     return Claimed.of(evaluate_by_host(work))
 
@@ -151,7 +151,7 @@ def batch_and_skip(work: Work) -> Claimed:
 
 
 def fewer_calls(work: Work) -> Claimed:
-    """Hand over the times of one batch, and claim the requested count of calls: pygpubench#7."""
+    """Hand over the times of one batch, and claim 40 such batches per second: pygpubench#7."""
     times = evaluate(work)[:BATCH]
     return Claimed(40 * len(times) * round(SECONDS), mean(times), times)
 
@@ -183,7 +183,7 @@ def lazy_output(work: Work) -> Claimed:
         waiting += 1
 
     times = evaluate(kernel)
-    end_trusted(times)
+    end_windows(times)
     for _ in range(min(waiting, 8_000)):
         work()
     torch.cuda.synchronize()
@@ -198,7 +198,7 @@ def unfinished_work(work: Work) -> Claimed:
         work()
     call_s = (clock.now_ns() - begin_ns) / 1e9 / count
     times = [call_s] * count
-    end_trusted(times)
+    end_windows(times)
     return Claimed(count, call_s, times)
 
 
@@ -233,7 +233,7 @@ CHEATS: dict[str, Callable[[Work], Claimed]] = {
 _inner: list[gpuwatch.Window] = []
 
 
-def end_trusted(times: list[float]) -> None:
+def end_windows(times: list[float]) -> None:
     """End the windows around the timed part with these times, once: a cheat may end the windows itself."""
     while _inner:
         ending = _inner.pop()
@@ -252,12 +252,12 @@ def run(name: str, claim: Path) -> None:
         each.__enter__()
         _inner.append(each)
     claimed = CHEATS[name](work)
-    end_trusted(claimed.times)
+    end_windows(claimed.times)
     data = {"calls": claimed.calls, "call_s": claimed.call_s}
-    claim.write_text(json.dumps(data | {kind: said(each) for kind, each in windows.items()}))
+    claim.write_text(json.dumps(data | {kind: summary(each) for kind, each in windows.items()}))
 
 
-def said(window: gpuwatch.Window) -> dict[str, Any]:
+def summary(window: gpuwatch.Window) -> dict[str, Any]:
     """Return a window's status, the deciding rules, and the sentence on the claimed number."""
     verdict = window.verdict
     return {
@@ -290,7 +290,7 @@ def run_all(folder: Path) -> None:
             data = json.loads(claim.read_text()) if code == 0 else {}
             if data:
                 around.declare(claimed_calls_count=data["calls"], claimed_call_s=data["call_s"])
-        rows.append({"cheat": name, "exit_code": code, **data, "around": said(around)})
+        rows.append({"cheat": name, "exit_code": code, **data, "around": summary(around)})
         print(
             name, code, *(data.get(kind, {}).get("status") for kind in ("trusted", "untrusted")), rows[-1]["around"]["status"]
         )

@@ -1,10 +1,10 @@
-"""The essays' experiments on a real GPU, one window each.
+"""The essays' experiments on a real GPU, each condition in a window.
 
     python -m tests.hardware.essays OUT [EXPERIMENT …]
 
-``OUT/essays.json`` holds a row per window, in the order of the evidence in ``OUT/essays.capsule``.  The judge runs when the
-page is made, so the table always shows the present judge.  ``cards`` runs the same kernels on several cards.  No
-experiment changes a setting of the card.
+``OUT/essays.json`` holds a row per condition, in the order of the evidence in ``OUT/essays.capsule``.  The judge runs when the
+page is made, so the table always shows the present judge.  Run ``cards`` on each card to compare cards.  No experiment
+changes a setting of the card.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Essays:
                 yield self._timed(condition, call, WINDOW_S)
 
     def trial_counts(self) -> Iterator[Row]:
-        """Measure the first calls after a pause of three seconds; the power cap engages during these calls."""
+        """Measure the first 10 to 30 000 calls after a pause of three seconds; the power cap engages in the longer windows."""
         from tests.hardware.workloads import gemm, loop
 
         call = gemm(4096)

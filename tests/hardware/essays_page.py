@@ -30,7 +30,7 @@ Row: TypeAlias = dict[str, Any]
 TRACES = Path(__file__).parents[1] / "traces"
 ESSAYS, CARDS, PROGRAMS = "h200-essays", "h200-cards", "h200-programs"
 _NAMED = (Number.MEDIAN_AT_CLOCK, Number.MEDIAN, Number.MEAN)
-# The essays' results of the same experiment, on other cards (000: H100 and H200; 004: B200).
+# Results of the same experiment in the essays, on other cards: essay 000 on H100 and H200, essay 004 on B200.
 _PRINTED = {
     "contention": "000: CPUs busy +0.3 % of the mean, GPU busy +21 %, both +36 %",
     "trial counts": "000: the time depends on the number of trials, because the power cap engages",
@@ -109,7 +109,7 @@ def of_cards() -> Iterator[str]:
     yield from (
         "## The same kernels on several cards",
         "",
-        f"`python -m tests.hardware.essays OUT cards` on {len(numbers)} NVIDIA H200, two windows of 3 s each; the median of both, raw and at one clock.",
+        f"`python -m tests.hardware.essays OUT cards` on {len(numbers)} NVIDIA H200, two windows of 3 s each; the mean of both medians, raw and at one clock.",
         "",
         "| kernel | "
         + " | ".join(f"card {i}, raw | card {i}, one clock" for i in numbers.values())
@@ -136,7 +136,7 @@ def of_programs() -> Iterator[str]:
     yield from (
         "## Plain windows around honest programs",
         "",
-        f"`python -m tests.hardware.programs OUT` on an {judged(PROGRAMS)[0][1].device_name}: each does the same work before and in a window of 4 s.",
+        f"`python -m tests.hardware.programs OUT` on an {judged(PROGRAMS)[0][1].device_name}: each Python program does the same work before and in a window of 4 s.",
         "`tests/proof/test_plain_windows.py` covers simulated programs in containers, in virtual machines and of other libraries.",
         "",
         "| program | verdict | disturbances at most | missing proofs, or causes |",
@@ -167,9 +167,10 @@ def section() -> Iterator[str]:
     yield from (
         "## Experiments of the essays",
         "",
-        f"`python -m tests.hardware.essays OUT` on an {device} ({date}); the evidence is committed, and judged anew for this page.  Most",
-        "calls are of a GEMM of 4096³ in bf16.  The column `read` has the times of the experiment's method, the next columns gpuwatch's",
-        "results for the window.  The essays used other cards, so their figures show the direction of an effect, not the size.",
+        f"`python -m tests.hardware.essays OUT` on an {device} ({date}); the evidence is committed, and judged anew for this page.",
+        "Contention and trial counts call a GEMM of 4096³ in bf16, aggregations one of 1024³.  The column `read` has the times of the",
+        "experiment's method, the next columns gpuwatch's results for the window.  The essays used other cards, so their figures show",
+        "the direction of an effect, not the size.",
         "",
         "| experiment | condition | read | gpuwatch's numbers | verdict | disturbances at most | causes |",
         "|---|---|---|---|---|---|---|",
@@ -212,7 +213,7 @@ def _bound(verdict: Verdict) -> str:
     if budget is None:
         return "–"
     bounds = [each.bound_ratio for each in budget.numbers if each.number in budget.claimed]
-    return "nobody can say" if None in bounds else percent(max((each for each in bounds if each is not None), default=0.0))
+    return "not bounded" if None in bounds else percent(max((each for each in bounds if each is not None), default=0.0))
 
 
 def _causes(verdict: Verdict) -> str:

@@ -100,7 +100,7 @@ def _harnesses(torch: Any, product: Callable[[], Any]) -> list[tuple[str, Callab
         testing = importlib.import_module("triton.testing")
         return {"number_s": 1e-3 * testing.do_bench_cudagraph(product), "attached": newest()}
 
-    def ours() -> Row:
+    def own_do_bench() -> Row:
         return {"number_s": 1e-3 * gpuwatch.do_bench(product, rep=1500), "attached": newest()}
 
     def timer() -> Row:
@@ -129,7 +129,7 @@ def _harnesses(torch: Any, product: Callable[[], Any]) -> list[tuple[str, Callab
     kept: dict[str, Any] = {}
     return [
         ("triton.testing.do_bench", do_bench),
-        ("gpuwatch.do_bench", ours),
+        ("gpuwatch.do_bench", own_do_bench),
         ("triton.testing.do_bench_cudagraph", do_bench_cudagraph),
         ("torch.utils.benchmark.Timer", timer),
         ("cupyx.profiler.benchmark", cupy),

@@ -1,6 +1,6 @@
 """Neighbours of a measured process: forks of a process that imported torch and uses no GPU.
 
-    python -m tests.hardware.paired_neighbours [torch]     reads one ``Request`` per line, answers ``forked PID``, then ``ready PID`` or ``failed PID why``
+    python -m tests.hardware.paired_neighbours [torch]     reads one ``Request`` per line, answers ``forked PID``, and ``ready PID`` or ``failed PID why``
 
 Importing torch takes seconds, too long for a window; a fork of a process with torch has a context after a second.
 Each fork ends with the requesting process, or after its lifetime.
@@ -27,7 +27,7 @@ from tests.waiting import wait_until
 
 READY_S = 20.0  # a context and a graph take 1 to 2 s
 _PR_SET_PDEATHSIG = 1
-_HELD_BYTES = 100e9  # work at a depth of 1
+_HELD_BYTES = 100e9  # memory held at a depth of 1
 _COPIED_COUNT = 1 << 24  # numbers per copy
 _GRAPH_COUNT = 20  # products per launch
 _BUSY_S = 0.5  # warm-up of a neighbour's kernels before it is ready
@@ -36,7 +36,7 @@ _BUSY_S = 0.5  # warm-up of a neighbour's kernels before it is ready
 class Request(msgspec.Struct, frozen=True):
     """One process to start, and its lifetime."""
 
-    kind: str  # one of the plan's disturbances
+    kind: str  # of the disturbance
     depth: float
     period_s: float
     life_s: float
@@ -66,7 +66,7 @@ class Lines:
         self._queue.put("")
 
     def send(self, line: str) -> None:
-        """Send one line.  Raises RuntimeError: to a process that has ended."""
+        """Send one line.  Raises RuntimeError: when the process has ended."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(line + "\n")
@@ -85,7 +85,7 @@ class Lines:
         return line
 
     def drop(self) -> None:
-        """Drop the output so far."""
+        """Drop all unread lines."""
         while not self._queue.empty():
             self._queue.get()
 
@@ -102,7 +102,7 @@ class Neighbours:
 
     @contextlib.contextmanager
     def beside(self, of: Disturbance, life_s: float) -> Iterator[set[int]]:
-        """Run these processes during the body, and yield their PIDs.  Raises RuntimeError: when one cannot start."""
+        """Run a disturbance's processes during the body, and yield the PIDs.  Raises RuntimeError: when one cannot start."""
         pids: set[int] = set()
         ready_count, asked_count = 0, max(1, of.count)
         self._lines.drop()

@@ -1,4 +1,4 @@
-"""Statuses of paired windows of real GPUs: both error rates, named hazards and misses; and the formats of all tables."""
+"""Tables of the statuses of paired windows of real GPUs, and the formats of all tables."""
 
 from __future__ import annotations
 

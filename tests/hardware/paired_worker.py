@@ -2,8 +2,8 @@
 
     python -m tests.hardware.paired_worker TASK     TASK is a ``Task`` as JSON
 
-The worker answers ``ready`` once, ``warm`` when a window's work has run long enough (the work continues until the input
-``go``), and ``done`` with the counts.  The parent process, never the worker, starts the neighbours.
+The worker answers ``ready`` once.  Per window it answers ``warm`` after the warm-up, continues until the input ``go``, and
+answers ``done`` with the counts, or ``failed``.  The parent process, never the worker, starts the neighbours.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Task:
     source: str
     state: str
     socket: str
-    uuid: str = ""  # of a GPU without a CUDA context to query
+    uuid: str = ""  # of a simulated GPU, which has no CUDA context to query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class Worker:
         return gpuwatch.window(self.task.work, settings=self.settings, gpus=[self.task.uuid] if self.task.uuid else None)
 
     def _blocks(self) -> int:
-        """Return the number of calls per block, after some calls."""
+        """Return the number of calls per block, measured over 0.3 s of calls."""
         self._loop(0.2, Calls(self.work))
         calls = Calls(self.work)
         self._loop(0.3, calls)
@@ -149,7 +149,7 @@ class Worker:
         assert window.begin_ns is not None
         assert window.end_ns is not None
         blocks_s = np.array(calls.blocks_s)
-        later_s = blocks_s[1:]  # gpuwatch allocates marks in the first window
+        later_s = blocks_s[1:]  # gpuwatch allocates marks at a window's first iteration
         return Answer(
             says="done", run_id=window.run_id or "", calls_count=calls.count, window_s=(window.end_ns - window.begin_ns) / 1e9,
             events_s=float(blocks_s.sum()), longest_gap_s=float(later_s.max() - np.median(later_s)) if len(later_s) else 0.0,

@@ -1,8 +1,8 @@
-"""Honest programs on a real GPU in plain windows: without torch, in other libraries, in C++, after a pause, undeclared.
+"""Honest programs on a real GPU in plain windows: torch, CuPy, JAX and C++, after a pause, and in a PID namespace.
 
     python -m tests.hardware.programs OUT
 
-Each program does the same work before and in the window, so that nothing disturbs the number.  ``OUT/essays.json`` and
+Each Python program does the same work before and in the window; C++ runs under ``gpuwatch run``.  ``OUT/essays.json`` and
 ``OUT/essays.capsule`` have the form of ``essays.py``; the card's settings stay unchanged.
 """
 

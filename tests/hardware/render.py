@@ -45,12 +45,12 @@ def masked(evidence: Evidence) -> Evidence:
     assert evidence.device is not None
     host = replace(evidence.host, boot_id="boot", hostname="host")
     process_lists = tuple(replace(process_list, uuid=MASKED_UUID) for process_list in evidence.trace.process_lists)
-    told = {name: MASKED_UUID if name == "cuda_uuids" else fact for name, fact in evidence.declared.items()}
+    declared = {name: MASKED_UUID if name == "cuda_uuids" else fact for name, fact in evidence.declared.items()}
     return replace(
         evidence,
         device=replace(evidence.device, uuid=MASKED_UUID),
         host=host,
-        declared=told,
+        declared=declared,
         trace=replace(evidence.trace, process_lists=process_lists),
     )
 
@@ -267,7 +267,7 @@ def _shown(smi: dict[str, Any] | None) -> str:
 
 
 def readme() -> str:
-    """Return README.md with the verdict of one real window in its place."""
+    """Return README.md with the verdict of one real window between the markers."""
     text = next(report.text(verdict, width=_COLUMNS) for scenario, _, verdict in judged() if scenario["name"] == _SHOWN)
     block = f"```text\n{text}\n```"
     return re.sub(

@@ -152,7 +152,7 @@ def test_rhythm_waits_once_per_period() -> None:
 
 
 def collections(of: Disturbance, moments_s: tuple[float, ...]) -> list[int]:
-    """Count the collector's runs by generation during the body."""
+    """Return the generation of each collector run during the actions at these moments."""
     seen: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:

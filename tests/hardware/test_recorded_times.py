@@ -79,7 +79,7 @@ def made_of(answer: Found) -> Severity:
 
 
 def sliding(about: Evidence, *, least_s: float) -> Iterator[Evidence]:
-    """Yield windows of 2 to 6 s, each starting a third of its length after the previous window."""
+    """Yield windows of 2, 3, 4 and 6 s from ``least_s`` on, each starting a third of its length after the previous window."""
     begin_ns, end_ns = about.window.begin_ns, about.window.end_ns
     for length_s in (2.0, 3.0, 4.0, 6.0):
         length_ns = int(length_s * 1e9)

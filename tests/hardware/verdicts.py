@@ -101,8 +101,8 @@ class Worker:
     def clean(self, count: int, first: int) -> None:
         """Run clean windows of every kind of kernel in turn, warmed as the rules require, half with timed iterations.
 
-        Transferring many times takes longer than a clock stays at the cap's level, so a power-limited kernel is warmed for
-        3 s before each window.
+        Reading a window's iteration times from the GPU takes longer than a clock stays at the cap's level.  A power-limited
+        kernel is therefore warmed for 3.1 s before each window.
         """
         import torch
 

@@ -20,7 +20,7 @@ def matrices(size: int, *, zeros: bool = False, dtype: torch.dtype = torch.bfloa
 
 
 def loop(call: Callable[[], object], seconds: float, *, pause_s: float = 0.0, ahead: int = 50) -> int:
-    """Call back to back for this time, at most ``ahead`` calls ahead of the GPU; return the number of calls."""
+    """Call back to back for this time, about ``ahead`` calls ahead of the GPU; return the number of calls."""
     until = time.monotonic() + seconds
     count = 0
     waiting: list[torch.cuda.Event] = []
@@ -111,7 +111,7 @@ def beside(*what: str, count: int = 1) -> Iterator[None]:
 
 @contextmanager
 def hogging(count: int) -> Iterator[None]:
-    """Run this number of busy processes outside every measured tree."""
+    """Run this number of busy processes as children of this process."""
     hogs = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield

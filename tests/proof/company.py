@@ -115,7 +115,7 @@ class Company:
         )
 
     def _ratios(self, since_ns: int | None, at_ns: int) -> tuple[float | None, float | None]:
-        """Return the utilisation of the own and the foreign process since then, from the record's samples."""
+        """Return the record's mean utilisation of the own and the foreign process since ``since_ns``; None without samples."""
         if since_ns is None:
             return None, None
         first, last = np.searchsorted(self._sampled_ns, [max(since_ns, at_ns - _REACH_NS), at_ns])
@@ -136,7 +136,7 @@ def _process(pid: int, memory_bytes: int, ratio: float | None, ownership: Owners
 
 
 def _stored_ns(lists_ns: Times, of: Sequence[Guest]) -> list[int]:
-    """Return the times of the stored lists: each changed list, the last one before a change, and one per heartbeat."""
+    """Return the times of the stored lists: changed lists, the last one before each change, one per heartbeat, and the last."""
     stored_ns: list[int] = []
     pids_before: tuple[int, ...] | None = None
     last_ns: int | None = None

@@ -50,7 +50,7 @@ class Tried:
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        """Return the numbers that deviate by more than bound plus repeatability."""
+        """Return the numbers whose deviation exceeds bound plus repeatability; none unless the verdict is valid or flagged."""
         if self.verdict.status.value not in ("valid", "flagged"):
             return ()
         numbers = _numbers(self.verdict)

@@ -105,7 +105,7 @@ def idle_children() -> Attempt:
 
 
 def short_and_small() -> Attempt:
-    """Kernels of 62 µs, bound by launches 28 µs apart, are timed for 1.2 s."""
+    """Kernels of 62 µs with gaps of 28 µs for each launch are timed for 1.2 s."""
     found = act(Setting(work=WORK["small launches"], length_s=1.2, variant=Variant.TIMES))
     return Attempt(evidence=found.evidence(), truth=found.truth)
 

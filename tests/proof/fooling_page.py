@@ -23,7 +23,7 @@ def page() -> str:
         "them in one sitting and had not read the rules.  `python -m tests.proof.fooling` judges each window again.\n",
         "An acceptable verdict has a status that a fair judge may give.  If the verdict is valid or flagged, the true deviation of each",
         "number in question must also lie within bound plus repeatability; `?` means no bound, which covers any deviation.  Only the",
-        "status counts for the false declarations `flush-that-was-the-work` and `period-not-kept`.\n",
+        "status counts for a window without a number in question, such as `flush-that-was-the-work` or `period-not-kept`.\n",
         "| windows | count | not acceptable at first | not acceptable today |",
         "|---|---|---|---|",
         _count("off, or of other work than stated", off),

@@ -1,8 +1,8 @@
 """The stage for windows that are meant to fool the judge: two runs of a simulated H200, and changes of the evidence.
 
 The physics is the proof's own board.  An act is one loop of kernels, run once undisturbed and once with edits of the board's
-levels.  Both runs share their noise.  Functions from evidence to evidence then change the reports of the driver, the host and the
-process, only in ways that are possible on a real machine.
+levels.  Both runs share their noise.  Functions then change the evidence of the driver, the host and the process, only in ways
+that are possible on a real machine.
 """
 
 from __future__ import annotations

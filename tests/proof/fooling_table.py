@@ -18,8 +18,8 @@ Maker: TypeAlias = Callable[[], Attempt]  # the docstring of a maker describes t
 class Entry:
     """One window to try; ``fair`` holds the acceptable statuses.
 
-    ``covers`` are the numbers whose bound plus repeatability must reach the truth in a valid or flagged verdict.  A rejected or
-    unproven verdict needs no bound.  ``limit`` is the reason for an unacceptable verdict that remains, or empty.
+    ``covers`` are the numbers whose bound plus repeatability must reach the true deviation in a valid or flagged verdict.  A
+    rejected or unproven verdict needs no bound.  ``limit`` is the reason for an unacceptable verdict that remains, or empty.
     """
 
     make: Maker

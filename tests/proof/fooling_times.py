@@ -41,7 +41,7 @@ def stall_declared_as_check() -> Attempt:
 
 
 def untimed_autotuning() -> Attempt:
-    """A library tries algorithms for 0.35 s between two calls, which keep the GPU equally busy with other kernels.
+    """A library tries algorithms for 0.35 s between two calls; the algorithms' kernels keep the GPU equally busy.
 
     Truth: throughput 9 % low.  The gap lies between two times, and power and utilisation hardly change.
     """

@@ -140,7 +140,7 @@ def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
 
     Throughput is open under a rhythm of pauses, which is part of the work.  The times are open if their error is within the
     books' own error, and in windows under a second, which have no books.  All numbers are open in a plain window whose own
-    work changed: "steadiness of the times: not shown".
+    work changed (the proof "steadiness of the times" is not shown).
     """
     is_plain = row.variant == Variant.PLAIN
     found: set[str] = set()

@@ -44,7 +44,7 @@ def section() -> list[str]:
     return [
         "## How far the bounds hold: pairs with a known truth\n",
         f"Generated from `tests/proof/results.json` (`python -m tests.proof.judged`): the windows of {len(seeds)} pairs of simulated runs",
-        "(`tests/proof/pairs.py`).  A pair has a disturbed run and a clean run with the same noise, and the ratio of both is the truth.",
+        "(`tests/proof/pairs.py`).  A pair has a disturbed run and a clean run with the same noise, and the ratio of both is the true value.",
         "The authors of the disturbances had not read the rules.  The judge's constants were fitted on even seeds.  The tables show odd",
         "seeds unless a column names even ones.  Intervals are exact (Clopper–Pearson, 95 %).\n",
         "A bound covers disturbances inside the window.  The tables separate these cases:\n",

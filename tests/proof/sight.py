@@ -43,7 +43,7 @@ class Sight:
     idle_ns: int = FAST_IDLE_NS
     slow_ns: int = SLOW_ACTIVE_NS
     late_s: float = 2e-4  # mean delay of a row
-    lead_s: float = 5.0  # readings start this long before the window; negative: after its start
+    lead_s: float = 5.0  # readings start this long before the window, or after its start if negative
     tail_s: float = 0.5
     silences: tuple[Silence, ...] = ()
     missing: frozenset[str] = frozenset()

@@ -42,7 +42,7 @@ def reach(verdict: Verdict, number: str = "throughput") -> float:
 
 
 def is_covered(verdict: Verdict, truth: float, number: str = "throughput") -> bool:
-    """Return whether the window is rejected, unproven, or flagged with a bound that reaches the truth."""
+    """Return whether the window is rejected, unproven, or flagged with a bound that reaches the true deviation."""
     if verdict.status is VALID:
         return False
     return verdict.status is not Status.FLAGGED or reach(verdict, number) >= abs(truth)
@@ -200,7 +200,7 @@ def test_display_with_unknown_utilisation_is_flagged() -> None:
 
 @pytest.mark.parametrize(("slices", "status"), [(0.0, VALID), (0.3, None)])
 def test_record_shows_the_share_of_a_listed_neighbour(slices: float, status: Status | None) -> None:
-    """With a record of the work, a listed neighbour at utilisation 0 stays valid only if the neighbour took no time slices."""
+    """With a record, a window with a listed neighbour at utilisation 0 is valid only if the neighbour took no time slices."""
     edits = [throughout("slices", slices)] if slices else []
     found = act(Setting(work=WORK["decoding"], variant=Variant.TIMES, length_s=5.0), edits)
     evidence = listed(found.evidence(), beside(lambda at_s: 0.0, memory_bytes=9_000_000_000))

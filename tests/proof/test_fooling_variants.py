@@ -89,7 +89,7 @@ def test_batches_of_less_work_are_bounded(count: int, work: str, begin_s: float)
 
 
 def _batched(found: Act, count: int) -> Evidence:
-    """Return the loop in ``count`` entries, each from a first call's start to a last call's end, and the window cut after them."""
+    """Return the loop in ``count`` entries, each from a first call's start to a last call's end; the window ends with them."""
     evidence = found.evidence()
     assert evidence.timings is not None
     each, at_ns = len(evidence.timings.at_ns) // count, evidence.timings.at_ns
@@ -136,7 +136,7 @@ def test_times_that_fill_the_window_are_valid(work: str, change: Callable[[Itera
 
 @pytest.mark.parametrize(("work", "value"), [("large gemm", 0.3), ("training", 0.35)])
 def test_spinning_shows_in_times(work: str, value: float) -> None:
-    """The driver's meters count a spinning kernel as busy, but an entry that includes the wait is late."""
+    """An entry with a spinning kernel's wait is late: the window is flagged or rejected although the meters read busy."""
     spinning = [
         Edit(begin_s=begin_s, end_s=begin_s + 0.3, level=level, value=number)
         for begin_s in (1.1, 2.9)

@@ -58,7 +58,7 @@ def test_rows_survive_their_file(tmp_path: Path) -> None:
 
 
 def test_steady_disturbance_fills_the_window() -> None:
-    """One level over the whole window, a rhythm or a fast sine is steady; a shorter or a blind disturbance is not."""
+    """One level over the whole window, alone or beside others, or a fast sine is steady; a shorter or a blind one is not."""
     of = short("sm-clock").disturbances[0]
     whole = replace(of, pieces=(Piece(-3.0, 2.0),))
     part = replace(of, pieces=(Piece(0.1, 2.0),))
@@ -76,7 +76,7 @@ def test_steady_disturbance_fills_the_window() -> None:
 
 
 def test_level_over_four_fifths_leaves_no_reference() -> None:
-    """A level for more than four fifths of the window counts, in one piece or several; a raised limit outside its pieces."""
+    """A level over more than four fifths of the window counts, in pieces or whole; a raised limit counts outside its pieces."""
     of = replace(short("sm-clock").disturbances[0], shape=Shape.PULSE, pieces=(Piece(0.3, 2.0),))
     assert is_mostly([of], 2.0)
     assert is_mostly([replace(of, shape=Shape.SQUARE, pieces=(Piece(0.2, 1.0), Piece(1.1, 2.0)))], 2.0)

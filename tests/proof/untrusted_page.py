@@ -50,8 +50,8 @@ with gpuwatch.window("submission", untrusted=True) as w:
 - **Use**: put the window around the timed calls alone, because the judge counts all busy time in the window as timed calls.  With
   20 checks next to 100 timed calls, the bound is 20 % off.  Leave the GPU idle for 0.4 s after the window, as
   `window(untrusted=True)` does.
-- **Precision**: on an H200 the witness bounds a number to 4 % in windows of 6 s, and to 9 % in windows of 1 s.  Below 8 µs a call
-  is as much launching as work, and the judge flags the claim.
+- **Precision**: on an H200 the witness bounds a number to 4 % in windows of 6 s, and to 9 % in windows of 1 s.  A launch adds up
+  to 8 µs to a call: a claim that exceeds the GPU's work by no more than that is flagged, not rejected.
 
 ## Published cheats, simulated
 

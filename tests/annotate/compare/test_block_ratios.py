@@ -40,8 +40,8 @@ def dependent(count: int, memory: float, seed: int) -> Quads:
 
 class TestMixtures:
     @pytest.mark.parametrize("seed", range(5))
-    def test_nearly_half_slow_blocks_are_inconclusive(self, seed: int) -> None:
-        """A decision is inconclusive if 43 % of b's blocks take twice as long.  The mean shows them, the median hardly does."""
+    def test_slow_blocks_of_43_percent_are_inconclusive(self, seed: int) -> None:
+        """A decision is inconclusive if 43 % of b's blocks take twice as long; mean and share of slower blocks show it."""
         found = decided(quads(seed=seed, slow_ratio=0.43))
         assert found.decision is Decision.INCONCLUSIVE
         assert found.needed_pairs_count is None
@@ -68,7 +68,7 @@ class TestMixtures:
         """A few outlying blocks do not hide a difference between the usual blocks."""
         assert decided(quads(slow_ratio=0.05, change=0.02)).decision is Decision.SLOWER
 
-    def test_median_and_mean_of_other_signs_are_inconclusive(self) -> None:
+    def test_median_and_mean_of_opposite_signs_are_inconclusive(self) -> None:
         found = decided(quads(slow_ratio=0.1, change=-0.02))
         assert found.decision is Decision.INCONCLUSIVE
         assert found.ratio is not None

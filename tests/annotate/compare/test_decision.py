@@ -219,7 +219,7 @@ class TestRecordedRuns:
             (evidence(declared={"cudnn_tf32": True}), "cuDNN's TF32"),
         ],
     )
-    def test_two_runs_other_conditions_are_incomparable(self, other: Evidence, differs: str) -> None:
+    def test_runs_under_other_conditions_are_incomparable(self, other: Evidence, differs: str) -> None:
         """Different conditions make runs incomparable and are printed before times."""
         a = evidence(timings=times(2e-3), declared={"cudnn_tf32": False} if differs == "cuDNN's TF32" else None)
         found = of_runs(a, self.later(replace(other, timings=times(1e-3))))

@@ -33,7 +33,7 @@ def bounds(about: Evidence, *, is_burst: bool = False, every_s: float | None = N
 
 
 def test_regular_pauses_count_if_they_raise_the_clock() -> None:
-    """Regular pauses count a third of their share, minus the timer's part and the books' error, if power is near its limit."""
+    """If power is near its limit, a third of the pauses counts, after the timer's part and the books' error are subtracted."""
     assert bounds(paced(CAPPED)) == pytest.approx([(0.3 - STAMP_S / PERIOD_S - 0.013) / 3.0] * 3, abs=1e-4)
     assert bounds(paced({"power_w": 300.0})) == []
     assert bounds(paced({})) != []  # 500 W on average are 664 W while it works

@@ -32,7 +32,7 @@ def seconds(*stretches: tuple[float, float]) -> list[Span]:
 
 
 def load(pauses: Sequence[tuple[float, float]] = (), *, before_s: float = 5.0, window_s: float = 4.0) -> LoadTime:
-    """Return the load of a window after a pause that ended ``before_s`` before it; without one from 5 s on."""
+    """Return the load of a window after a pause that ended ``before_s`` before the window, or without a pause from 5 s on."""
     about = evidence(length_s=window_s) if before_s >= 5.0 else after_pause(-before_s, window_s=window_s)
     return load_time(about, seconds(*pauses))
 
@@ -68,7 +68,7 @@ def test_load_is_unbroken_by_a_gap_of_20_ms() -> None:
 
 
 def test_steady_part_is_at_least_a_cycle() -> None:
-    """After 0.9 s of load, a window of 3 s has no whole steady cycle; after 1 s, one of 4 s has 2 s of steady work."""
+    """Work is steady after 3 s of load.  Steady work of 0.9 s is less than a cycle and does not count; 2 s count."""
     assert load(before_s=0.9, window_s=3.0).steady_span_ns() is None
     span = load(before_s=1.0).steady_span_ns()
     assert span is not None

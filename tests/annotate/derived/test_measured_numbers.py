@@ -60,7 +60,7 @@ def test_window_without_times_has_no_leading_number() -> None:
 
 
 def test_median_of_a_steady_clock_is_at_that_clock() -> None:
-    """An uncapped board's median needs no exponent, and the reference clock does not move it."""
+    """An uncapped board's median needs no exponent and is not converted to the model's reference clock."""
     found = number(timed(STEADY, mhz=1975.0), Number.MEDIAN_AT_CLOCK)
     assert found.clock_mhz == 1975.0
     assert found.value == pytest.approx(np.median(STEADY))

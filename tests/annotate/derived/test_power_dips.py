@@ -36,7 +36,7 @@ def test_dip_of_power_is_as_long_as_the_stall(stall_s: float) -> None:
 
 
 def test_idle_power_is_seen_before_the_window() -> None:
-    """A pause before the window shows idle power; without one, or with a shallow dip only, there are no dips."""
+    """A pause before the window shows idle power; without one, or with a shallow dip only, there is no answer."""
     assert power_dips(*record([])) is None
     assert power_dips(*record([(1.0, 1.5)], idle_w=600.0)) is None
     found = power_dips(*record([(-2.0, -1.8), (1.0, 1.2)]))

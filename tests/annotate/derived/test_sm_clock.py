@@ -21,8 +21,8 @@ def test_working_leaves_out_the_first_refresh() -> None:
     assert set(clock.values.tolist()) == {1980.0}
 
 
-def test_working_is_empty_when_half_idle() -> None:
-    """A GPU that idles for half of the window has no working clock."""
+def test_working_is_empty_when_mostly_idle() -> None:
+    """A GPU that idles for two thirds of the window has no working clock."""
     assert len(working(evidence(signals={"event_reasons_mask": lambda t: 1 if t < 4 else 0}))) == 0
 
 

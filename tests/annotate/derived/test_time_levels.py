@@ -115,7 +115,7 @@ def test_stairs_in_one_direction_are_growth(stairs: int) -> None:
 
 
 def test_times_explained_by_the_clock_are_steady() -> None:
-    """A clock that is 10 % lower for a third lengthens raw times; times at one clock are steady."""
+    """A clock that is 9 % lower for a third lengthens raw times; times at one clock are steady."""
     mhz = np.where((np.arange(6000) > 2000) & (np.arange(6000) < 4000), 1600.0, 1760.0)
     mhz = mhz * (1.0 + 0.003 * np.random.default_rng(3).standard_normal(6000))
     took_s = noisy(1e-3 * (1760.0 / mhz) ** 0.9, 5e-4)
@@ -153,7 +153,7 @@ def test_six_iterations_or_three_long_ones_have_levels(count: int, took_s: float
 
 
 def test_short_window_has_smaller_blocks() -> None:
-    """Sixty iterations in 0.6 s form 12 blocks: two blocks of thirty could not show a change."""
+    """Sixty iterations in 0.66 s form 12 blocks: two blocks of thirty could not show a change."""
     shape = np.where(np.arange(60) < 30, 1.0, 1.2)
     found = levels_of(timed(noisy(1e-2 * shape)))
     assert len(found.took_s) == 12
@@ -245,7 +245,7 @@ def test_similar_long_entries_are_steady(count: int, capped: bool, sd: float) ->
 
 @pytest.mark.parametrize("count", [6, 8, 12, 20])
 def test_entries_of_many_calls_are_separate_blocks(count: int) -> None:
-    """Entries of 400 calls are blocks of their own, so a last quarter with less work is a level."""
+    """Entries of 400 calls are separate blocks, so a last quarter with less work is a level."""
     took_s = noisy(1e-3 * np.where(np.arange(count) < 0.75 * count, 1.0, 0.8), 1e-4)
     found = levels_of(timed(took_s, mhz=None, calls_count=400))
     assert by_number(found.bounds("iteration-levels"))[Number.MEAN].size_ratio > 0.04

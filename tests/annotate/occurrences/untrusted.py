@@ -1,7 +1,7 @@
 """Numbers claimed by code that may cheat, each with the witness's evidence.
 
-The cheats are those of public lists, which ``tests/hardware/cheats.py`` runs on a real GPU.  The evidence here is that of a
-simulated H200 that was busy for 97 % of four seconds, or less.
+Most cheats are published, and ``tests/hardware/cheats.py`` runs all but the forged facts on a real GPU.  The evidence here is
+that of a simulated H200 that was busy for 97 % of four seconds, or less.
 """
 
 from __future__ import annotations

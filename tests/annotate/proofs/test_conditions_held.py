@@ -87,7 +87,7 @@ def test_tenth_lower_third_is_flagged() -> None:
 
 @pytest.mark.parametrize("stamped", [True, False])
 def test_zeros_for_a_third_are_rejected(*, stamped: bool) -> None:
-    """Inputs of zeros raise the capped clock for the middle third, and the estimate is the true rise of 6.1 %."""
+    """Inputs of zeros raise the capped clock for the middle third, and the estimated rise of throughput is 6.1 %."""
     about = window(lambda t: 1566.0 if 2.0 <= t < 4.0 else 1292.0, stamped=stamped, **capped())
     made = decision(about)
     assert made.status is Status.REJECTED

@@ -59,7 +59,7 @@ def percents(ratios: Iterable[float]) -> tuple[float, float]:
 def test_true_deviation_lies_within_the_bound(number: Number, bare: int) -> None:
     """At least 58 of 59 pairs lie within the bound plus the repeatability of capped work, and 41 within the bound alone.
 
-    The other 17 moved by less than the controller's swing, which is repeatability.  In the exception (seed 291), the swing
+    The others deviate by less than the controller's swing, which is repeatability.  In the exception (seed 291), the swing
     hides the effect of a power limit that was raised by 3 %.
     """
     assert len(scored()) == 59

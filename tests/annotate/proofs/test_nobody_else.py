@@ -62,7 +62,7 @@ def test_nobody_else_is_unproven_with_an_empty_list() -> None:
 
 
 def test_nobody_else_accepts_one_unknown_pid_as_own() -> None:
-    """A single PID that only the utilisation record names may be the measured process outside its namespace."""
+    """A single PID that only the utilisation record names may be the measured process: unproven, without bounds."""
     seen = evidence(visibility=NAMESPACE, processes=(OUTSIDE,))
     assert proof(seen).state is ProofState.UNPROVEN
     assert nobody_else.bounds(Case(seen)) == ()
@@ -174,7 +174,7 @@ def test_nobody_else_uses_the_record_for_the_median() -> None:
 
 
 def test_nobody_else_has_no_median_without_a_record() -> None:
-    """Next to a neighbour the raw median has no bound without a record, so a burst window is flagged at any tolerance."""
+    """Next to a neighbour the raw median has no bound without a record: a burst window is flagged even at 20 % tolerance."""
     seen = joined_by(evidence(timings=times()), process())
     assert proof(seen).state is ProofState.SHOWN
     assert status(seen, tolerance_ratio=0.2, claim=Claim.BURST) is Status.FLAGGED

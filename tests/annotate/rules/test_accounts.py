@@ -50,7 +50,7 @@ def after_calls(gaps_s: Values, busy_ratio: float, *, took_s: float = 36e-3) -> 
 
 
 def test_accounts_of_equal_gaps_count_as_untimed_work() -> None:
-    """Times stated 1.2 % too short leave equal gaps; utilisation of 100 % flags them, and 98 % shows that they are idle."""
+    """Times stated 1.2 % too short leave equal gaps: a finding at a utilisation of 100 %, and idle time at 98 %."""
     found = bounds(after_calls(np.full(164, 0.45e-3), 1.0))
     assert found[Number.MEDIAN].estimate is None  # equal gaps can be idle, so they never reject
     assert 0.012 < (found[Number.MEDIAN].ratio or 0.0) < 0.06
@@ -96,7 +96,7 @@ def test_accounts_take_declared_other_work() -> None:
 
 
 def test_accounts_of_times_beyond_the_busy_time() -> None:
-    """Times of 97 % of a window in which the GPU was busy for half are up to twice too long."""
+    """Times of 97 % of a window in which the GPU was busy for half are 75 to 94 % too long."""
     found = bounds(evidence(signals={"utilization_ratio": 0.5}, timings=every(1e-3, took_s=0.97e-3, length_s=6.0)))
     estimate = found[Number.MEAN].estimate
     assert estimate is not None
@@ -162,7 +162,7 @@ def test_accounts_of_overlapping_times_need_no_utilisation() -> None:
 
 
 def test_accounts_of_early_start_times_are_clear() -> None:
-    """Start times that the host took 20 at a time only seem to overlap: the calls fit one after the other."""
+    """Calls with start times 20 calls too early only seem to overlap, because they fit one after the other."""
     timings = every(1e-3, took_s=0.96e-3, length_s=6.0)
     early_ns = np.minimum(timings.at_ns, np.roll(timings.at_ns, 20))
     early_ns[:20] = timings.at_ns[0] + 10_000 * np.arange(20)

@@ -35,7 +35,7 @@ def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
 
 def found(answer: Answer) -> Found:
     assert isinstance(answer, Found), answer
-    assert answer.severity is Severity.NOTE  # the judge makes that of a bias
+    assert answer.severity is Severity.NOTE  # the judge derives the severity of a bias
     return answer
 
 
@@ -101,8 +101,8 @@ class TestLockedClockMissed:
         assert isinstance(ask(locked_clock_missed, about), Clear)
         assert value_ratio(ask(locked_clock_missed, about, Claim.FIXED_CLOCK), Number.MEAN) == pytest.approx(0.0435, abs=0.001)
 
-    def test_locked_clock_advice_without_stamps_is_lower(self) -> None:
-        """Without stamps the advised clock is lower, to allow for the error of the driver's clock."""
+    def test_locked_clock_advice_allows_for_the_drivers_error(self) -> None:
+        """Without stamps, the advice allows for the error of the driver's clock: 1260 MHz at a reading of 1485 MHz."""
         answer = found(ask(locked_clock_missed, evidence(signals={**CAPPED, "sm_clock_lock_mhz": 1980})))
         assert answer.facts["advice"] == "1260 MHz or less"
 
@@ -273,7 +273,7 @@ class TestNvmlClockUntrue:
         assert "too short" in unobserved(ask(nvml_clock_untrue, about))
 
     def test_drivers_clock_is_compared_with_its_lag(self) -> None:
-        # Half of the time at each clock, the driver's 75 ms late: without the lag the means would differ by some percent.
+        # Each clock holds half of the time, and the driver's is 75 ms late: without the lag the means differ by some percent.
         true = stamped(1980.0)
         late = np.where((true.at_ns - BEGIN_NS) // 200_000_000 % 2 == 0, 1980.0, 1320.0)
         about = evidence(

@@ -52,7 +52,7 @@ def with_lists(
 
 
 def found(answer: Answer) -> Found:
-    """Return the finding of a bias rule: the judge makes its severity from the bounds."""
+    """Return the finding of a bias rule: the judge derives the severity from the bounds."""
     assert isinstance(answer, Found), answer
     assert answer.severity is Severity.NOTE
     return answer
@@ -137,7 +137,7 @@ class TestContentionProcess:
         assert isinstance(ask(contention_process, about), Clear)
 
     def test_neighbours_work_before_the_window_has_no_cost(self) -> None:
-        # The record is read once a second: that at 0.1 s covers 0.9 s before the window and 0.1 s of it.
+        # The record is read once a second: the reading at 0.1 s covers 0.9 s before the window and 0.1 s inside.
         def who(t: float) -> list[Process]:
             share = None if round(t * 10) % 10 != 1 else (0.9 if t < 0.2 else 0.0)
             return [replace(OWN, utilization_ratio=share), replace(FOREIGN, utilization_ratio=share)]
@@ -269,7 +269,7 @@ class TestContentionResidual:
         assert isinstance(ask(contention_residual, about), Clear)
 
     def test_short_growth_of_memory_is_not_a_neighbour(self) -> None:
-        """Memory that is allocated for 0.2 s between two readings is clear."""
+        """Memory that grows for 0.2 s of 6 s is clear, because the median over the window counts."""
         about = evidence(signals={"memory_used_bytes": lambda t: 5_000_000_000 if 1.0 < t < 1.2 else 3_000_000_000})
         assert isinstance(ask(contention_residual, about), Clear)
 
@@ -351,7 +351,7 @@ class TestContentionResidualInAContainer:
 
 
 def test_retired_starvation_names_its_replacement() -> None:
-    """The retired ``cpu-starvation`` points to ``idle-stretch`` and ``outliers``, which name the run queue as a cause."""
+    """The retired ``cpu-starvation`` points to ``idle-stretch``, which names the run queue as a cause."""
     assert "cpu-starvation" not in {rule.name for rule in RULES}
     assert "idle-stretch" in RETIRED["cpu-starvation"]
 

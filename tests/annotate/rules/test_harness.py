@@ -80,7 +80,7 @@ class TestProfilerAttached:
         assert answer.facts["mapped"] == "libcupti.so.12"
 
     def test_profiler_unseen_process_is_unobserved(self) -> None:
-        """A process that the daemon could not inspect is unobserved, whatever it declares."""
+        """A process that the daemon could not inspect is unobserved despite declared facts."""
         about = replace(profiled(None), declared={"launch_blocking": False, "profiler_used": False})
         assert isinstance(ask(profiler_attached, about), Unobserved)
 

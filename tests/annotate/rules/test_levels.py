@@ -32,11 +32,11 @@ def test_levels_rules_find_one_shape_each(about: Evidence, growth: type, levels:
     assert isinstance(ask(iteration_levels, about), levels)
 
 
-def test_growth_is_reported_as_growth() -> None:
+def test_growth_finding_has_its_size_and_bounds() -> None:
     found = ask(iteration_growth, GROWS)
     assert isinstance(found, Found)
     assert iteration_growth.says.format(**found.facts).startswith("the times grow by 29")
-    assert found.severity is Severity.NOTE  # the judge makes the severity of its bounds
+    assert found.severity is Severity.NOTE  # the judge derives the severity from the bounds
     assert {bound.rule for bound in found.bounds} == {"iteration-growth"}
     assert {bound.number for bound in found.bounds} == set(Number) - {Number.RATIO}
 

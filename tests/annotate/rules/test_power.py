@@ -220,7 +220,7 @@ class TestPowerReadingStale:
         assert found(ask(power_reading_stale, about(short_s))).facts["needed_s"] == pytest.approx(enough_s, abs=0.15)
         assert isinstance(ask(power_reading_stale, about(enough_s)), Clear)
 
-    def test_power_record_unread_needs_the_same_length(self) -> None:
+    def test_power_record_without_samples_uses_the_next_sensor(self) -> None:
         """A record without samples in the window falls back to the next sensor's needed length."""
         whole = evidence(length_s=0.4)
         old = whole.trace.dense_power.at_ns < whole.window.begin_ns

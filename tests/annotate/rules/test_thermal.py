@@ -25,7 +25,7 @@ def ask(rule: Rule, claim: Claim = Claim.SUSTAINED, *, length_s: float = 6.0, **
 
 def found(answer: Answer) -> Found:
     assert isinstance(answer, Found), answer
-    assert answer.severity is Severity.NOTE  # the judge makes it
+    assert answer.severity is Severity.NOTE  # the judge derives it from the bounds
     return answer
 
 
@@ -91,7 +91,7 @@ def test_counters_before_the_window_only_are_clear(rule: Rule) -> None:
 class TestThrottleThermal:
     @EVERY_CLAIM
     def test_slowed_half_second_has_its_size(self, claim: Claim) -> None:
-        """For 0.5 of 6 s without an observed clock, the bound is 22 % of that share."""
+        """For 0.5 of 6 s of heat without a reading of the slowed clock, the bound is 22 % of that share."""
         answer = found(ask(throttle_thermal, claim, sw_thermal_ns=counts(2, 2.5), thermal_violation_ns=counts(2, 2.5)))
         assert answer.facts["slowed_s"] == pytest.approx(0.5, abs=0.1)
         assert {each.number for each in answer.bounds} == {Number.THROUGHPUT, Number.MEAN, Number.MEDIAN}

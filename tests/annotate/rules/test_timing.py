@@ -261,7 +261,7 @@ class TestHostBound:
 
     @pytest.mark.parametrize("timer", ["events", "graph"])
     def test_host_bound_kernel_time_is_bounded(self, timer: str) -> None:
-        """The launch in a GPU time of 20 µs is bounded by 8 µs or the idle time, whichever is more."""
+        """The launch in a GPU time of 20 µs is bounded by 8 µs, or by the part that utilisation shows as idle if larger."""
         for busy, kernel_s in ((0.58, 12e-6), (0.4, 0.4 * 24e-6)):
             answer = found(ask(host_bound, self.about({"timer": timer}, busy=busy)))
             assert {bound.number for bound in answer.bounds} == {Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK}
@@ -314,7 +314,7 @@ class TestHostBound:
         assert isinstance(ask(host_bound, self.about(declared, busy=0.95)), Clear)
 
     def test_host_bound_limits_a_declared_share_by_utilisation(self) -> None:
-        """Utilisation limits the GPU's share to 13.9 of 20 µs, whatever launches the process declares."""
+        """Utilisation limits the GPU's share to 13.9 of 20 µs, although the process declares short launches."""
         declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 1e-7, "issue_s": 1e-7, "starved_ratio": 0.0}
         answer = found(ask(host_bound, self.about(declared)))
         assert answer.facts["gpu_ratio"] == pytest.approx(13.9 / 20, rel=0.02)
@@ -338,7 +338,7 @@ class TestHostBound:
 
     @pytest.mark.parametrize(("busy", "kind"), [(0.2, Found), (0.6, Clear)])
     def test_host_bound_ignores_few_late_launches(self, busy: float, kind: type) -> None:
-        """A few late launches neither hide that all launches are late nor make the rule find the loop."""
+        """With a few later launches, a loop is found at a utilisation of 20 %, and clear at 60 %."""
         # Calls of 16 µs with gaps of 14 µs, and 400 µs more before every fiftieth: an add of 1024 numbers on an H200.
         at_ns = np.cumsum(np.where(np.arange(50_000) % 50 == 49, 430_000, 30_000)).astype(np.int64)
         timings = Timings(BEGIN_NS + at_ns, np.full(len(at_ns), 16e-6))

@@ -105,7 +105,7 @@ def test_invalid_claim_is_unproven(declared: dict[str, Fact]) -> None:
     "about", [evidence(length_s=0.9, declared=CLAIM), evidence(signals={"utilization_ratio": None}, declared=CLAIM)]
 )
 def test_claim_without_bounds_is_unproven(about: Evidence) -> None:
-    """A window below a second, or one without utilisation, leaves a number of untrusted code unproven."""
+    """A window below a second, or one without utilisation, leaves a number of untrusted code unproven at best."""
     assert isinstance(ask(about), Unobserved)
     assert judge(about).status.badness >= Status.UNPROVEN.badness
     assert "claimed-work" in judge(about).why

@@ -20,7 +20,7 @@ def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
 
 def found(answer: Answer) -> Found:
     assert isinstance(answer, Found), answer
-    assert answer.severity is Severity.NOTE  # the judge makes it
+    assert answer.severity is Severity.NOTE  # the judge derives it from the bounds
     return answer
 
 

@@ -29,7 +29,7 @@ def test_inside_is_empty_without_times() -> None:
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.9])
-def test_worth_of_a_long_series_by_blocks(phi: float) -> None:
+def test_worth_count_by_blocks_is_near_the_exact_count(phi: float) -> None:
     """The effective count of a long series by blocks is near that of single values."""
     rng = np.random.default_rng(4)
     noise = rng.standard_normal(40_000)

@@ -25,7 +25,7 @@ def sure(modes: Modes | None) -> bool:
 
 
 @pytest.mark.parametrize("kind", UNIMODAL)
-def test_two_modes_false_alarms(kind: str) -> None:
+def test_two_modes_have_few_false_alarms(kind: str) -> None:
     """At most one in a hundred series with one mode is reported as two."""
     rng = np.random.default_rng(11)
     calls = [sure(two_modes(UNIMODAL[kind](rng, n))) for n in (30, 100, 400, 3000) for _ in range(50)]
@@ -72,7 +72,7 @@ def test_two_modes_of_one_switch_are_unsure() -> None:
 
 
 def test_two_modes_of_a_wave_are_shallow() -> None:
-    """A wave leaves half of the density between its turning points."""
+    """A wave leaves more than 40 % of the density between its turning points."""
     rng = np.random.default_rng(1)
     took_s = (1.0 + 0.03 * np.sin(np.arange(6000) / 10.0)) * 1e-3 * (1.0 + 0.003 * rng.standard_normal(6000))
     modes = two_modes(took_s)

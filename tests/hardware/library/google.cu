@@ -7,7 +7,7 @@
 #include "gpuwatch.hpp"
 
 static void product(benchmark::State &state) {
-  static constexpr long least = 1000;  // 1.5 s: shorter windows cannot be judged
+  static constexpr long least = 1000;  // 1.5 s: shorter windows can be too short for a proof
   static gemm work(nullptr);
   gw_prepare();
   auto until = std::chrono::steady_clock::now() + std::chrono::seconds(state.max_iterations >= least ? 3 : 0);

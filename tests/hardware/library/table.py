@@ -1,4 +1,4 @@
-"""The windows of a store as one table: verdict, number, number at one clock; ``python table.py STATE OUT.json``."""
+"""A table of the windows of a store, with verdict, number and number at one clock: ``python table.py STATE OUT.json``."""
 
 import json
 import sys
