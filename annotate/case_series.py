@@ -88,7 +88,7 @@ class CaseSeries:
     def dips(self) -> IdleGaps | None:
         """Return the idle time in dips of the driver's power record.
 
-        Return None if the record has holes or idle power is unknown.
+        Return None for fewer than six samples or an unknown idle power.
         """
         evidence = self.evidence
         dips = power_dips(

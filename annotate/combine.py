@@ -41,7 +41,7 @@ class Grounds:
 
     numbers: tuple[NumberBudget, ...] = ()  # as measured, with repeatability, without causes
     causes: tuple[Bound, ...] = ()  # merged over all passes, in the order of RULES
-    integrity: Mapping[str, Severity] = field(default_factory=dict)  # severity of each integrity finding, by rule
+    integrity: Mapping[str, Severity] = field(default_factory=dict)  # severities above note that rules set, by rule
     proofs: tuple[ProofShown, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)  # reasons of unanswered required rules and of failed rules
     is_stamped: bool = False
@@ -128,7 +128,7 @@ def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
 def _claimed(grounds: Grounds, claim: Claim) -> tuple[Number, ...]:
     """Return the numbers that decide the status.
 
-    These are the claim's; without times in the window also throughput, and for compared windows the ratio.
+    With times, these are the claim's.  Without times in the window, throughput counts, and for compared windows the ratio.
     """
     numbers = CLAIMED[claim] if grounds.has_times else ()
     if Number.THROUGHPUT not in numbers and (not grounds.has_times or grounds.are_times_outside):
@@ -201,7 +201,7 @@ def _flags(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
 
 
 def _unproven(grounds: Grounds) -> tuple[str, ...]:
-    """Return the required rules and proofs that were not shown; the fifth proof is required only with times."""
+    """Return the rules and proofs without an answer, each with the reason; the fifth proof is required only with times."""
     answered = {proof.proof for proof in grounds.proofs if proof.state in (ProofState.SHOWN, ProofState.BROKEN)}
     reasons = {proof.proof: ", ".join(proof.missing) for proof in grounds.proofs}
     asked = (*_ALWAYS_ASKED, Proof.STEADY_TIMES) if grounds.has_times else _ALWAYS_ASKED

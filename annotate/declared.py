@@ -50,7 +50,7 @@ FACTS: Mapping[str, str] = {
     "true_clock_mhz": "the true mean SM clock between the window's first and last stamp, idle time included",
     "stamped_s": "the time between the window's first and last stamp",
     "stamp_spread_s": "the median spread between the SMs' stamps around an iteration",
-    "stamp_seen_ratio": "the mean share of SMs that wrote a stamp; all of them where no other work kept any busy",
+    "stamp_seen_ratio": "the mean share of SMs that wrote a stamp; 1 if no other work kept an SM busy",
     "cache": "the L2 cache that the harness gives each call: cold or warm",
     "flush_bytes": "the bytes that the harness writes between calls to empty the L2 cache",
     "flush_timed": "a flush inside the timed span",

@@ -20,7 +20,7 @@ class UnknownNameError(AnnotateError):
     """A claim, rule or limit that does not exist; the message suggests the nearest name, or lists all.
 
     Attributes:
-        kind: Kind of the name: claim, rule, limit or policy key.
+        kind: Kind of the name: claim, rule, limit of RULE or policy key.
         name: Name that was given.
 
     Example:

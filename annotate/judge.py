@@ -25,7 +25,7 @@ from annotate.times.durations import usable
 from annotate.user_policy import Policy
 from annotate.verdict import Answered, Finding, FindingCause, Verdict
 
-_TEXT_LENGTH = 1000  # longest text of a finding: some texts repeat declared facts
+_TEXT_LENGTH = 1000  # longest fact, reason or cause of a finding: some repeat declared texts
 _INTEGERS, _RATIOS = 1 << 63, 1e300  # largest values that encoders of verdicts accept
 _WEIGHT = (Severity.NOTE, Severity.FLAG, Severity.REJECT)
 

@@ -1,4 +1,4 @@
-"""The three passes of the judge, by which facts of the measured process can only raise the witnesses' bounds."""
+"""The three passes of the judge, and the rules by which a later pass raises or replaces the bounds of an earlier one."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -150,7 +150,7 @@ def _missing(need: str, absence: str | None) -> str:
     if root == "declared":
         return f"nobody declared {FACTS[name]}"
     if root == "baseline":
-        return "it was not compared with another window"
+        return "the window was not compared with another one"
     return absence or f"{_NEEDS.get(need, need)} was not observed"
 
 

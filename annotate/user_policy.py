@@ -19,7 +19,7 @@ class Policy:
 
     Attributes:
         claim: Claim to judge.
-        accept: Names of rules whose hazards are accepted; they stay in the verdict.
+        accept: Names of rules whose hazards are accepted; accepted hazards stay in the verdict.
         limits: Overridden limits, by rule and limit; the name of a limit ends in its unit.
         tolerance_ratio: Ratio by which disturbances may change a number before the window is flagged, from 0.0001 to 0.2.
         precision_ratio: Largest accepted repeatability of a number, a ratio from 0.0001 to 0.5; None for no limit.

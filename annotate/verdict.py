@@ -28,9 +28,9 @@ __all__ = ["SCHEMA", "Answered", "Finding", "FindingCause", "OverriddenLimit", "
 class Status(StrEnum):
     """The four statuses of a verdict, best first: VALID, UNPROVEN, FLAGGED, REJECTED.
 
-    VALID: the number may be quoted.  UNPROVEN: required evidence is missing.  FLAGGED: a bound exceeds the tolerance, or a
-    finding or a failed proof flags at any size.  REJECTED: the number is off by more than five tolerances, or is not what
-    it claims to be.
+    VALID: the number may be quoted.  UNPROVEN: required evidence is missing.  FLAGGED: a bound exceeds the tolerance, the
+    repeatability exceeds a demanded precision, or a finding or broken proof flags at any size.  REJECTED: the number is off
+    by more than five tolerances, or is not what it claims to be.
 
     Example:
         >>> gpuwatch.Status("valid") is gpuwatch.Status.VALID
@@ -134,7 +134,7 @@ class Verdict:
         Args:
             rule: Name of the rule.
 
-        Raises KeyError: when this judge has no such rule.
+        Raises KeyError: when the verdict has no finding of this rule.
 
         Example:
             >>> verdict.finding("stale-daemon").answered.value

@@ -33,7 +33,7 @@ from annotate.evidence import (
 
 
 def pack(evidences: Sequence[Evidence], *, decimate: bool = True) -> bytes:
-    """Return the evidence of one or more windows as one blob, lossless for evidence of less than ten minutes.
+    """Return the evidence of one or more windows as one blob, without baselines; up to ten minutes are lossless.
 
     With ``decimate``, longer columns keep the first, last, lowest and highest row of each of 800 intervals, and all rows
     within 10 s of the window's edges.  Extremes and counters survive; the exact course between kept rows does not.

@@ -41,8 +41,8 @@ def of_runs(
     """Compare run ``b`` with run ``a``.
 
     Runs of two machines, cards or boots are compared by their numbers at one clock, on these ``terms``, if possible.  Else
-    raw times are compared: then other hardware, other software, another boot or a rejected run makes the runs incomparable,
-    unless the policy accepts the rule.  So does a clock difference that explains the change, unless they share a clock.
+    the times are compared.  Other hardware or software, another boot, or a rejecting hazard then makes the runs incomparable,
+    unless the policy accepts the rule.  At a common clock, ``clock-between-arms`` does not count.
     """
     policy, terms = policy or Policy(), terms or MachineTerms()
     verdicts = (judge(a, policy), judge(replace(b, baseline=a), policy))
@@ -76,7 +76,7 @@ def of_runs(
 def _between_machines(
     about: Comparison, runs: tuple[Evidence, Evidence], verdicts: tuple[Verdict, Verdict], terms: MachineTerms
 ) -> Comparison | Refusal:
-    """Compare the numbers at one clock; conditions that rules on raw pairs object to are only listed as different."""
+    """Compare the numbers at one clock; differing conditions are only listed."""
     kept = [each for each in verdicts[1].hazards if each.rule == comparison_design.multiple_looks.name]
     notes = tuple(f"{each.rule}: {each.says}" for each in kept)
     if not terms.is_identified:
@@ -192,7 +192,7 @@ def _as_they_ran(a: Evidence, b: Evidence, confidence: float) -> Interval | None
 
 
 def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, Interval, float] | None:
-    """Return the ratio of the times at the middle of the common clocks, at 95 and 90 %, or None if either run has no fit."""
+    """Return the ratio at the middle of the common clocks, at 95 and 90 %; None without fits, common clocks or intervals."""
     if a is None or b is None or a.sm_clock_mhz is None or b.sm_clock_mhz is None:
         return None
     first, second = sensitivity(a), sensitivity(b)

@@ -28,7 +28,7 @@ def utilization_ratio(evidence: Evidence) -> float | None:
 
 @kept
 def beyond_declared_ratio(evidence: Evidence) -> float | None:
-    """Return utilisation minus the busy share that the harness declared, or None if either is unknown.
+    """Return utilisation minus the busy share that the harness declared; None below a second or if either is unknown.
 
     The first two refreshes may show the warm-up before the window, so the lower mean counts, with or without them.
     """
@@ -89,7 +89,7 @@ def idle_at(evidence: Evidence, at_ns: Times) -> Mask:
 
 @kept
 def memory_use_ratio(evidence: Evidence) -> float | None:
-    """Return the mean DRAM activity, else the share of time with memory in use, or None if neither was observed."""
+    """Return the mean DRAM activity, else the share of time with reads or writes of memory; None without either."""
     for name in ("dram_activity_ratio", "mem_utilization_ratio"):
         values = evidence.within(name).observed.values
         if len(values):

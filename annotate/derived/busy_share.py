@@ -156,8 +156,8 @@ def foreign_most_ratio(evidence: Evidence) -> float:
 def _by_activity(evidence: Evidence) -> BusyShare | None:
     """Return the busy share by GPM's SM activity, the mean over all SMs of the time with resident warps.
 
-    A kernel of one block that runs all the time reads as 1/N on N SMs, so the upper bound multiplies by the most SMs of a
-    chip.  A row may lack the last 0.1 s before it, which the next row then holds.  The bounds therefore cover both
+    A kernel of one block that always runs reads as 1/N on N SMs.  The upper bound is therefore multiplied by the most SMs of
+    a chip.  A row may lack the last 0.1 s before it, which the next row then holds.  The bounds therefore cover both
     positions of the span.
     """
     window = evidence.window

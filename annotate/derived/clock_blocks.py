@@ -16,7 +16,7 @@ from annotate.times.durations import inside
 # The power controller of an H200 swings with this period, which was not measured on other models.
 CYCLE_NS = 1_000_000_000
 _LEAST_MHZ, _MOST_MHZ = 1.0, 10_000.0
-_ENTRIES_COUNT = 3  # fewest per block: with under 30 in a refresh each takes 3 ms or more, stamped to 0.03 %
+_ENTRIES_COUNT = 3  # fewest per block: if fewer than 30 fill a refresh, each takes 3 ms or more and is stamped to 0.03 %
 _MOST_BLOCKS = 600
 _GRID_NS = 10_000_000
 _OVERLAP_COUNT = 3  # blocks with both clocks that give the gauge its scale

@@ -223,8 +223,8 @@ def _level_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:
 def _steady_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:
     """Return the largest deviation from the steady state.
 
-    If the deviation agrees with the excess e(t), both limit it.  Otherwise another cause changed the clock, and the excess
-    does not limit it.
+    If the deviation agrees with the excess e(t), the excess limits the bound.  Otherwise another cause changed the clock,
+    and the excess does not limit the bound.
     """
     if abs(ratio) - half_ratio <= excess_ratio:
         return min(abs(ratio) + half_ratio, excess_ratio)
@@ -244,7 +244,7 @@ def _agrees(
     blocks: ClockBlocks,
     *,
     lowest: Annotated[float, "under a cap an H200's gauge reads 8 to 12 % above the true clock"] = 0.85,
-    highest: Annotated[float, "uncapped it agrees to 0.4 %"] = 1.02,
+    highest: Annotated[float, "uncapped it agrees to 0.2 % (docs/HARDWARE.md)"] = 1.02,
 ) -> bool:
     """Return whether stamped and driver's clock agree within known errors; False if no block has both clocks."""
     return lowest <= blocks.scale <= highest and blocks.scale != 1.0

@@ -1,6 +1,6 @@
 """Dark time: the parts of a window without evidence for a proof, and the largest excursion that can hide in each.
 
-Each proof needs another column.  Counters and the driver's power record can bridge a silence of the sampler.
+Each proof needs another column.  Counters of capped time, thermal time and energy can bridge a silence.
 """
 
 from collections.abc import Sequence

@@ -43,7 +43,7 @@ class _Maker:
 def foreign_bounds(rule: str, work: ForeignWork, *, span_ns: Span | None = None) -> tuple[Bound, ...]:
     """Return the bounds of a named process: ``contention-process``, ``display-active``, ``overlapping-window``.
 
-    Throughput has a bound of unknown size if there is no record and times do not show late iterations.  With times and
+    Throughput has a bound of unknown size if there is no record and the times cannot show late iterations.  With times and
     utilisation the bounds replace unresolved ones.
     """
     make = _Maker(rule, span_ns)

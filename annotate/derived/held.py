@@ -169,7 +169,7 @@ def _first(seen: Column, from_ns: int) -> float:
 
 @kept
 def running(evidence: Evidence, name: str, bits: Reason) -> Column:
-    """Return 1.0 or 0.0 for each refresh of the window in which a reason held or not: by its counter, else by sampled bits.
+    """Return 1.0 while a reason held and 0.0 otherwise: per refresh by its counter, else per grid time by sampled bits.
 
     A counter shows each stretch up to a refresh late.  Empty if neither was observed.
     """

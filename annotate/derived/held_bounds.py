@@ -59,7 +59,7 @@ def power_brake_bounds(
 
 
 def sync_boost_bounds(evidence: Evidence, beta: float) -> tuple[Bound, ...]:
-    """Return the bounds of ``sync-boost-limited`` against the highest clock of the board; none if it never held."""
+    """Return the bounds of ``sync-boost-limited`` against the highest clock of the board; none if sync boost never held."""
     held = by_counter(evidence, "sync_boost_ns") or by_bits(evidence, Reason.SYNC_BOOST)
     most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     if held is None or not held.ratio:
@@ -86,7 +86,7 @@ class SlowDown:
 def slow_down(evidence: Evidence, bits: Reason, beta: float, unseen_ratio: float) -> SlowDown:
     """Return the slow-down from the clocks while a reason held and while it did not.
 
-    Without a clock while it held, return ``unseen_ratio``.  If it held throughout, compare with the board's highest clock.
+    If the reason held throughout, compare with the board's highest clock.  Without a clock to compare, return ``unseen_ratio``.
     """
     inside_mhz, outside_mhz = clocks_beside(evidence, bits)
     if inside_mhz is not None and outside_mhz is not None:

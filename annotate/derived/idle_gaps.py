@@ -22,7 +22,7 @@ BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
 _SHORTEST_S = 1e-3
 _FEWEST_RUNS = 5  # fewest runs of a rhythm
 _FEWEST_STALLS = 3  # fewest stalls that imply shorter stalls of the same kind
-_NEARLY_EVERY_PERCENT, _FEWEST_GAPS = 5.0, 40  # of fewer gaps it is the smallest one
+_NEARLY_EVERY_PERCENT, _FEWEST_GAPS = 5.0, 40  # of fewer gaps, this percentile is near the smallest one
 _ALIKE_RATIO = 0.25  # runs in a rhythm: largest robust spread of the lengths over the median
 
 
@@ -97,7 +97,7 @@ def entry_gaps(
     timer_s: float = STAMP_S,
     shortest_s: Annotated[float, "the specification: no shorter gap is irregular"] = _SHORTEST_S,
 ) -> IdleGaps | None:
-    """Return the gaps between entries and at the window's edges, or None if start times are not known.
+    """Return the gaps between entries and at the window's edges; None without entries or start times.
 
     A gap is irregular above five times the 99th percentile of the gaps between entries.  Gaps above five times the 80th
     percentile are irregular too, unless they recur at every Nth entry: stalls may be more frequent than one gap in 100.

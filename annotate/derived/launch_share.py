@@ -77,7 +77,7 @@ def launch_share(
     gap_s: float | None = None,
     waited_s: float | None = None,
 ) -> LaunchShare:
-    """Return the launch share of a call: the larger of the timer's overhead and the mean launch of starved readings.
+    """Return the launch share of a call: the larger of the timer's overhead and the starved launches' mean over all readings.
 
     A starved launch takes the shortest known of call time, host time and GPU wait.  ``overhead_s`` is the timer's reading
     around no work, divided by the calls of a reading.

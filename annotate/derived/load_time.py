@@ -23,7 +23,7 @@ class Excess:
     """The excess speed of work over the steady state, by the time since its load began.
 
     ``left_s`` holds pairs of a time since load began and the work still gained or lost until the steady state, both in
-    seconds.  The clock overshoots in both directions, so it is not the integral of one curve.
+    seconds.  The clock overshoots in both directions, so these pairs are not the integral of one curve.
     """
 
     most_ratio: float  # the most over any stretch
@@ -68,7 +68,7 @@ class LoadTime:
         return (int(from_ns[at]), int(self.ended_ns[at])) if lengths_ns[at] >= least_s * 1e9 else None
 
     def excess_ratio(self, excess: Excess) -> float:
-        """Return the largest excess of the mean speed over the steady speed, from the window's start to its last load."""
+        """Return the largest excess of the window's mean speed over the steady speed."""
         first_s = np.maximum(self.window_begin_ns - self.began_ns, 0) / 1e9
         last_s = (self.ended_ns - self.began_ns) / 1e9
         span_s = float(self.ended_ns[-1] - self.window_begin_ns) / 1e9
@@ -77,7 +77,7 @@ class LoadTime:
         return min(excess.most_ratio, float(excess.gained_s(first_s, np.maximum(last_s, first_s)).sum()) / span_s)
 
     def median_excess_ratio(self, excess: Excess) -> float:
-        """Return the largest excess of the median speed: the mean's excess, or fresh load's if most of the load is fresh."""
+        """Return the largest excess of the median speed: the mean's, and at least fresh load's if most of the load is fresh."""
         mean_ratio = self.excess_ratio(excess)
         if not mean_ratio:
             return 0.0

@@ -178,8 +178,8 @@ def _other_cards(number: NumberBudget, times: OneClockTimes, model: str | None) 
 def measured_between(number: Number, evidence: Evidence, *, is_corrected: bool = False) -> float:
     """Return the measured difference of a number between two clean windows of the same work: *between* without a record.
 
-    ``is_corrected`` says that an exponent was fitted to the clock.  Without it, the number at one clock repeats as the raw
-    median does.
+    ``is_corrected`` means that an exponent was fitted to the clock.  Without a fit, the number at one clock repeats as the
+    raw median does.
     """
     if number is Number.MEDIAN_AT_CLOCK and is_corrected:
         return LEAST_RATIO

@@ -51,7 +51,7 @@ def off_blocks_ratio(
     *,
     off_ratio: Annotated[float, "the specification: a stamped block may deviate this far from the named clock"] = 0.005,
 ) -> float:
-    """Return the share of the stamped blocks that deviate further from this clock; 0 without stamped blocks."""
+    """Return the share of the stamped blocks that deviate from this clock by more than ``off_ratio``; 0 without any."""
     stamped_mhz = blocks.mhz[blocks.stamped]
     return float((np.abs(stamped_mhz / mhz - 1.0) > off_ratio).mean()) if len(stamped_mhz) else 0.0
 

@@ -105,7 +105,7 @@ def _edges_listed(evidence: Evidence) -> bool:
 
 
 def _foreign_windows(evidence: Evidence) -> tuple[OtherWindow, ...]:
-    """Return the overlapping windows of other processes.  Windows of its own processes are nested and do not count."""
+    """Return the overlapping windows of other processes.  Windows of the window's processes are nested and do not count."""
     window = evidence.window
     return tuple(
         each

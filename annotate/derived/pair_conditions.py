@@ -212,7 +212,7 @@ def overlap_ratio(a: Evidence, b: Evidence) -> float:
 
 @kept
 def capped_throughout(evidence: Evidence) -> bool:
-    """Return whether the power cap held the whole window."""
+    """Return whether the power cap held for at least 95 % of the window, within the counter's error."""
     capped = evidence.increase("power_violation_ns") or evidence.increase("power_cap_ns")
     return capped is not None and capped.span_ns > 0 and capped.ratio + capped.error_ratio >= 0.95
 
@@ -252,7 +252,7 @@ def _environment(text: object) -> Mapping[str, str] | None:
     return {name.strip(): value for name, _, value in pairs}
 
 
-def _value(name: str, value: Any) -> str:  # whatever a record or a declared fact holds
+def _value(name: str, value: Any) -> str:  # Any: a value of a record or a declared fact
     if isinstance(value, bool):
         return "on" if value else "off"
     if name == "memory_total_bytes":

@@ -30,7 +30,7 @@ def idle_causes(
     pauses: Sequence[Pause],
     run_wait_s: float | None = None,
     *,
-    least_ratio: Annotated[float, "the specification: half of a stretch, or of what no pause explains"] = 0.5,
+    least_ratio: Annotated[float, "the specification: half of a stretch, or of the time that no pause explains"] = 0.5,
 ) -> tuple[IdleCause, ...]:
     """Return the causes of the irregular stretches, the largest first.
 
@@ -48,7 +48,7 @@ def late_entry_causes(
     pauses: Sequence[Pause],
     run_wait_s: float | None = None,
     *,
-    least_ratio: Annotated[float, "the specification: half of a stretch, or of what no pause explains"] = 0.5,
+    least_ratio: Annotated[float, "the specification: half of a stretch, or of the time that no pause explains"] = 0.5,
 ) -> tuple[IdleCause, ...]:
     """Return the causes of iterations that took longer than adjacent iterations, the largest first.
 

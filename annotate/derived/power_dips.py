@@ -166,7 +166,7 @@ def limited_dips(
     """Return the dips with their idle time limited by utilisation, because data and clock also lower power.
 
     The limit is the loss of utilisation against the busiest readings or, for many dips without a rhythm, against 100 %.  A
-    reading covers the refresh before it, which may have begun one refresh before the reading.
+    reading covers the refresh before it, and may be one refresh old.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")

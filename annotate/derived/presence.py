@@ -26,7 +26,7 @@ class Presence:
     user: str | None
     own: bool
     listed: bool  # False: only the utilisation record names it
-    graphics: bool  # every list that names it is one of graphics processes
+    graphics: bool  # every list names it as a graphics process
     arrived: bool  # not there when the window began
     seen_begin_ns: int
     seen_end_ns: int

@@ -49,8 +49,8 @@ def clock_record_bounds(
 ) -> tuple[Bound, ...] | None:
     """Return the bound of throughput in a window without times: its steady clock against that of the record.
 
-    None if either clock is unknown or the window has no steady state of its own.  In the second case the record is already
-    the reference, in group ``clock``.
+    None if either clock is unknown or the window itself has no steady state.  In the second case the record is already the
+    reference, in group ``clock``.
     """
     recorded_mhz = evidence.record.values("steady_clock_mhz") if evidence.record is not None else ()
     if blocks is None or not recorded_mhz or not blocks.known.any():
@@ -73,7 +73,7 @@ def clock_record_bounds(
 
 
 def _steady_places(evidence: Evidence, blocks: ClockBlocks, load: LoadTime) -> npt.NDArray[np.intp]:
-    """Return the places of the steady state among the known blocks; empty if the window has no steady state of its own."""
+    """Return the places of the steady state among the known blocks; empty if the window itself has no steady state."""
     steady = steady_reference(evidence, blocks, load)
     if steady.places is not None:
         return steady.places

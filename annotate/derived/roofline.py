@@ -28,7 +28,7 @@ class _Sm:
 
 
 # The best part of each generation, by compute capability.  GeForce parts run products accumulated in fp32 at half the rate,
-# so they never reach it.
+# and never reach these peaks.
 _SMS: Mapping[str, _Sm] = {
     # Volta
     "7.0": _Sm(64, {"fp16": 1024, "bf16": 128, "fp32": 128, "fp64": 64, "int8": 512}, 6 << 20),

@@ -89,7 +89,7 @@ def _of_window(evidence: Evidence) -> Measured | None:
 
 
 def driver_clock_mhz(evidence: Evidence, true: Measured) -> float | None:
-    """Return the driver's mean clock at the times and weights of the true clock, or None if half of the weight is unknown."""
+    """Return the driver's mean clock at the times and weights of the true clock; None if most of the weight is unknown."""
     lag_ns = evidence.trace.refresh_of_ns("sm_clock_mhz") * 3 // 4
     values = evidence.trace.at("sm_clock_mhz", true.at_ns + lag_ns)
     known = values > 0

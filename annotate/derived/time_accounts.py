@@ -156,7 +156,7 @@ def launches_ratio(timings: Timings, length_s: float) -> float:
 
 
 def untimed_accounts(evidence: Evidence, shares: Sequence[BusyShare]) -> TimeAccounts | None:
-    """Return the books of a window without times: the shares of its own processes and of others.
+    """Return the books of a window without times: the shares of the window's processes and of others.
 
     If the window's processes were provably alone, all busy time is their own.  Otherwise the driver's record of each process
     counts.  In a container one unknown PID may be the measured process.  None if no record accounts for the busy time.

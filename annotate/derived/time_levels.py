@@ -287,7 +287,7 @@ def _neighbour_variance(logs: Values) -> float:
 
 
 def _slope(logs: Values) -> float:
-    """Return the Theil-Sen slope per value: the median slope over all pairs.  Above 120 values, pairs of means of adjacent values."""
+    """Return the Theil-Sen slope per value: the median over all pairs or, above 120 values, over pairs of adjacent means."""
     size = -(-len(logs) // _SLOPES_COUNT)
     means = logs[: len(logs) // size * size].reshape(-1, size).mean(axis=1)
     first, second = np.triu_indices(len(means), 1)

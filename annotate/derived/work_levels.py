@@ -160,7 +160,7 @@ def _is_slower(
     *,
     lower_ratio: Annotated[float, "a step of the clock of an H200 is 0.8 %"] = 0.01,
 ) -> bool:
-    """Return whether the clock fell with power, which explains the dip: without the cap, the clock would have risen."""
+    """Return whether the clock fell with power, which explains the dip: under a cap, a lower demand raises the clock."""
     lag_ns = evidence.trace.refresh_of_ns("sm_clock_mhz") * 3 // 4
     lost_mhz, other_mhz = (evidence.trace.at("sm_clock_mhz", each + lag_ns) for each in (lost_at_ns, other_at_ns))
     if not np.isfinite(lost_mhz).any() or not np.isfinite(other_mhz).any():

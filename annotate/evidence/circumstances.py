@@ -71,7 +71,7 @@ class RecordedWindow:
 
 @dataclass(frozen=True, slots=True)
 class WorkRecord:
-    """Earlier VALID windows with the same ``WorkKey`` (label, program, card, driver, power limit, policy), the newest last.
+    """Earlier VALID windows with the same ``WorkKey`` (label, program, card, driver, power limit, claim, policy), newest last.
 
     A number needs five windows.  ``clock_mhz`` is the clock of ``median_at_clock_s``.
     """

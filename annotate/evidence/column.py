@@ -46,6 +46,6 @@ EMPTY = Column(np.empty(0, np.int64), np.empty(0, np.float64))
 def grid(begin_ns: int, end_ns: int, step_ns: int) -> Times:
     """Return times from start (inclusive) to end (exclusive) at this step, or at a longer one over a long span.
 
-    Without the longer step, a day at 10 ms would be 9 million times for every question of a rule.
+    Without the longer step, each call over a day at 10 ms would return 9 million times.
     """
     return np.arange(begin_ns, end_ns, max(step_ns, (end_ns - begin_ns) // GRID_COUNT), dtype=np.int64)

@@ -23,11 +23,11 @@ class PowerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event on a GPU or its machine: an Xid, a clock change, a GPU lost or back, a suspended machine."""
+    """An event on a GPU or its machine: an Xid, a memory error, a GPU lost or back, a suspended machine."""
 
     uuid: str
     at_ns: int
-    kind: str  # "xid", "clock", "ecc", "lost", "back", "suspended"
+    kind: str  # "xid", "ecc", "lost", "back", "suspended"
     value: int | None = None
     text: str | None = None
 

@@ -48,7 +48,7 @@ class Increase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The readings around one window, in columns: from seconds before it to one refresh of every signal after it.
+    """The readings around one window, in columns: from 5 s before the window to 0.5 s after it.
 
     A signal's column is a step function: a value holds until the next row, unless it goes stale before.
     ``columns`` holds only signals that were observed at least once.

@@ -93,7 +93,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The operating system's account of the window's processes and machine, between its edges."""
+    """The operating system's account of the window's processes and machine, between the window's edges."""
 
     boot_id: str | None = None
     hostname: str | None = None

@@ -88,7 +88,7 @@ def around(verdict: Verdict, *, verbose: bool, more: str) -> tuple[list[str], li
 
 
 def first_lines(verdict: Verdict) -> list[str]:
-    """Return the numbers, the labels, the stated claim, overridden limits and the proofs, each on one line if not empty."""
+    """Return numbers, labels, launch share, stated claim, overridden limits and proofs, each on one line if not empty."""
     return [line for line in (headline(verdict), *_lines_below(verdict)) if line]
 
 
@@ -124,7 +124,7 @@ def _before(verdict: Verdict, device: str) -> list[str]:
 
 
 def _briefly(verdict: Verdict, device: str, more: str) -> tuple[list[str], list[str]]:
-    """Return the lines before and after the hazards; a valid window has at most three lines, whatever was declared."""
+    """Return the lines before and after the hazards; a valid window has at most three of these lines."""
     before, rest = _before(verdict, device), _short(verdict, more)
     if verdict.status is not Status.VALID:
         return before, rest

@@ -50,7 +50,7 @@ def page(rule: Rule) -> str:
     """Return the rule's page in Markdown, beginning with a second-level heading."""
     parts = words(rule)
     lines = [f"## {rule.name}", "", parts.summary, ""]
-    if not _ONE_FIELD.fullmatch(rule.says):  # a template of one field says nothing without facts
+    if not _ONE_FIELD.fullmatch(rule.says):  # a template of one field has no words without facts
         lines += [f"*It says:* {rule.says}", ""]
     for name, body in parts.sections.items():
         lines += [f"**{name}.** {body}", ""]

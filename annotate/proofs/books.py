@@ -7,7 +7,7 @@ from annotate.budget import Figure, Proof, ProofShown, ProofState
 from annotate.case import Case
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, TimeAccounts
 
-# Rules whose findings show that the times do not belong to the work, whatever the sums are.
+# Rules whose findings show that the times do not belong to the work, even if the sums balance.
 _INTEGRITY = ("missing-sync", "wrong-stream", "result-cached", "impossible-time", "clock-source-step")
 
 

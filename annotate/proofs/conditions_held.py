@@ -112,7 +112,7 @@ def _missing(case: Case) -> tuple[str, ...]:
 
 
 def _broken_by(case: Case, found: Mapping[str, Answer]) -> tuple[str, ...]:
-    """Return the rules that break the proof: a changed setting, and a fixed clock that was missed or throttled."""
+    """Return the rules that break the proof: a changed setting, a hardware error, a missed or throttled fixed clock."""
     out = [name for name in _SETTINGS if isinstance(each := found.get(name), Found) and each.severity is not Severity.NOTE]
     if case.claim is not Claim.FIXED_CLOCK:
         return tuple(out)

@@ -108,8 +108,8 @@ def flush_insufficient(
         Flush twice the cache size, enqueued on the stream of the work before the first reading of the timer.
 
     Source:
-        The flush declared by the harness, and the cache size reported by CUDA.  Calls that touch more memory than that need
-        no flush.  A timed flush takes about its bytes over the memory's peak, and at most twice that.  The share that a
+        The flush declared by the harness, and the cache size reported by CUDA.  Calls that touch 1.5 times that size need no
+        larger flush.  A timed flush takes about its bytes over the memory's peak, and at most twice that.  The share that a
         small flush leaves warm has no bound.
     """
     evidence = case.evidence

@@ -54,9 +54,9 @@ def locked_clock_missed(
 
     Source:
         The requested clock is NVML's application clock if it differs from the default, else, under ``fixed-clock``,
-        ``locked_mhz``.  The actual clock is the true clock of timed iterations, else NVML's.  Time under the power cap also
-        counts.  Under ``fixed-clock`` the bias is the deviation from the named clock in every block.  Under other claims a
-        missed lock is a label.
+        ``locked_mhz``.  The actual clock is the true clock by stamps, else NVML's.  Time under the power cap also counts.
+        Under ``fixed-clock`` the bias is the deviation from the named clock in every block.  Under other claims a missed
+        lock is a label.
     """
     if case.claim is Claim.FIXED_CLOCK:
         return _missed_named_clock(case)
@@ -133,8 +133,8 @@ def clock_controller_present(
         setting, which the number alone does not show.
 
     What it cannot see:
-        The user or tool that set it.  A range set with ``nvidia-smi --lock-gpu-clocks``, if the driver shows no event reason
-        for it; power profiles and power smoothing.  A change inside the window: ``setting-changed`` finds it.
+        The user or tool that changed the setting.  A range set with ``nvidia-smi --lock-gpu-clocks``, if the driver shows no
+        event reason for it; power profiles and power smoothing.  A change inside the window: ``setting-changed`` finds it.
 
     Remedy:
         A site's policy is legitimate: quote the limit with the number, and compare only numbers under the same limit.
@@ -195,8 +195,8 @@ def clock_low_no_reason(
 
     Source:
         The canary of ``bench()``: the true clock of a spin and the rate of a copy, against their medians over this GPU's
-        healthy runs; both repeat to 0.2 %.  The rule ignores the canary during thermal and hardware slow-downs, which have
-        their own rules.  It ignores the canary's clock if the power cap held or was not observed.
+        healthy runs; both repeat to 0.2 %.  The canary does not count during slow-downs by heat, hardware, brake or sync
+        boost, which have their own rules.  Its clock does not count if the power cap held or was not observed.
     """
     evidence = case.evidence
     clock_mhz = amount(evidence.declared, "canary_clock_mhz")

@@ -98,7 +98,7 @@ def mem_clock_change(
     What it cannot see:
         A change shorter than the driver's refresh (100 ms).  Idle moments are omitted by utilisation and the idle bit, which
         may both be 200 ms late.  The effect on one kernel: the bound assumes a kernel that uses all of the bandwidth, and
-        the estimate uses the share of time with active memory.
+        the estimate uses the share of bandwidth in use, which only GPM shows.
 
     Remedy:
         Look for a clock lock (``nvidia-smi -q -d CLOCK``), hot memory or a low-power profile.

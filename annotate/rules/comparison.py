@@ -85,7 +85,7 @@ def software_mismatch(evidence: Evidence, claim: Claim) -> Answer:
     """
     base = evidence.baseline
     if base is None:
-        return Unobserved("it was not compared with another window")
+        return Unobserved("the window was not compared with another one")
     known, differing = pair_conditions.software(base, evidence)
     if not known:
         return Unobserved("no version or setting is known for both windows")
@@ -143,7 +143,7 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
     needs=("baseline",),
     basis=Basis.BASELINE,
     says="the baseline ran at {baseline_mhz:.0f} MHz, this window at {clock_mhz:.0f}: {effect_ratio:+.1%} for the times",
-    remedy="Interleave the two, compare them at one clock, or lock it.",
+    remedy="Interleave the two, compare them at one clock, or lock the clock.",
 )
 def clock_between_arms(
     case: Case,
@@ -172,7 +172,7 @@ def clock_between_arms(
     """
     base = case.evidence.baseline
     if base is None:
-        return Unobserved("it was not compared with another window")
+        return Unobserved("the window was not compared with another one")
     clocks = pair_conditions.clocks_mhz(base, case.evidence)
     if clocks is None:
         return Unobserved("the clock of the window or its baseline was not observed")

@@ -46,7 +46,7 @@ def order_bias(
     """
     evidence, base = case.evidence, case.evidence.baseline
     if base is None:
-        return Unobserved("it was not compared with another window")
+        return Unobserved("the window was not compared with another one")
     if pair_conditions.overlap_ratio(base, evidence) >= 0.5 and evidence.declared.get("design") != "sequential":
         return Clear()
     change = pair_conditions.change_ratio(base, evidence)
@@ -95,7 +95,7 @@ def aa_noise_floor_missing(
         A declared floor that was measured with another kind of kernel.
 
     Remedy:
-        Run ``gpuwatch selftest`` once: it takes about two minutes and stores the noise floor of this GPU.
+        Run ``gpuwatch selftest`` once: it takes about six minutes and stores the noise floor of this GPU.
 
     Source:
         The declared ``aa_floor_ratio``, which ``gpuwatch.compare`` takes from the self-test on record.

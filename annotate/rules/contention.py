@@ -33,7 +33,7 @@ def contention_process(
 
     Why it matters:
         A neighbour runs in turns with the measured work and can make single times look better while throughput falls.  On
-        an H200 with another process's vector adds, an event-timed GEMM read 14 % faster at half the throughput: it drew
+        an H200 with another process's vector adds, an event-timed GEMM took 14 % less time at half the throughput: it drew
         less power, and the waits fell between event pairs.
 
     What it cannot see:

@@ -52,7 +52,7 @@ def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
     kind=RuleKind.INTEGRITY,
     basis=Basis.DECLARED,
     says="the measured work did not run to its end",
-    remedy="Let it finish and measure again.",
+    remedy="Let the work finish and measure again.",
 )
 def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
     """Finds windows whose work was interrupted: by an exception, a failed command or a process that ended.

@@ -102,7 +102,7 @@ def allocator_churn(
 
     Source:
         The counters of torch's caching allocator at the window's edges, as declared by the process: each request counts a
-        millisecond.  After allocation retries, or if only the driver's gauge changed while no other process was on the GPU,
+        millisecond.  After allocation retries, or if the driver's gauge changed often while no other process was on the GPU,
         late iterations and idle stretches give the size.  Without times the size is unknown.
     """
     evidence = case.evidence
@@ -178,8 +178,8 @@ def data_dependent_power(
 
     Source:
         65 536 values of each tensor passed to ``w.inputs`` or ``bench``.  On a capped board only this card's record of the
-        work shows the gain.  On an uncapped board, and under ``fixed-clock``, such inputs are a label.  Without declared
-        inputs, a board capped far below its limit is a label too, because other limits of a board also cause that.
+        work shows the gain.  On an uncapped board, and under ``fixed-clock``, such inputs are a label.  With other or
+        undeclared inputs, a board capped far below its limit is a label, because other limits of a board also cause that.
     """
     evidence = case.evidence
     facts: dict[str, Fact] = {}
@@ -253,9 +253,9 @@ def background_thread(
         A loader that starts inside the window competes for CPU cores.  The work of a new thread is not in the timed call.
 
     What it cannot see:
-        Threads that existed before the window, or started within its first 10 ms.  Threads that started and ended between
-        two polls, a second apart.  Harmless children: if the window's process only starts the work and waits, the work
-        itself is reported.
+        Threads that existed before the window; those of the 10 ms before it count as new.  Threads that started and ended
+        between two polls, a second apart.  New processes of a window's process with less than a tenth of the CPU time: they
+        are the measured work.
 
     Remedy:
         Call everything once before the window, so that pools, loaders, autograd and compilers start their threads then.

@@ -146,13 +146,13 @@ def dark_time(
 def record_shift(
     case: Case,
     *,
-    least_ratio: Annotated[Share, "0.1 % is below any tolerance"] = 0.001,
+    least_ratio: Annotated[Share, "a tenth of the default tolerance: smaller causes are not printed"] = 0.001,
 ) -> Answer:
     """Finds numbers that differ from this card's record of the same work by more than the repeatability of both.
 
     Why it matters:
         A constant condition leaves no trace inside a window: easier data, a neighbour that takes a share of every call, a
-        lower clock limit.  On an H200 a GEMM of zeros ran a steady 17.7 % faster than one of random numbers.
+        lower clock limit.  On an H200 a GEMM of zeros steadily took 17.7 % less time than one of random numbers.
 
     What it cannot see:
         Any shift without a record of five windows, and a condition that all of these share.  A shift below the natural
@@ -165,8 +165,8 @@ def record_shift(
 
     Source:
         The medians of throughput, mean, median and median at one clock over the VALID windows of equal label, program, card,
-        driver and power limit, with the 95 % range of their spread and this window's own interval.  Without times, the mean
-        true clock after 3 s of load; without stamps, the driver's clock with its error.
+        driver, power limit and policy, with the 95 % range of their spread and this window's own interval.  Without times,
+        the mean true clock after 3 s of load; without stamps, the driver's clock with its error.
     """
     evidence, name = case.evidence, record_shift.name
     if evidence.record is None or len(evidence.record.windows) < RECORD_COUNT:

@@ -52,8 +52,8 @@ def no_work(
         Check which GPU the process uses, and open the window around the calls.
 
     Source:
-        GPM's activity, the driver's utilisation, its record of each process, and energy above idle.  At least one witness
-        must show an idle GPU, and none a busy one.  The record of each process can only show work.
+        GPM's activity, the driver's utilisation, and energy above idle.  At least one witness must show an idle GPU, and
+        none a busy one.  The driver's record of each process does not count: it omits some processes.
     """
     shares = [share for share in case.busy_shares if not share.is_own]
     if not shares:
@@ -133,7 +133,7 @@ def _larger(lost_ratio: float | None, since_before_ratio: float) -> float | None
 
 
 def _replaces(case: Case) -> Replaces:
-    """Return that the bounds replace unresolved ones if the books confirm the times: times resolve idle time best."""
+    """Return ``UNRESOLVED`` if the books confirm the times, which resolve idle time best; else ``NOTHING``."""
     return Replaces.UNRESOLVED if case.gaps is not None and case.times_agree else Replaces.NOTHING
 
 

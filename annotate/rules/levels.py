@@ -42,8 +42,8 @@ def iteration_growth(
 
     Source:
         The Theil-Sen slope through trimmed means of blocks of 100 ms and 30 iterations, if a straight line explains more
-        than levels after a cost for each parameter; or three or more levels in one direction.  The bound is the deviation
-        from the first and from the last fifth.
+        than levels after a cost for each parameter; or three or more levels in one direction.  The bound is the largest
+        deviation from the line's first and last fifth and its ends, or from a level that holds a fifth.
     """
     return _answer(case, least_ratio, is_growth=True)
 

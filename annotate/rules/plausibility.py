@@ -108,15 +108,15 @@ def impossible_time(
 
     Why it matters:
         False ten-fold speed-ups have been published: a timer that did not wait, omitted work, a wrong count.  A time beyond
-        the peak needs no further proof.  A time that is zero, infinite, longer than its window, or text shows that the timer
-        is broken.  An SM never runs faster than the clock that the driver sets.  Stamps above that clock were taken on
-        another GPU, or the driver's gauge is frozen.
+        the peak needs no further proof.  A time that is zero, infinite, longer than its window, or not a number shows that
+        the timer is broken.  An SM never runs faster than the clock that the driver sets.  Stamps above that clock were
+        taken on another GPU, or the driver's gauge is frozen.
 
     What it cannot see:
         A wrong time below the peak.  Times of another GPU without stamps, or with a lower clock.  The cause of a time beyond
         the peak: algorithms with fewer operations than the textbook's (Winograd, Strassen, causal masks, structured sparsity),
         and emulated float32 or float64, exceed a peak honestly.  Working sets that fit the L2 cache: bytes that can stay in
-        the cache are subtracted.  GPUs without a known peak, which is the answer "not observed".
+        the cache are subtracted.  GPUs without a known peak: the answer is then "not observed".
 
     Remedy:
         Check the formula for operations and bytes, the declared data type, and the synchronisation.
@@ -125,7 +125,7 @@ def impossible_time(
         Each time against zero and the window's length; ``record()`` keeps invalid durations in place.  The median time of a
         call against its declared operations and bytes.  The peak follows from the operations per SM and clock in NVIDIA's
         white papers, from the driver's count of cores, bus width and highest memory clock, and from the stamped clock of the
-        calls, else the highest.  The median stamped clock against the driver's highest, in windows of a second or more.
+        calls, at most the highest.  Most stamps against the driver's highest clock in windows of a second or more.
     """
     if none := _no_times(evidence, edge_s):
         return Found(Severity.REJECT, none)

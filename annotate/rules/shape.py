@@ -57,7 +57,7 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
     """Finds iterations that took longer than those around them, with their pattern and cause.
 
     Why it matters:
-        The pattern indicates the cause.  On an H200, a neighbour that computed for 50 ms each second made 14 of 37 000
+        The pattern indicates the cause.  On an H200, a neighbour that computed for 50 ms each second made 13 of 37 000
         iterations longer by 2.3 ms, the length of its turn.  The median never shows that, and the mean includes all of it.
 
     What it cannot see:
@@ -75,7 +75,7 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
 
     Source:
         The time of each iteration, at one clock if stamps allow it.  The bound of the mean is the excess time of the late
-        iterations over the time of all others; that of throughput is the same excess over the longer time.  Pauses of the
+        iterations over the total time without it; that of throughput is the same excess over the total time.  Pauses of the
         host that overlap late iterations by at least half of the delay are named as the cause.
     """
     times = case.one_clock
@@ -200,15 +200,15 @@ def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
         and calls that returned early.
 
     What it cannot see:
-        Three or more groups, of which it names two.  A single switch from one speed to another: ``iteration-levels`` finds
-        it.  Groups closer than the resolution of the times.
+        Three or more groups, of which the rule names two.  A single switch between speeds, which ``iteration-levels`` finds.
+        Groups closer than the resolution of the times.
 
     Remedy:
         Find the difference between the groups and measure each separately.
 
     Source:
-        A valley between two peaks, tested with counts reduced to their effective number in this order.  Hartigan's dip test
-        assumes independent iterations: with p < 0.01 it found two modes in 181 of 183 windows of steady capped kernels.
+        A valley between two peaks, tested with counts that autocorrelation reduces to their effective number.  Hartigan's
+        dip test assumes independent iterations: with p < 0.01 it found two modes in 181 of 183 windows of steady kernels.
         Times are compared at one clock if stamps allow it, which removes groups caused by the clock.
 
         If the smaller group holds over a third, the bound of the medians is half of the separation; otherwise it is the shift of

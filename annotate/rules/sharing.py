@@ -90,7 +90,7 @@ def contention_self(
     limit_ratio: Annotated[Share, "in ten clean H200 scenarios at most 2.7 percentage points stayed unexplained"] = 0.05,
     seen_ratio: Annotated[Share, "for 15 kinds of kernel on an H200, every stamp reached every SM"] = SEEN_RATIO,
     spread_s: Annotated[
-        Duration, "for these kernels, 95 % of stamps spread over 0.13 µs or less; with three streams of vector adds, 0.35 µs"
+        Duration, "for these kernels, 95 % of stamps spread over 0.13 µs or less; with three streams of adds, 0.35 µs (median)"
     ] = SPREAD_S,
 ) -> Answer:
     """Finds work of the measured process that its harness did not count, on a GPU without other processes.

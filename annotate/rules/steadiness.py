@@ -150,8 +150,8 @@ def bursty_duty_cycle(
     """Finds regular pauses between launches, after which the GPU runs faster than it can sustain.
 
     Why it matters:
-        On an H200 a 16384-cubed bf16 GEMM with sleeps of 20 to 500 ms between calls ran 17 % faster than back to back, at
-        the full clock, without a clock event.  That is right for a burst but wrong for throughput.
+        On an H200 a 16384-cubed bf16 GEMM with sleeps of 20 to 500 ms between calls took 17 % less time than back to back.
+        With 500 ms, no clock event shows that.  The time is right for a burst but wrong for throughput.
 
     What it cannot see:
         The cause of the pauses: sleeps, waits for the CPU and checks of results look alike.  Without times: pauses of a GPU
@@ -164,10 +164,10 @@ def bursty_duty_cycle(
     Source:
         The gaps between timed entries, minus irregular ones (``idle-stretch``) and 1.3 percentage points of error.  Pauses
         raise the clock only if power is near its limit: uncapped and below 90 % in the driver's 20 ms record, they do not
-        count.  Otherwise a third of them counts.  For times without start times, the share that neither the times nor
-        utilisation count as work.  Without times, the share that utilisation does not count, if it exceeds 20 % and power
-        was near its limit.  The busy share is NVML's utilisation, refreshed each 208 ms, else the declared share, else
-        GPM's SM activity.
+        count.  Otherwise a third of them counts.  For times without start times, pauses are the share that neither the times
+        nor utilisation count as work.  Without times, pauses are the share that utilisation does not count, if it exceeds
+        20 % and power was near its limit.  The busy share is NVML's utilisation, refreshed each 208 ms, else the declared
+        share, else GPM's SM activity.
     """
     evidence, gaps = case.evidence, case.gaps
     busy, by = duty(evidence)

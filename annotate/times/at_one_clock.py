@@ -47,7 +47,7 @@ class OneClockTimes:
 def one_clock_times(timings: Timings, fit: Sensitivity | NoFit) -> OneClockTimes:
     """Return stamped times at their median clock if the times follow the clock or the clock was constant.
 
-    Other times stay as measured.  If the clock varied, entries without a stamp are left out, because their clock is unknown.
+    Other times stay as measured.  A conversion by the fit leaves out entries without a stamp, because their clock is unknown.
     """
     clock_mhz = timings.sm_clock_mhz
     known = np.isfinite(clock_mhz) if clock_mhz is not None else np.zeros(len(timings.at_ns), np.bool_)

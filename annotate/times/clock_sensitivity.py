@@ -2,7 +2,7 @@
 
 Time is proportional to the clock to the power −β.  The exponent β is near 1 for a kernel limited by arithmetic, near 0 for a
 kernel limited by memory.  Under a power cap the clock varies, and short estimates vary with the clock; at one clock the
-estimates agree.  The answer always holds the measured time next to the corrected one.  If a correction would mislead, the
+estimates agree.  ``Corrected`` holds the measured time next to the corrected one.  If a correction would mislead, the
 answer is a ``NoFit`` with the reason.
 """
 
@@ -21,7 +21,7 @@ _CONFIDENCE = 0.95
 _LOG_FLOOR = 1e-3
 _FEWEST_COUNT = 60  # fewer give no useful interval
 _SHORTEST_KERNEL_S = 50e-6  # below this, gaps between launches hide the effect of the clock
-_LEAST_CORRELATION = 0.9  # a weaker one leaves a fifth of the noise, or more, unexplained
+_LEAST_CORRELATION = 0.9  # a weaker one leaves a fifth of the variance, or more, unexplained
 _SLOW_SD = 10.0  # an iteration farther above the fit was slow for another reason
 
 
@@ -143,7 +143,7 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
         return NoFit("The clock swung too rarely to separate its effect from other drift.")
     if beta - error > 1.2:  # a kernel follows the clock at most in proportion, apart from the error of the fit
         return NoFit(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: it had another cause.")
-    # The residuals of all warm iterations, not of block medians: readers take these for the noise.
+    # Readers expect the noise of single iterations: these are the residuals of all warm ones, not of block medians.
     logs = np.log(took_s)
     residuals = logs - line.at(np.log(clock_mhz))
     slow = residuals > _SLOW_SD * spread(residuals, floor=_LOG_FLOOR)

@@ -19,7 +19,7 @@ _REFERENCE_COUNTS = (20, 200, 2000)
 
 
 def noise_floor_s(took_s: Values, usual_s: float | None = None) -> float:
-    """Return the least plausible standard deviation: half a tick of events (0.5 µs), or a thousandth of the usual time."""
+    """Return the least plausible standard deviation: the larger of half a tick of events and a thousandth of the usual time."""
     return max(0.25e-6, 1e-3 * (centre(took_s) if usual_s is None else usual_s))
 
 

@@ -68,7 +68,7 @@ def worth_count(values: Values) -> float:
 
 
 def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> int | None:
-    """Return the N of "every Nth iteration" if most neighbours among these indices are N apart, else None."""
+    """Return the N of "every Nth iteration" if at least half of the adjacent indices are N apart, else None."""
     apart = np.diff(indices)
     if len(apart) < 4:
         return None

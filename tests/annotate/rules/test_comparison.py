@@ -28,7 +28,7 @@ def severity(answer: Answer) -> Severity | None:
 @pytest.mark.parametrize("rule", [*comparison.RULES, *comparison_design.RULES], ids=lambda rule: rule.name)
 def test_comparison_rules_without_a_baseline_are_unobserved(rule: Rule) -> None:
     answer = ask(rule, evidence(declared={"variants_count": 3}))
-    assert answer == Unobserved("it was not compared with another window")
+    assert answer == Unobserved("the window was not compared with another one")
 
 
 class TestHardwareMismatch:
