@@ -42,6 +42,11 @@ class Case(CaseSeries):
         """Return True if utilisation shows an idle GPU while energy shows work."""
         return is_contradicted(self.evidence, self.busy_shares, self.idle_w)
 
+    @property
+    def is_rest_counted(self) -> bool:
+        """Return True if regular idle time counts without times: it is neither declared nor doubtful."""
+        return not (self.has_times or self.is_sparse or self.is_busy_contradicted)
+
     @Kept
     def accounts(self) -> TimeAccounts | None:
         """Return the books: timed and declared time or, without times, the window's processes' time against busy time.

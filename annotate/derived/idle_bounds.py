@@ -83,6 +83,21 @@ def untold_regular_ratio(
     return max(0.0, 1.0 - worked - (dips.irregular_ratio if dips is not None else 0.0) - error_ratio)
 
 
+def resting_ratio(
+    busy_ratio: float,
+    dips: IdleGaps | None,
+    *,
+    dense_ratio: Annotated[float, "dense loops on an H200 keep it 87-100 % busy"] = 0.8,
+) -> float:
+    """Return the regular idle share of a window without times; 0 from ``dense_ratio`` on, because dense loops read as low.
+
+    It is the share that utilisation does not count as work, minus irregular power dips.
+    """
+    if not 0.0 < busy_ratio < dense_ratio:
+        return 0.0
+    return max(0.0, 1.0 - busy_ratio - (dips.irregular_ratio if dips is not None else 0.0))
+
+
 def keeps_period(
     timings: Timings,
     every_s: float,

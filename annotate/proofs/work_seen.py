@@ -7,9 +7,10 @@ from annotate.budget import Figure, Proof, ProofShown, ProofState
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
+from annotate.derived.busy import duty
 from annotate.derived.busy_share import BusyShare, gauge_share
 from annotate.derived.dark_time import power_intervals
-from annotate.derived.idle_bounds import counted_regular_ratio, is_power_free, keeps_period
+from annotate.derived.idle_bounds import counted_regular_ratio, is_power_free, keeps_period, resting_ratio
 from annotate.derived.presence import alone
 
 _NO_WORK = "no-work"
@@ -67,7 +68,7 @@ def _missing(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None) ->
         lacking.append("a witness of work beyond the few percent that utilisation shows")
     if not _is_idle_known(case):
         lacking.append("idle time (times with start times, the driver's power record, or utilisation)")
-    if case.gaps is not None and case.claim is Claim.SUSTAINED and _is_clock_unknown(case):
+    if case.claim is Claim.SUSTAINED and _is_clock_unknown(case):
         lacking.append("power (20 ms record, limit and cap), which shows whether the loop's pauses raise the clock")
     return tuple(lacking)
 
@@ -89,7 +90,11 @@ def _is_idle_known(case: Case) -> bool:
 
 def _is_clock_unknown(case: Case) -> bool:
     """Return True if regular pauses count and no evidence shows whether they raise the clock."""
-    if case.gaps is None or counted_regular_ratio(case.evidence, case.gaps) == 0.0:
+    if case.gaps is None:
+        busy, _ = duty(case.evidence)
+        resting = resting_ratio(busy, case.dips) if busy is not None and case.is_rest_counted else 0.0
+        return resting > 0.0 and is_power_free(case.evidence, worked_ratio=1.0 - resting) is None
+    if counted_regular_ratio(case.evidence, case.gaps) == 0.0:
         return False
     every_s = amount(case.evidence.declared, "every_s")
     return is_power_free(case.evidence) is None and not (every_s is not None and keeps_period(case.timings, every_s))

@@ -18,6 +18,7 @@ from annotate.derived.idle_bounds import (
     duty_bounds,
     is_power_free,
     regular_bounds,
+    resting_ratio,
     untold_regular_ratio,
 )
 from annotate.derived.load_time import STEADY_S
@@ -153,8 +154,8 @@ def bursty_duty_cycle(
         With 500 ms, no clock event shows that.  The time is right for a burst but wrong for throughput.
 
     What it cannot see:
-        The cause of the pauses: sleeps, waits for the CPU and checks of results look alike.  Regular pauses without times:
-        the busy share is then a label without bounds.  Pauses between times without start times in a window below a second.
+        The cause of the pauses: sleeps, waits for the CPU and checks of results look alike.  Without times: pauses of a GPU
+        that is busy for 80 % or more.  Pauses between times without start times in a window below a second.
 
     Remedy:
         Launch back to back, synchronise only at the end, or declare intended pauses: ``claim='burst'``, or ``every=`` with
@@ -164,8 +165,9 @@ def bursty_duty_cycle(
         The gaps between timed entries, minus irregular ones (``idle-stretch``) and 1.3 percentage points of error.  Pauses
         raise the clock only if power is near its limit: uncapped and below 90 % in the driver's 20 ms record, they do not
         count.  Otherwise a third of them counts.  For times without start times, pauses are the share that neither the times
-        nor utilisation count as work.  The busy share is NVML's utilisation, refreshed each 208 ms, else the declared share,
-        else GPM's SM activity.
+        nor utilisation count as work.  Without times, pauses are the share that utilisation does not count, if it exceeds
+        20 % and power was near its limit.  The busy share is NVML's utilisation, refreshed each 208 ms, else the declared
+        share, else GPM's SM activity.
     """
     evidence, gaps = case.evidence, case.gaps
     busy, by = duty(evidence)
@@ -177,8 +179,12 @@ def bursty_duty_cycle(
         what = f"neither the times nor utilisation show work for {untold:.1%} of the window"
         return Found(facts=facts | {"what": what, "counted_ratio": untold}, bounds=regular_bounds(untold))
     if gaps is None:
-        is_sparse = busy is not None and 0.0 < busy < busy_ratio
-        return Found(facts=facts | {"what": f"the GPU was busy {busy:.0%} of the time"}) if is_sparse else Clear(facts)
+        resting = 0.0 if busy is None else resting_ratio(busy, case.dips, dense_ratio=busy_ratio)
+        if not resting:
+            return Clear(facts)
+        is_bound = case.is_rest_counted and is_power_free(evidence, worked_ratio=1.0 - resting) is False
+        what = f"the GPU was busy {busy:.0%} of the time"
+        return Found(facts=facts | {"what": what}, bounds=regular_bounds(resting) if is_bound else ())
     counted = counted_regular_ratio(evidence, gaps)
     facts |= {"regular_ratio": gaps.regular_ratio, "counted_ratio": counted, "gap_s": gaps.usual_s}
     every_s = amount(evidence.declared, "every_s")

@@ -156,8 +156,8 @@ def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
 
 
 def sleeps_undeclared(row: Row) -> bool:
-    """Return whether a timed loop sleeps between its calls, with the clock of a burst, and declares no period."""
-    return row.workload == "sleeps between" and row.variant != Variant.PLAIN
+    """Return whether a loop sleeps between its calls, with the clock of a burst, and declares no period."""
+    return row.workload == "sleeps between"
 
 
 def waits_for_launches(row: Row) -> bool:

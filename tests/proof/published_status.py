@@ -45,7 +45,7 @@ def sharp(reported: Sequence[JudgedRow]) -> list[str]:
         "### Sharpness\n",
         f"Bounds of clean windows of at least {SHARP_S:.0f} s.  Targets for median and 95th percentile: 0.15 and 0.5 % with stamped iterations, 0.5 and",
         f'1.5 % without.  The pairs cannot test two kinds of loop.  The lines "{_WITH_BOTH}", here and under Status, include them:\n',
-        "- Timed loops that sleep 20 ms between calls and declare no period.  The specification counts the higher clock that sleeping allows",
+        "- Loops that sleep 20 ms between calls and declare no period.  The specification counts the higher clock that sleeping allows",
         "  (`bursty-duty-cycle`).",
         "- Loops of calls of 62 µs, timed by events, that wait 28 µs for each launch.  The time between two events includes part of the launch,",
         "  so events report more than the GPU's busy time.  `host-bound` bounds a kernel's time by this part.  Both windows of a pair include",

@@ -235,10 +235,21 @@ class TestBurstyDutyCycle:
     def test_unkept_period_does_not_clear(self) -> None:
         assert found(self.ask(signals={"power_w": 690.0}, declared={"every_s": 0.05}, times=self.RESTING)).bounds
 
-    def test_busy_share_without_times_is_a_label(self) -> None:
-        answer = found(self.ask(signals={"utilization_ratio": 0.11, "power_w": 210.0}))
-        assert bursty_duty_cycle.says.format(**answer.facts) == "the GPU was busy 11% of the time"
-        assert answer.bounds == ()
+    @pytest.mark.parametrize(("busy_ratio", "power_w"), [(0.11, 210.0), (0.6, 690.0)])
+    def test_pauses_without_times_count_near_the_limit(self, busy_ratio: float, power_w: float) -> None:
+        """A third of the idle time counts if the power of the work alone is near the limit."""
+        answer = found(self.ask(signals={"utilization_ratio": busy_ratio, "power_w": power_w}))
+        assert bursty_duty_cycle.says.format(**answer.facts) == f"the GPU was busy {busy_ratio:.0%} of the time"
+        assert answer.bounds[0].ratio == pytest.approx((1.0 - busy_ratio) / 3, abs=0.001)
+
+    def test_pauses_without_times_far_from_the_limit_are_a_label(self) -> None:
+        assert found(self.ask(signals={"utilization_ratio": 0.6, "power_w": 210.0})).bounds == ()
+
+    @pytest.mark.parametrize(("claim", "declared"), [(Claim.BURST, {}), (Claim.SUSTAINED, {"every_s": 0.013})])
+    def test_declared_pauses_without_times_are_a_label(self, claim: Claim, declared: Mapping[str, Fact]) -> None:
+        assert found(self.ask(claim, signals={"utilization_ratio": 0.6, "power_w": 690.0}, declared=declared)).bounds == ()
+
+    def test_busy_share_without_utilisation_is_declared_or_activity(self) -> None:
         declared = self.ask(signals={"utilization_ratio": None, "sm_activity_ratio": None}, declared={"busy_ratio": 0.3})
         assert found(declared).facts["by"] == "told"
         assert found(self.ask(signals={"utilization_ratio": None, "sm_activity_ratio": 0.2})).facts["by"] == "SM activity"

@@ -43,7 +43,7 @@ def test_mark_end_prints_and_stores_the_verdict(gpuwatch: Gpuwatch, daemon: Sett
     assert "expected an unused name" in mark(gpuwatch, daemon, "begin", "job").err
     let_pass(0.3, "the window has a length")
     ended = mark(gpuwatch, daemon, "end", "job", "--json", "--fail-on", "rejected")
-    assert ended.code == 0, ended.err
+    assert ended.code == 0, ended.out + ended.err
     assert ended.data["label"] == "job"
     (verdict,) = ended.data["verdicts"]
     assert verdict["label"] == "job"
