@@ -136,9 +136,7 @@ def import_torch(name: str) -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError:
-        raise UsageError(
-            f"{name}: expected torch, because a Python function receives tensors, found none; run: pip install torch"
-        ) from None
+        raise UsageError(f"{name}: expected torch for a Python function, found none; run: pip install torch") from None
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:

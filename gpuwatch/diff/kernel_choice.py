@@ -51,9 +51,7 @@ def choose_pairs(a: SideCode, b: SideCode, wanted: tuple[str, str], *, takes_all
         return common
     if common:
         names = _names([each for each, _ in common])
-        raise UsageError(
-            f"expected one kernel, found {len(common)} that both sides have: {names}; choose with --fn NAME or --all"
-        )
+        raise UsageError(f"expected one kernel, found {len(common)} that both sides have: {names}; use --fn NAME or --all")
     raise UsageError(f"expected a kernel of the same name, found none; choose with --fn NAME=NAME2; {_both(a, b)}")
 
 

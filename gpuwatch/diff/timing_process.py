@@ -42,16 +42,11 @@ class TimingProcess:
 
     def __enter__(self) -> "TimingProcess":
         receiving, sending = os.pipe()
-        self._printed = tempfile.TemporaryFile()
+        self._printed = printed = tempfile.TemporaryFile()
         self._answers: IO[bytes] = os.fdopen(receiving, "rb", buffering=0)
         try:
-            self._child = subprocess.Popen(
-                [*self._command, str(sending)],
-                stdin=subprocess.PIPE,
-                stdout=self._printed,
-                stderr=self._printed,
-                pass_fds=(sending,),
-            )
+            command = [*self._command, str(sending)]
+            self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=printed, stderr=printed, pass_fds=(sending,))
         finally:
             os.close(sending)
         return self
@@ -100,19 +95,16 @@ class TimingProcess:
     def once_command(self, side: Literal["a", "b"]) -> Sequence[str]:
         """Return a command that runs one side between a profiler's start and stop, and exits."""
         if self._job_file is None:
-            job_file = tempfile.NamedTemporaryFile(prefix="gpuwatch-diff-")  # noqa: SIM115 - __exit__ closes and removes it
-            job_file.write(msgspec.msgpack.encode(self._job))
-            job_file.flush()
-            self._job_file = job_file
+            self._job_file = tempfile.NamedTemporaryFile(prefix="gpuwatch-diff-")  # noqa: SIM115 - __exit__ closes and removes it
+            self._job_file.write(msgspec.msgpack.encode(self._job))
+            self._job_file.flush()
         return [*self._command, ONCE, side, self._job_file.name]
 
     def _send(self, data: bytes) -> None:
         assert self._child.stdin is not None  # noqa: S101 - stdin is a pipe
-        try:
+        with suppress(BrokenPipeError):  # the process ended: its message or last output gives the reason
             self._child.stdin.write(data)
             self._child.stdin.flush()
-        except BrokenPipeError:  # the process ended: its message or last output gives the reason
-            return
 
     def _wait(self, doing: str, limit_s: float) -> ChildMessage:
         """Return the message that ends a step, or an INCOMPARABLE pair after the step's time limit."""

@@ -64,7 +64,7 @@ def test_source_error_is_one_line(gpuwatch: Gpuwatch, source: WriteSource, text:
         (["ok.cu", "ok.cu", "--fn", "=k"], "--fn: expected NAME or NAME=NAME2"),
         (["ok.cu", "ok.cu", "--fn", "k", "--all"], "--all: expected no --fn with it"),
         (["ok.cu", "ok.cu", "--fn", "k<3>"], "expected --fn to name a template instance of the file"),
-        (["two.cu", "two.cu"], "found 2 that both sides have: f, g; choose with --fn NAME or --all"),
+        (["two.cu", "two.cu"], "found 2 that both sides have: f, g; use --fn NAME or --all"),
         (["two.cu", "ok.cu"], "expected a kernel of the same name, found none; choose with --fn NAME=NAME2"),
         (["two.cu", "ok.cu", "--all"], "--all: expected kernels of the same name, found none"),
         (["ok.cu", "ok.cu", "--arch", "hopper"], "--arch: expected an architecture such as sm_90"),
