@@ -68,7 +68,7 @@ def worth_count(values: Values) -> float:
 
 
 def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> int | None:
-    """Return the N of "every Nth iteration": ``share_ratio`` of five or more indices are N > 1 apart; else None."""
+    """Return the N of "every Nth iteration" if ``share_ratio`` of at least five indices are N > 1 apart, else None."""
     apart = np.diff(indices)
     if len(apart) < 4:
         return None

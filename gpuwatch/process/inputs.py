@@ -33,7 +33,7 @@ class _InputSample:
 
 
 def facts(*tensors: object) -> dict[str, FactValue]:
-    """Return the inputs' facts for the judge: the worst of the large inputs, of float inputs if there are any.
+    """Return facts about the inputs: the total bytes, and the worst ratios of the large float inputs, else of all large inputs.
 
     The ratio of distinct values is relative to the largest possible count: an eight-bit type has 256 values.
     """

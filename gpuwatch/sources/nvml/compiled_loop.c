@@ -81,7 +81,7 @@ static int ask(const Row *row, uint64_t ends, int32_t *codes, uint8_t *answers) 
     return 1;
 }
 
-/* Return 1 if a pulse equals the last pulse, otherwise 0; then store the pulse as the last pulse. */
+/* Compare a pulse with the last pulse, and store the pulse as the last one; return 1 if both were equal, otherwise 0. */
 static int is_repeated(Loop *loop, uint32_t pass) {
     int32_t *codes = loop->codes + (uint64_t)pass * loop->codes_count;
     int32_t *last_codes = loop->codes + (uint64_t)loop->passes_count * loop->codes_count;
