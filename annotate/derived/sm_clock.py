@@ -1,6 +1,6 @@
-"""The SM clock while the GPU worked: by NVML's gauge, in steps of 15 MHz, and by stamps of the measured process.
+"""The SM clock while the GPU worked, from NVML's gauge (in steps of 15 MHz) and from stamps of the measured process.
 
-The stamped clock is the true clock of the SMs: of the iterations, else of the whole window.
+The stamped clock is the true clock of the SMs during the iterations, else during the whole window.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from annotate.times.durations import LEAST_MHZ, MOST_MHZ, inside
 def working(evidence: Evidence) -> Column:
     """Return the gauge over the window without its first refresh, NaN while the driver reports the GPU idle.
 
-    Empty in a window below three refreshes, or if more than half of the values are unobserved or idle.
+    Empty in a window shorter than three refreshes, or if more than half of the values are unobserved or idle.
     """
     if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("sm_clock_mhz"):
         return EMPTY
@@ -57,10 +57,10 @@ class Measured:
 @kept
 def measured(evidence: Evidence) -> Measured | None:
     """Return the true clock while the work ran; None without stamps or with an implausible declared clock."""
-    return _of_iterations(evidence) or _of_window(evidence)
+    return _measure_iterations(evidence) or _measure_window(evidence)
 
 
-def _of_iterations(evidence: Evidence) -> Measured | None:
+def _measure_iterations(evidence: Evidence) -> Measured | None:
     timings = inside(evidence)
     clock_mhz = timings.sm_clock_mhz
     if clock_mhz is None:
@@ -74,7 +74,7 @@ def _of_iterations(evidence: Evidence) -> Measured | None:
     return Measured(float(np.average(clock_mhz, weights=took_s)), middle_ns, took_s, span_s, iterations=True)
 
 
-def _of_window(evidence: Evidence) -> Measured | None:
+def _measure_window(evidence: Evidence) -> Measured | None:
     declared_mhz, declared_s = amount(evidence.declared, "true_clock_mhz"), amount(evidence.declared, "stamped_s")
     if not declared_mhz or not declared_s or not LEAST_MHZ <= declared_mhz <= MOST_MHZ:
         return None
@@ -89,7 +89,8 @@ def _of_window(evidence: Evidence) -> Measured | None:
 
 
 def driver_clock_mhz(evidence: Evidence, true: Measured) -> float | None:
-    """Return the driver's mean clock at the times and weights of the true clock; None if most of the weight is unknown."""
+    """Return the driver's mean clock with the times and weights of the true clock; None if most of the weight is unknown."""
+    # The gauge lags: it fits stamped clocks best three quarters of a refresh later, as in ``clock_blocks``.
     lag_ns = evidence.trace.refresh_of_ns("sm_clock_mhz") * 3 // 4
     values = evidence.trace.at("sm_clock_mhz", true.at_ns + lag_ns)
     known = values > 0

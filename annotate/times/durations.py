@@ -16,7 +16,7 @@ _FAR_NS = 10**18
 
 
 def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
-    """Return times in order, with NaN for an invalid duration or clock, or None for inconsistent arrays.
+    """Return times in start order, with NaN for an invalid duration or clock, or None for absent or inconsistent times.
 
     The measured program may be wrong, so this function removes values that would overflow the arithmetic of rules.
     """
@@ -45,7 +45,7 @@ def inside(evidence: Evidence) -> Timings:
 
 def floor_s(median_s: float) -> float:
     """Return the least plausible spread: times are quantised, and more than half of the times may be equal."""
-    # CUDA's events tick at up to half a microsecond: no spread is smaller than half a tick.
+    # 0.25 µs is half of the coarsest tick of CUDA's events.
     return max(0.25e-6, 1e-3 * median_s)
 
 
@@ -68,7 +68,7 @@ def worth_count(values: Values) -> float:
 
 
 def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> int | None:
-    """Return the N of "every Nth iteration" if at least half of the adjacent indices are N apart, else None."""
+    """Return the N of "every Nth iteration" if ``share_ratio`` of at least five indices are N > 1 apart, else None."""
     apart = np.diff(indices)
     if len(apart) < 4:
         return None

@@ -14,7 +14,7 @@ release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-# The source is the root of the repository, because code and tests link to the pages in their folders.
+# The source is the root of the repository, because some pages lie in folders of code and tests.
 include_patterns = [
     "*.md",
     "docs/**.md",

@@ -28,7 +28,7 @@ def limits(_context: click.Context, _parameter: click.Parameter, incomplete: str
 
 
 def explained(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Offer every name that `gpuwatch explain` has a page for."""
+    """Offer rules, clock event reasons and statuses for `gpuwatch explain`."""
     from annotate.clock_reasons import REASONS
     from annotate.verdict import Status
 

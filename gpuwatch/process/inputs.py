@@ -1,7 +1,7 @@
 """The randomness of a measured call's inputs: zeros and repeated values switch fewer transistors than real data.
 
-Inputs are tensors of torch and arrays of numpy, and lists, tuples and mappings of tensors and arrays.  A sample copies a
-few values of each to the host.  While a CUDA graph is being captured, no sample is taken.
+Inputs are tensors of torch and arrays of numpy, and lists, tuples and mappings of tensors and arrays.  ``facts`` copies some
+values of each to the host, but nothing while a CUDA graph is being captured.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ _SMALL_RATIO = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
-    """The findings in a sample of one tensor."""
+class _InputSample:
+    """The statistics of a sample of one tensor."""
 
     dtype: str
     size_bytes: int
@@ -33,17 +33,17 @@ class _Looked:
 
 
 def facts(*tensors: object) -> dict[str, FactValue]:
-    """Return the inputs' facts for the judge: the worst of the large inputs, of float inputs if there are any.
+    """Return facts about the inputs: the total bytes, and the worst ratios of the large float inputs, else of all large inputs.
 
-    The ratio of distinct values is relative to the maximum in the sample: an eight-bit type has 256 values.
+    The ratio of distinct values is relative to the largest possible count: an eight-bit type has 256 values.
     """
     if torch_state.capturing():
         return {}
-    looked = [found for tensor in leaves(tensors) if (found := _look(tensor)) is not None]
-    if not looked:
+    samples = [found for tensor in leaves(tensors) if (found := _sample(tensor)) is not None]
+    if not samples:
         return {}
-    total_bytes = sum(found.size_bytes for found in looked)
-    chosen = [found for found in looked if found.is_float] or looked
+    total_bytes = sum(found.size_bytes for found in samples)
+    chosen = [found for found in samples if found.is_float] or samples
     largest_bytes = max(found.size_bytes for found in chosen)
     chosen = [found for found in chosen if found.size_bytes >= _SMALL_RATIO * largest_bytes]
     return {
@@ -55,9 +55,9 @@ def facts(*tensors: object) -> dict[str, FactValue]:
 
 
 def has_tensor(values: tuple[object, ...]) -> bool:
-    """Return True if any value has a library's data type.
+    """Return True if any value has a ``dtype``, as the tensors of any library have.
 
-    Only tensors of torch and numpy are sampled.  A call without tensors, such as with text, is a mistake.
+    ``facts`` samples only tensors of torch and numpy.  A window refuses declared inputs without a tensor.
     """
     return any(hasattr(each, "dtype") for each in leaves(values))
 
@@ -73,38 +73,38 @@ def leaves(tree: object) -> Iterator[Any]:
         yield tree
 
 
-def _look(tensor: Any) -> _Looked | None:  # torch is not a dependency, so a tensor has no type here
-    """Sample a tensor or array; return None for other values, and for tensors without values (meta, sparse, distributed)."""
+def _sample(tensor: Any) -> _InputSample | None:  # torch is not a dependency, so a tensor has no type here
+    """Sample a tensor or array; return None for other values and unsuitable tensors (empty, meta, sparse, distributed)."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     with contextlib.suppress(AttributeError, RuntimeError, TypeError, ValueError, NotImplementedError):
         if torch is not None and isinstance(tensor, torch.Tensor):
             if tensor.layout is torch.strided and tensor.numel() and tensor.device.type != "meta":
-                size_bytes = tensor.numel() * tensor.element_size()
+                dtype, size_bytes = str(tensor.dtype).removeprefix("torch."), tensor.numel() * tensor.element_size()
                 with torch.no_grad():
-                    return _seen(*_of_torch(torch, tensor.detach()), str(tensor.dtype).removeprefix("torch."), size_bytes)
+                    return _summarize(*_read_torch(torch, tensor.detach()), dtype, size_bytes)
         elif numpy is not None and isinstance(tensor, numpy.ndarray) and tensor.dtype.kind in "fiubc" and tensor.size:
             flat = tensor.reshape(-1) if tensor.flags.c_contiguous else tensor.flat  # reshaping a strided tensor would copy it
             values = numpy.ascontiguousarray(flat[:: _step(tensor.size)])
-            return _seen(values == 0, values.view(numpy.uint8), str(tensor.dtype), int(tensor.nbytes))
+            return _summarize(values == 0, values.view(numpy.uint8), str(tensor.dtype), int(tensor.nbytes))
     return None
 
 
-def _seen(zero: Any, octets: Any, dtype: str, size_bytes: int) -> _Looked:
+def _summarize(zero: Any, octets: Any, dtype: str, size_bytes: int) -> _InputSample:
     import numpy as np
 
     width = octets.size // zero.size
     bits = octets.view(f"u{width}") if width in (1, 2, 4, 8) else octets.view(f"V{width}")
     most_count = min(zero.size, 2.0 ** (8 * width)) if dtype != "bool" else 2
-    return _Looked(dtype, size_bytes, float(zero.mean()), min(1.0, len(np.unique(bits)) / most_count))
+    return _InputSample(dtype, size_bytes, float(zero.mean()), min(1.0, len(np.unique(bits)) / most_count))
 
 
 def _step(count: int) -> int:
-    """Return the step of sampling; odd above one, so that a sample covers more than a few columns."""
+    """Return the sampling step; the step is odd, so that a sample covers more than a few columns of a matrix."""
     return 1 if count <= SAMPLED_COUNT else count // SAMPLED_COUNT | 1
 
 
-def _of_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
-    """Return the mask of zeros among the sampled values, and their bytes, as numpy arrays; one copy to the host.
+def _read_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
+    """Return the mask of zeros among the sampled values, and the values' bytes, as numpy arrays, with one copy to the host.
 
     The host's part uses numpy only: torch would start one thread per CPU in the middle of a benchmark.
     """
@@ -119,14 +119,14 @@ def _of_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
         flat = array.reshape(-1) if array.flags.c_contiguous else array.flat  # reshaping a strided array would copy it
         sample = np.ascontiguousarray(flat[:: _step(array.size)])
     else:
-        sample = _sampled(torch, words).contiguous().cpu().numpy()
+        sample = _pick_values(torch, words).contiguous().cpu().numpy()
     bits = sample.view(f"u{width}")
     # The shift removes the sign: minus zero is zero.
     return (bits << 1 if signed else bits) == 0, bits.view(np.uint8)
 
 
-def _sampled(torch: Any, tensor: Any) -> Any:
-    """Take values evenly spread over a tensor on a GPU."""
+def _pick_values(torch: Any, tensor: Any) -> Any:
+    """Return values evenly spread over a tensor on a GPU."""
     count = tensor.numel()
     step = _step(count)
     if _is_dense(tensor):

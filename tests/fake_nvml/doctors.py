@@ -24,10 +24,10 @@ class Report:
 
 
 def doctors(folder: Path, cases: Mapping[str, tuple[Scene, Path]]) -> dict[str, Report]:
-    """Return doctor's output for each of these machines, by name."""
-    asked = {name: [str(scene.path), str(library)] for name, (scene, library) in cases.items()}
+    """Return doctor's exit code and output for each of these machines, by name."""
+    machines = {name: [str(scene.path), str(library)] for name, (scene, library) in cases.items()}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fake_nvml.doctors", str(folder)], input=json.dumps(asked),
+        [sys.executable, "-m", "tests.fake_nvml.doctors", str(folder)], input=json.dumps(machines),
         env={**os.environ, "LD_LIBRARY_PATH": "."}, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -52,8 +52,8 @@ def main() -> None:
             os.dup2(output, 2)
             os.chdir(library)
             os.environ["FAKE_NVML_SCENE"] = scene
-            places_of = ["--state", str(folder / f"{name}-state"), "--socket", str(folder / f"{name}-socket")]
-            os._exit(cli.main(["--source", "nvml", *places_of, "doctor"]))
+            options = ["--state", str(folder / f"{name}-state"), "--socket", str(folder / f"{name}-socket")]
+            os._exit(cli.main(["--source", "nvml", *options, "doctor"]))
         children[child] = name
     ended = [os.wait() for _ in children]
     print(json.dumps({children[child]: os.waitstatus_to_exitcode(status) for child, status in ended}))

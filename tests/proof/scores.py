@@ -64,7 +64,7 @@ class Row:
         return 0.0 if math.isnan(found) else found
 
     def covers(self, number: str) -> bool | None:
-        """Return whether the truth lies within bound plus repeatability, or None without an answer."""
+        """Return whether the true deviation lies within bound plus repeatability, or None without an answer."""
         bound = self.bound(number)
         return None if bound is None else abs(self.truth[number]) <= bound + self.repeatability(number) + _ROUNDING
 
@@ -124,7 +124,7 @@ class StatusErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Naming:
-    """The shares of a family's rows with a hazard of the family's own and with another hazard."""
+    """The shares of a family's rows that name a hazard of the family, and that name another hazard."""
 
     own: Share
     by_catch: Share
@@ -132,35 +132,35 @@ class Naming:
 
 
 def rows(pairs: Iterable[Pair], judge: Judge) -> Iterator[Row]:
-    """Judge both windows of each pair, or the clean window alone of a pair without a disturbance."""
+    """Judge both windows of each pair, or only the clean window of a pair without a disturbance."""
     for each in pairs:
         if each.family != NOTHING:
-            yield _row(each, each.disturbed, clean=False, truth=asdict(each.truth), judge=judge)
-        yield _row(each, each.clean, clean=True, truth=dict.fromkeys(NUMBERS, 0.0), judge=judge)
+            yield _judge_row(each, each.disturbed, clean=False, truth=asdict(each.truth), judge=judge)
+        yield _judge_row(each, each.clean, clean=True, truth=dict.fromkeys(NUMBERS, 0.0), judge=judge)
 
 
-def _row(of: Pair, evidence: Evidence, *, clean: bool, truth: Mapping[str, float], judge: Judge) -> Row:
+def _judge_row(pair: Pair, evidence: Evidence, *, clean: bool, truth: Mapping[str, float], judge: Judge) -> Row:
     return Row(
-        seed=of.seed,
-        family=NOTHING if clean else of.family,
+        seed=pair.seed,
+        family=NOTHING if clean else pair.family,
         clean=clean,
-        workload=of.workload,
-        variant=of.variant.value,
-        length_s=of.length_s,
+        workload=pair.workload,
+        variant=pair.variant.value,
+        length_s=pair.length_s,
         truth=truth,
         answer=judge(evidence),
     )
 
 
-def halves(of: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """Split rows into even seeds, which fit the bounds, and odd seeds, which are reported."""
-    kept = list(of)
+def halves(judged: Iterable[Row]) -> tuple[list[Row], list[Row]]:
+    """Split rows by seed: even seeds for tuning the bounds, odd seeds for the report."""
+    kept = list(judged)
     return [row for row in kept if row.seed % 2 == 0], [row for row in kept if row.seed % 2]
 
 
-def coverage(of: Iterable[Row], number: str) -> Share:
+def coverage(judged: Iterable[Row], number: str) -> Share:
     """Return the share of answers whose true deviation lies within bound plus repeatability."""
-    kept = list(of)
+    kept = list(judged)
     answers = [row.covers(number) for row in kept]
     return Share(
         count=sum(answer is True for answer in answers),
@@ -170,24 +170,24 @@ def coverage(of: Iterable[Row], number: str) -> Share:
     )
 
 
-def coverage_by_family(of: Iterable[Row], number: str) -> dict[str, Share]:
+def coverage_by_family(judged: Iterable[Row], number: str) -> dict[str, Share]:
     """Return the coverage of the rows of each family."""
     families: dict[str, list[Row]] = {}
-    for row in of:
+    for row in judged:
         families.setdefault(row.family, []).append(row)
     return {family: coverage(found, number) for family, found in sorted(families.items())}
 
 
 def sharpness(
-    of: Iterable[Row], number: str, *, ratio: float, select: Callable[[Row], bool] = lambda row: True
+    judged: Iterable[Row], number: str, *, ratio: float, select: Callable[[Row], bool] = lambda row: True
 ) -> Quantile | None:
     """Return a quantile of the bounds of clean windows of at least 3 s, or None without any."""
-    found = [row.bound(number) for row in of if row.clean and row.length_s >= SHARP_S and select(row)]
+    found = [row.bound(number) for row in judged if row.clean and row.length_s >= SHARP_S and select(row)]
     return quantile([bound for bound in found if bound is not None], ratio)
 
 
 def quantile(values: Sequence[float], ratio: float) -> Quantile | None:
-    """Return a sample's quantile, or None for an empty sample.  An end of the interval that needs more values is infinite."""
+    """Return a sample's quantile, or None for an empty sample.  Too few values make an end of the interval infinite."""
     if not len(values):
         return None
     ordered, count = np.sort(np.asarray(values, np.float64)), len(values)
@@ -202,9 +202,9 @@ def quantile(values: Sequence[float], ratio: float) -> Quantile | None:
     )
 
 
-def status_errors(of: Iterable[Row], *, tolerance_ratio: float = TOLERANCE_RATIO) -> StatusErrors:
+def status_errors(judged: Iterable[Row], *, tolerance_ratio: float = TOLERANCE_RATIO) -> StatusErrors:
     """Count clean windows not called valid, and windows off by more than tolerance plus repeatability but called valid."""
-    kept = list(of)
+    kept = list(judged)
     clean = [row for row in kept if row.clean]
     off = [row for row in kept if row.is_off(tolerance_ratio)]
     return StatusErrors(
@@ -213,10 +213,10 @@ def status_errors(of: Iterable[Row], *, tolerance_ratio: float = TOLERANCE_RATIO
     )
 
 
-def naming(of: Iterable[Row], own: Mapping[str, frozenset[str]]) -> dict[str, Naming]:
-    """Return the naming of each family's hazard; ``own`` maps a family to its own hazards."""
+def naming(judged: Iterable[Row], own: Mapping[str, frozenset[str]]) -> dict[str, Naming]:
+    """Return the naming of hazards for each family; ``own`` maps a family to the family's hazards."""
     families: dict[str, list[Row]] = {}
-    for row in of:
+    for row in judged:
         families.setdefault(row.family, []).append(row)
     out: dict[str, Naming] = {}
     for family, found in sorted(families.items()):

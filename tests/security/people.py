@@ -19,13 +19,13 @@ only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become an
 def as_nobody(work: Callable[[], str]) -> str:
     """Run a function as the user nobody; return its result, or the exception as text."""
 
-    def told() -> str:
+    def work_or_report() -> str:
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - the caller is the parent process of a fork
             return f"{type(error).__name__}: {error}"
 
-    return as_another(told)
+    return as_another(work_or_report)
 
 
 @contextmanager

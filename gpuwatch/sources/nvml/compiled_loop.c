@@ -1,10 +1,10 @@
-/* The compiled loop: it reads the rows of one GPU on their deadlines and keeps the answers as the driver wrote them.
+/* The compiled loop: it reads the rows of one GPU at their deadlines and keeps the answers as the driver wrote them.
 
 After a pause the CPU caches no longer hold the Python interpreter, and a pass in Python is slow (docs/decisions/0053).
 This loop is small enough to stay fast; Python decodes the answers later, many passes at once.
 
-The loop does not depend on NVML: compiled_loop.py passes the functions, the arguments, and the initial content of the
-answers' memory, in the same structures.  The loop allocates nothing and holds no lock. */
+The loop does not depend on NVML: compiled_loop.py supplies the functions, the arguments, and the initial content of the
+answers' memory, in the structures below.  The loop allocates nothing and holds no lock. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdint.h>
@@ -35,8 +35,8 @@ typedef struct {
     Row row, pulse;
     uint64_t ends; /* bits of the codes that end a row */
     Pass *passes;
-    int32_t *codes;   /* of every pass, then of the last pulse: codes_count each */
-    uint8_t *answers; /* of every pass, then of the last pulse: answers_bytes each */
+    int32_t *codes;   /* of every pass, then of the last pulse; codes_count each */
+    uint8_t *answers; /* of every pass, then of the last pulse; answers_bytes each */
     uint32_t passes_count, codes_count, answers_bytes, has_last_pulse;
     int32_t wake_fd, pad2;
     int64_t asking_since_ns; /* 0 outside of calls; other threads read this field */
@@ -81,7 +81,7 @@ static int ask(const Row *row, uint64_t ends, int32_t *codes, uint8_t *answers) 
     return 1;
 }
 
-/* Return 1 if a pulse equals the last pulse, otherwise 0; then store the pulse as the last pulse. */
+/* Compare a pulse with the last pulse, and store the pulse as the last one; return 1 if both were equal, otherwise 0. */
 static int is_repeated(Loop *loop, uint32_t pass) {
     int32_t *codes = loop->codes + (uint64_t)pass * loop->codes_count;
     int32_t *last_codes = loop->codes + (uint64_t)loop->passes_count * loop->codes_count;

@@ -1,4 +1,4 @@
-/* The present values of a board, with one or a few per call. */
+/* The current values of a board; each call returns one or a few. */
 #include "gate.h"
 
 #define UINT(function, signal) \
@@ -42,7 +42,7 @@ WIDE(nvmlDeviceGetSupportedClocksThrottleReasons, supported_reasons_mask)
 WIDE(nvmlDeviceGetSupportedEventTypes, event_types_mask)
 WIDE(nvmlDeviceGetTotalEnergyConsumption, energy_mj)
 
-static int clock_of(const Gpu *gpu, int kind, int sm, int mem, int video, unsigned *out) {
+static int read_clock(const Gpu *gpu, int kind, int sm, int mem, int video, unsigned *out) {
     switch (kind) {
     case 0: case 1: return read_uint(gpu, sm, out);
     case 2: return read_uint(gpu, mem, out);
@@ -53,22 +53,22 @@ static int clock_of(const Gpu *gpu, int kind, int sm, int mem, int video, unsign
 
 int nvmlDeviceGetClockInfo(Handle handle, int kind, unsigned *out) {
     BOARD(nvmlDeviceGetClockInfo, handle);
-    return clock_of(found.gpu, kind, S_sm_clock_mhz, S_mem_clock_mhz, S_video_clock_mhz, out);
+    return read_clock(found.gpu, kind, S_sm_clock_mhz, S_mem_clock_mhz, S_video_clock_mhz, out);
 }
 
 int nvmlDeviceGetMaxClockInfo(Handle handle, int kind, unsigned *out) {
     BOARD(nvmlDeviceGetMaxClockInfo, handle);
-    return clock_of(found.gpu, kind, S_sm_clock_max_mhz, S_mem_clock_max_mhz, S_video_clock_max_mhz, out);
+    return read_clock(found.gpu, kind, S_sm_clock_max_mhz, S_mem_clock_max_mhz, S_video_clock_max_mhz, out);
 }
 
 int nvmlDeviceGetApplicationsClock(Handle handle, int kind, unsigned *out) {
     BOARD(nvmlDeviceGetApplicationsClock, handle);
-    return clock_of(found.gpu, kind, S_application_clock_mhz, S_mem_clock_max_mhz, S_video_clock_max_mhz, out);
+    return read_clock(found.gpu, kind, S_application_clock_mhz, S_mem_clock_max_mhz, S_video_clock_max_mhz, out);
 }
 
 int nvmlDeviceGetDefaultApplicationsClock(Handle handle, int kind, unsigned *out) {
     BOARD(nvmlDeviceGetDefaultApplicationsClock, handle);
-    return clock_of(found.gpu, kind, S_default_application_clock_mhz, S_mem_clock_max_mhz, S_video_clock_max_mhz, out);
+    return read_clock(found.gpu, kind, S_default_application_clock_mhz, S_mem_clock_max_mhz, S_video_clock_max_mhz, out);
 }
 
 int nvmlDeviceGetPowerManagementLimitConstraints(Handle handle, unsigned *least, unsigned *most) {
@@ -106,19 +106,19 @@ int nvmlDeviceGetUtilizationRates(Handle handle, Utilization *out) {
     return code ? code : read_uint(found.gpu, S_mem_utilization_percent, &out->memory);
 }
 
-static int coder(const Gpu *gpu, int signal, unsigned *share, unsigned *period_us) {
+static int read_coder(const Gpu *gpu, int signal, unsigned *share, unsigned *period_us) {
     *period_us = 167000;
     return read_uint(gpu, signal, share);
 }
 
 int nvmlDeviceGetEncoderUtilization(Handle handle, unsigned *share, unsigned *period_us) {
     BOARD(nvmlDeviceGetEncoderUtilization, handle);
-    return coder(found.gpu, S_encoder_percent, share, period_us);
+    return read_coder(found.gpu, S_encoder_percent, share, period_us);
 }
 
 int nvmlDeviceGetDecoderUtilization(Handle handle, unsigned *share, unsigned *period_us) {
     BOARD(nvmlDeviceGetDecoderUtilization, handle);
-    return coder(found.gpu, S_decoder_percent, share, period_us);
+    return read_coder(found.gpu, S_decoder_percent, share, period_us);
 }
 
 int nvmlDeviceGetPcieThroughput(Handle handle, int counter, unsigned *out) {

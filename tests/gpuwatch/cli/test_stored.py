@@ -55,7 +55,7 @@ def test_show_finds_the_last_window_or_an_id_prefix(
 
 
 def test_another_policy_rejudges_and_writes_nothing(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
-    """Another policy judges the stored evidence again and writes nothing."""
+    """With another policy, `show` judges the stored evidence again and writes nothing."""
     assert short.run_id is not None
     show = (*daemon.flags(), "show", short.run_id, "--json", "--fail-on", "unproven,flagged,rejected")
     assert gpuwatch(*show).code in (10, 11, 12)
@@ -126,7 +126,7 @@ def test_audit_fits_the_terminal_and_prints_usable_hints(
     assert gpuwatch(*daemon.flags(), "show", shortened, "--json").data["run"] == short.run_id
 
 
-def test_show_does_not_suggest_show_and_audit_v_lists_claim(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+def test_show_omits_the_show_hint_and_audit_v_lists_the_claim(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
     shown = gpuwatch(*daemon.flags(), "show", str(short.run_id)).out
     assert "`gpuwatch show` lists" not in shown
     listed = gpuwatch(*daemon.flags(), "audit", "--from", "4s", "--to", "2s", "-v").out
@@ -220,13 +220,13 @@ def test_record_writes_future_past_or_stored_readings(
         assert ended.code == 0
         assert gpuwatch("audit", "--trace", str(file), "--json").code == 0
         assert ended.data["gpus"] == [longer.verdict.device_uuid]
-    said = gpuwatch(*daemon.flags(), "record", "-o", str(file), "--run", str(longer.run_id)).err
-    assert " s of 1 GPU, " in said
+    notes = gpuwatch(*daemon.flags(), "record", "-o", str(file), "--run", str(longer.run_id)).err
+    assert " s of 1 GPU, " in notes
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_audit_judges_parts_of_an_smi_log(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Parts of an nvidia-smi log are judged by seconds since the start and by wall time; --query names missing columns."""
+    """Seconds or wall times select parts of an nvidia-smi log; --query names the columns of a log without a header."""
     rows = [f"2026/11/20 14:02:{i // 20:02d}.{i % 20 * 50:03d}, 0, GPU-log, 1980 MHz, 500.00 W, 97 %" for i in range(200)]
     header = "timestamp, index, uuid, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%]"
     log = tmp_path / "log.csv"
@@ -236,9 +236,9 @@ def test_audit_judges_parts_of_an_smi_log(gpuwatch: Gpuwatch, tmp_path: Path) ->
         (part,) = gpuwatch("audit", "--trace", str(log), "--json", "--from", begin, "--to", end).data["verdicts"]
         assert part["begin_ns"] - whole["begin_ns"] == 2_000_000_000
         assert part["end_ns"] - whole["begin_ns"] == 4_000_000_000
-    told = gpuwatch("audit", "--trace", str(log)).err
-    assert "a log holds no process list" in told
-    assert "add clocks_event_reasons.active" in told
+    notes = gpuwatch("audit", "--trace", str(log)).err
+    assert "a log holds no process list" in notes
+    assert "add clocks_event_reasons.active" in notes
     bare = tmp_path / "bare.csv"
     bare.write_text("\n".join([*rows, ""]))
     query = "timestamp,index,uuid,clocks.current.sm,power.draw,utilization.gpu"
@@ -254,7 +254,7 @@ def test_db_path_prints_the_existing_database(gpuwatch: Gpuwatch, daemon: Settin
 
 
 def test_rejudging_in_several_processes_gives_equal_verdicts(daemon: Settings, short: Window, longer: Window) -> None:
-    """Several processes judge many windows again with the same results as one process."""
+    """Several processes judge windows again with the same results as one process."""
     from gpuwatch.cli import open_store
 
     with open_store.reader(daemon) as store:

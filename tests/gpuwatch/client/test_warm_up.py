@@ -47,6 +47,6 @@ async def _coroutine() -> None: ...
 
 
 @pytest.mark.parametrize("step", [3, "step", _coroutine])
-def test_warm_up_refuses_other_values(step: Any) -> None:
+def test_warm_up_refuses_anything_but_a_plain_function(step: Any) -> None:
     with pytest.raises(gpuwatch.UsageError, match="warm_up: expected a function that runs one step"):
         gpuwatch.window(warm_up=step)

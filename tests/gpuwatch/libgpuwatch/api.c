@@ -1,6 +1,6 @@
 /* Windows of the C API.  Without an argument, the program opens one window with 60 iterations.  With COUNT [PAUSE_MS], it opens one
- * untimed window and COUNT timed ones, with a pause after each (40 ms by default).  It prints the microseconds of opening and
- * ending a timed window. */
+ * untimed window and COUNT timed ones, with a pause after each (40 ms by default).  For each timed window it prints the
+ * microseconds of gw_begin and of gw_end. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

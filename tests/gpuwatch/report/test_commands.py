@@ -79,7 +79,7 @@ def test_report_refuses_in_one_line_and_writes_nothing(
     """A report that cannot be made is refused in one line, and nothing is written."""
     target = str(tmp_path / "run.html")
     trace = ("--trace", str(CAPSULE))
-    for code, arguments, says in (
+    for code, arguments, message in (
         (2, (*trace,), "-o FILE.html"),
         (2, (*trace, "-o", str(tmp_path)), "expected a file in a writable folder"),
         (2, (*trace, "-o", str(tmp_path / "none" / "run.html")), "expected a file in a writable folder"),
@@ -91,7 +91,7 @@ def test_report_refuses_in_one_line_and_writes_nothing(
     ):
         ended = gpuwatch(*daemon.flags(), "report", *arguments)
         assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1), arguments
-        assert says in ended.err
+        assert message in ended.err
     ended = gpuwatch("verify", str(CAPSULE))
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "expected a gpuwatch report" in ended.err

@@ -42,7 +42,7 @@ def test_bad_moment_error_names_the_expected_forms(text: str) -> None:
         moment(text)
 
 
-def test_recording_without_wall_time_accepts_offsets_only() -> None:
+def test_recording_without_wall_time_refuses_times_of_day() -> None:
     assert moment("+1m", wall=False) == -540
     assert moment("end", wall=False) == 0
     with pytest.raises(ValueError, match="after the start"):
@@ -51,9 +51,9 @@ def test_recording_without_wall_time_accepts_offsets_only() -> None:
 
 @given(st.text(max_size=20))
 def test_any_text_is_a_moment_or_a_one_line_error(text: str) -> None:
-    said = ""
+    message = ""
     try:
         moment(text)
     except ValueError as error:
-        said = str(error)
-    assert "\n" not in said
+        message = str(error)
+    assert "\n" not in message
