@@ -55,8 +55,8 @@ def profiler_attached(
 
     Source:
         /proc/PID/maps and environ for injected libraries and the variables that inject them, and TracerPid.  The process
-        declares CUDA_LAUNCH_BLOCKING and the profilers of torch and Python.  The rule rejects tools that slow kernels, short
-        kernels, and a GPU that was not observed to be busy throughout.
+        declares CUDA_LAUNCH_BLOCKING and the profilers of torch and Python.  The rule rejects the window if a tool slows
+        kernels, kernels are short, or the GPU was not observed to be busy.  Otherwise the rule flags.
     """
     seen = attached(evidence)
     busy = utilization_ratio(evidence)
@@ -85,7 +85,7 @@ def allocator_churn(
     case: Case,
     *,
     call_s: Annotated[Duration, "a request and release of driver memory take up to this, and wait for the GPU"] = 0.001,
-    changed_ratio: Annotated[Share, "memory in use is constant in a steady loop; a single step changes fewer refreshes"] = 0.2,
+    changed_ratio: Annotated[Share, "memory in use is constant in a steady loop; one step in 6 refreshes does not count"] = 0.2,
 ) -> Answer:
     """Finds requests for memory that reach the driver inside the window.
 
@@ -95,7 +95,7 @@ def allocator_churn(
 
     What it cannot see:
         Memory served from the caching allocator's cache, which is cheap.  Without declared allocator statistics, memory
-        that is allocated and freed between two refreshes of the driver's gauge.  Growth of another library's pool.
+        that is allocated and freed between two refreshes of the driver's gauge.  Rare growth of another library's pool.
 
     Remedy:
         Warm up with the sizes of the timed part, keep buffers, and do not empty the cache in the loop.
@@ -177,9 +177,9 @@ def data_dependent_power(
         Use random or recorded inputs.  If sparsity is intended, state it with the number.
 
     Source:
-        65 536 values of each tensor passed to ``w.inputs`` or ``bench``.  On a capped board only this card's record of the
-        work shows the gain.  On an uncapped board, and under ``fixed-clock``, such inputs are a label.  With other or
-        undeclared inputs, a board capped far below its limit is a label, because other limits of a board also cause that.
+        Up to 65 536 values of each tensor passed to ``w.inputs``, ``bench`` or ``compare``.  On a capped board only this
+        card's record of the work shows the gain.  On an uncapped board, and under ``fixed-clock``, such inputs are a label.
+        With other or undeclared inputs, a board capped far below its limit is a label, because other limits also cause that.
     """
     evidence = case.evidence
     facts: dict[str, Fact] = {}
@@ -254,7 +254,7 @@ def background_thread(
 
     What it cannot see:
         Threads that existed before the window; those of the 10 ms before it count as new.  Threads that started and ended
-        between two polls, a second apart.  New processes of a window's process with less than a tenth of the CPU time: they
+        between two polls, a second apart.  Those of a tree whose first process used less than a tenth of the CPU time: they
         are the measured work.
 
     Remedy:

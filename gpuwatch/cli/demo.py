@@ -102,7 +102,7 @@ def _simulated(names: str, settings: Settings) -> list[Window]:
 
 
 def _measure(found: Iterable[Benchmark], settings: Settings) -> list[Window]:
-    start(settings)  # while a daemon starts after the warm-up, the GPU rests
+    start(settings)  # now: the GPU would cool while a daemon starts after the warm-up
     windows = []
     for benchmark in found:
         output.say(f"  {benchmark.name}: {benchmark.says} …")
@@ -116,7 +116,7 @@ def _measure(found: Iterable[Benchmark], settings: Settings) -> list[Window]:
 
 
 def _typed() -> str:
-    """Return the command to type: ``gpuwatch`` if PATH has it, else the path of the file, as after `make demo`."""
+    """Return the command to type: the path of the running script ``gpuwatch`` if PATH lacks it (`make demo`), else the name."""
     path = Path(sys.argv[0])
     if shutil.which("gpuwatch") is not None or path.name != "gpuwatch":
         return "gpuwatch"

@@ -9,9 +9,9 @@ from gpuwatch.client.marks import TIMED, Marks
 
 
 class Iteration:
-    """A context manager around one iteration or piece of other work.  Its own start mark lets iterations nest and overlap.
+    """A context manager around one iteration or piece of other work.
 
-    If marking fails, the benchmark continues.
+    Each object holds its start mark, so iterations may nest and overlap.  If marking fails, the benchmark continues.
     """
 
     __slots__ = ("_begun", "_give_up", "_marks", "_word")

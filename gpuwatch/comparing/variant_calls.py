@@ -45,7 +45,7 @@ def make_calls(request: CompareRequest, inputs: list[tuple[Any, ...]]) -> Calls:
             calls[name] = _made(request, name, variant, inputs)
         elif wants_inputs(variant) and not any(inputs):
             raise UsageError(
-                f"compare: {name}: expected inputs for a function that takes some, found none; name them with inputs="
+                f"compare: {name}: expected inputs for a function with arguments, found none; give them with inputs="
             )
         else:
             calls[name] = tuple(partial(variant, *each) for each in inputs)

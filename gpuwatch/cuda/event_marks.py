@@ -34,7 +34,7 @@ _SHIFT = 32  # a begun mark is one number: its event above these bits, its stamp
 class CudaMarks:
     """Events and stamps on torch's current stream.
 
-    A stamp lies outside its events, so that it adds nothing to the iteration's time; docs/decisions/0011 has its cost.
+    A stamp lies outside the iteration's events and adds nothing to the iteration's time (docs/decisions/0011).
     Without room for stamps, times continue without a clock.
     """
 
@@ -75,7 +75,7 @@ class CudaMarks:
         self._events.reserve(used_count + 2 * min(count, TIMES_COUNT))
 
     def _begin_event(self) -> int:
-        """Record the next event on the current stream, with the event for the end already created; return its number."""
+        """Record the next event on the current stream, and return its number; also create the event for the end."""
         number = next(self._numbers)
         self._events.prepare(number + 1)
         self._events.record(number)
@@ -176,7 +176,7 @@ class CudaMarks:
         rows = np.array(self._rows, np.int64).reshape(-1, _COLUMNS_COUNT)
         rows = rows[(rows[:, 4] == TIMED) == is_timed]
         if not len(rows) or (self._stream is None and self._cuda.is_current_stream_capturing()):
-            return None  # waiting would destroy the graph
+            return None  # waiting would invalidate the capture
         events = self._events
         events.synchronize(int(rows[-1, 1]))
         took_s = events.elapsed_s(rows[:, 0], rows[:, 1])

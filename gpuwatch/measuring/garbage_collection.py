@@ -1,4 +1,4 @@
-"""Python's garbage collector, disabled while a benchmark times."""
+"""Python's garbage collector, disabled during measurements."""
 
 import gc
 from collections.abc import Iterator

@@ -13,7 +13,7 @@ from annotate.verdict import Finding, Verdict
 from gpuwatch.report.thinned_series import plot_series, rounded, seconds_since
 
 _MARGIN_S = 2.0  # drawn before and after the window
-_SILENT_NS = 1_500_000_000  # a longer gap between process lists counts as unobserved
+_SILENT_NS = 1_500_000_000  # a longer gap between process lists, or between readings of event reasons, counts as unobserved
 _DENSE_HOLDS_NS = 100_000_000  # five samples of the driver's power record: a longer pause is a gap
 _MOST_PROCESSES = 8
 _WHOLE_RATIO = 0.98  # a finding with this share of the window counts as the whole window

@@ -38,7 +38,10 @@ class RowList(LineView):
 
 
 def moved(names: Sequence[str], chosen: str | None, by: int) -> str | None:
-    """Return the name ``by`` lines on, at most the first or last.  Without a selection start beyond the list; None without names."""
+    """Return the name ``by`` lines further, within the list; without a selection the first, or backwards the last name.
+
+    Return None without names.
+    """
     if not names:
         return None
     if chosen not in names:

@@ -38,7 +38,7 @@ def test_judge_verifies_a_report_by_its_content(gpuwatch: Gpuwatch, tmp_path: Pa
     assert gpuwatch("judge", str(page)).code == gpuwatch("verify", str(page)).code == 1
 
 
-def test_judge_refuses_options_of_another_kind_of_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_judge_refuses_wrong_options_and_files(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<!doctype html>")
     for arguments, words in (
         ((CAPSULE, "--trust", "x.pub"), "--trust: expected a report"),

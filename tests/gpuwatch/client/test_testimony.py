@@ -30,7 +30,7 @@ from tests.waiting import PATIENCE_S, let_pass, sample_for
 
 def evidence_of(window: gpuwatch.Window, settings: Settings) -> Evidence:
     """Return a judged window's stored evidence."""
-    assert window.verdict, "judged"
+    assert window.verdict, "expected a verdict"
     with Reader(settings.state) as reader:
         run = reader.run(window.run_id or "")
         return reader.evidence(run, run.uuids[0])
@@ -44,7 +44,7 @@ def timings_of(window: gpuwatch.Window, settings: Settings) -> Timings:
 
 
 def iterate(seconds: float) -> None:
-    """Work for the length of an iteration."""
+    """Let the time of an iteration pass."""
     let_pass(seconds, "the iteration takes this time")
 
 
@@ -108,7 +108,7 @@ def test_many_times_arrive_without_moving_the_end(copying: Settings) -> None:
 def failing() -> Iterator[float]:
     """Yield one time, then raise."""
     yield 0.1
-    raise RuntimeError("the caller's own")
+    raise RuntimeError("the caller's error")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_record_without_times_leaves_no_timings(copying: Settings, caplog: pytes
 
 @pytest.mark.parametrize("at_ns", [[1.5, 2], [time.monotonic()] * 2, ["x", "y"], [10**30] * 2, 5, [1]])
 def test_record_ignores_invalid_start_times(copying: Settings, at_ns: Sequence[int], caplog: pytest.LogCaptureFixture) -> None:
-    """With invalid start times, a log line says so and the times count as back to back."""
+    """With invalid start times, a log line warns that the times count as back to back."""
     with caplog.at_level("WARNING", "gpuwatch"), gpuwatch.window(settings=copying) as w:
         sample_for(0.3)
         w.record([0.1, 0.1], at_ns=at_ns)
@@ -154,9 +154,9 @@ def test_unknown_fact_becomes_a_tag_with_a_warning(copying: Settings, caplog: py
     with caplog.at_level("WARNING", "gpuwatch"), gpuwatch.window(settings=copying) as w:
         w.declare(warmup_cout=3)
         with pytest.raises(gpuwatch.UsageError, match="declare: speeds: expected text or a number"):
-            w.declare(speeds=[3])  # type: ignore[arg-type]  # what is tested
+            w.declare(speeds=[3])  # type: ignore[arg-type]  # the tested mistake
         with pytest.raises(gpuwatch.UsageError, match="cache: expected text"):
-            w.declare(cache=["cold"])  # type: ignore[arg-type]  # what is tested
+            w.declare(cache=["cold"])  # type: ignore[arg-type]  # the tested mistake
         w.declare(cache="cold", flush_bytes=1 << 27)
     assert evidence_of(w, copying).declared["flush_bytes"] == 1 << 27
     assert "'warmup_cout' is not a known fact (did you mean 'warmup_count'?); kept as a tag" in caplog.text
@@ -178,7 +178,7 @@ def test_declare_refuses_facts_that_cannot_be_sent(copying: Settings, fact: obje
     """A fact that cannot be sent is refused when it is declared."""
     with gpuwatch.window(settings=copying) as w:
         with pytest.raises(gpuwatch.UsageError, match=f"declare: .*{says}"):
-            w.declare(cache=fact)  # type: ignore[arg-type]  # what is tested
+            w.declare(cache=fact)  # type: ignore[arg-type]  # the tested mistake
         w.declare(flush_bytes=2**63 - 1)
     assert w.verdict.findings, w.verdict.why
     assert evidence_of(w, copying).declared["flush_bytes"] == 2**63 - 1
@@ -188,8 +188,8 @@ def test_declare_converts_numpy_values(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
         w.declare(flush_bytes=np.int64(7), busy_ratio=np.float64(0.5), input_zero_ratio=np.float32(0.25), cache=np.str_("cold"))  # type: ignore[arg-type]
         sample_for(0.05)
-    told = evidence_of(w, copying).declared
-    assert (told["flush_bytes"], told["busy_ratio"], told["input_zero_ratio"], told["cache"]) == (7, 0.5, 0.25, "cold")
+    facts = evidence_of(w, copying).declared
+    assert (facts["flush_bytes"], facts["busy_ratio"], facts["input_zero_ratio"], facts["cache"]) == (7, 0.5, 0.25, "cold")
 
 
 def test_iterations_may_nest_and_run_in_threads(copying: Settings) -> None:
@@ -357,5 +357,5 @@ def test_connection_has_at_most_256_open_windows(tmp_path: Path) -> None:
         with pytest.raises(DaemonError, match="at most 256 open windows"):
             client.open()
         client.close_window(run, begin_ns, clock.now_ns())
-        assert client.open().run, "one window was closed"
+        assert client.open().run, "expected room for a window after one was closed"
         live.process.kill()  # the test does not wait for this many verdicts

@@ -117,13 +117,13 @@ def kernel_job(
 
 
 def saxpy(launch: HostLaunch, extra: int = 0) -> None:
-    """Run y = a x + y, and write ``extra`` more elements."""
+    """Compute y = a x + y, and write ``extra`` more elements."""
     n = min(launch.number(3) + extra, len(launch.threads))
     launch.at(1, n)[:] += launch.number(2, "f4") * launch.at(0, n)
 
 
 def scan(launch: HostLaunch, *, exclusive: bool) -> None:
-    """Run the prefix sums of each block of 256."""
+    """Compute the prefix sums of each block of 256."""
     n = launch.number(2)
     for begin in range(0, min(n, len(launch.threads)), 256):
         count = min(256, n - begin)
