@@ -35,7 +35,7 @@ class WindowRecord:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Times of single iterations in the order they ran.
+    """Times of single iterations; ``in_order`` sorts the entries by start time.
 
     Attributes:
         at_ns: Start times on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).

@@ -144,7 +144,7 @@ class Worker:
                 self.save()
 
     def everything(self, count: int, first: int, workers_count: int) -> None:
-        """Run clean windows, every hazard once, and this worker's share of the figures, within the minutes of a lent machine."""
+        """Run clean windows, every hazard once, and this worker's share of the figures, within a lent machine's minutes."""
         from tests.hardware import figures
 
         self.clean(count, first)
