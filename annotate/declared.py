@@ -9,8 +9,8 @@ from annotate.evidence import Fact
 
 FACTS: Mapping[str, str] = {
     # The end of the window.
-    "exception": "the exception that ended the work",
-    "abandoned": "the reason why its process did not close the window",
+    "exception": "the exception, exit code or signal that ended the work",
+    "abandoned": "the reason why the client did not close the window; true if the daemon ended first",
     "sync_s": "the time that the GPU still worked after the body returned",
     # The software, compared between windows.
     "torch_version": "torch's version",
@@ -22,15 +22,15 @@ FACTS: Mapping[str, str] = {
     "deterministic": "the demand for deterministic algorithms",
     "environment": "the environment variables that change speed, as NAME=VALUE, sorted, separated by semicolons",
     # The GPU as CUDA describes it.
-    "cuda_uuids": "the GPUs the process has memory on, comma-separated UUIDs",
+    "cuda_uuids": "the GPUs that the process uses, comma-separated UUIDs",
     "sm_count": "the number of SMs of the GPU",
     "l2_bytes": "the size of the L2 cache",
     # Tools and settings that slow the measured process.
-    "launch_blocking": "the presence of CUDA_LAUNCH_BLOCKING",
+    "launch_blocking": "an active CUDA_LAUNCH_BLOCKING (set, and not to 0)",
     "profiler_used": "the use of a profiler or tracer of torch or Python",
     "tampered": "the timing functions that were replaced, comma-separated",
     # Memory, between the window's edges.
-    "alloc_count": "the number of times the caching allocator requested memory of the driver",
+    "alloc_count": "the number of times the caching allocator requested memory from the driver",
     "alloc_retry_count": "the number of times the caching allocator had to free its cache",
     "reserved_change_bytes": "the growth of the caching allocator's memory",
     # Parts of the claim, printed with it.
@@ -51,8 +51,8 @@ FACTS: Mapping[str, str] = {
     "stamped_s": "the time between the window's first and last stamp",
     "stamp_spread_s": "the median spread between the SMs' stamps around an iteration",
     "stamp_seen_ratio": "the mean share of SMs that wrote a stamp; 1 if no other work kept an SM busy",
-    "cache": "the L2 cache that the harness gives each call: cold or warm",
-    "flush_bytes": "the bytes that the harness writes between calls to empty the L2 cache",
+    "cache": "the state of the L2 cache before each call: cold or warm",
+    "flush_bytes": "the bytes that flushes or other inputs move through the L2 cache between two uses of an input",
     "flush_timed": "a flush inside the timed span",
     "working_set_bytes": "the memory that one call touches",
     "warmup_count": "the number of calls before the first timed one",
@@ -60,28 +60,28 @@ FACTS: Mapping[str, str] = {
     "warmup_steady": "steadiness of times, clock and power at the end of the warm-up",
     # A number that untrusted code claims.
     "claimed_calls_count": "the number of calls that the code claims to have run in the window",
-    "claimed_call_s": "the time of each call that the code claims",
+    "claimed_call_s": "the time per call that the code claims",
     # The timed work.
     "dtype": "the data type of the arithmetic",
     "call_flops_count": "the floating-point operations of one call",
     "call_bytes": "the bytes that one call must read and write in device memory",
-    "input_zero_ratio": "the share of zeros among sampled inputs",
-    "input_unique_ratio": "the share of distinct values among sampled inputs",
+    "input_zero_ratio": "the largest share of zeros in a sampled input",
+    "input_unique_ratio": "the smallest share of distinct values in a sampled input",
     "input_dtype": "the data type of the inputs",
     "input_bytes": "the size of the inputs",
     "reference_error_ratio": "the largest relative error against the reference",
     "reference_limit_ratio": "the largest relative error allowed",
     "output_unchanged": "an output that stayed the same when the inputs changed",
     # The comparison that the window belongs to.
-    "variants_count": "the number of variants, of which this is one",
+    "variants_count": "the number of variants compared with the first variant",
     "aa_floor_ratio": "this GPU's noise floor between two equal variants (95th percentile)",
     "design": "the order in which the variants ran: interleaved or sequential",
     # The canary: a fixed amount of work that bench() runs before its warm-up.
     "canary_clock_mhz": "the true clock of the canary",
     "canary_copy_bytes_count": "the bytes per second of the canary's copy",
-    "canary_record_clock_mhz": "the median canary clock of this GPU's earlier healthy runs",
-    "canary_record_copy_bytes_count": "the median canary copy rate of this GPU's earlier healthy runs",
-    "canary_record_count": "the number of earlier healthy canaries of this GPU on record",
+    "canary_record_clock_mhz": "the median canary clock of this GPU's earlier valid runs",
+    "canary_record_copy_bytes_count": "the median canary copy rate of this GPU's earlier valid runs",
+    "canary_record_count": "the number of recorded canaries of this GPU's earlier valid runs",
 }
 
 

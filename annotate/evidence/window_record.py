@@ -35,7 +35,7 @@ class WindowRecord:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Times of single iterations in the order they ran.
+    """Times of single iterations; ``in_order`` sorts the entries by start time.
 
     Attributes:
         at_ns: Start times on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).
@@ -66,9 +66,9 @@ class Timings:
         """Return the entries that a mask or indices select.
 
         Args:
-            entries: Booleans or indices, an array of shape (n,).
+            entries: A mask of shape (n,), or indices of any number.
 
-        Raises IndexError: when an index lies outside the series.
+        Raises IndexError: when an index lies outside the series, or the mask has another length.
 
         Example:
             >>> Timings(np.array([0, 1_000_000]), np.array([0.001, 0.002])).pick(np.array([1])).took_s.tolist()
@@ -100,18 +100,18 @@ class Host:
     kernel: str | None = None
     container: str | None = None
     cpu_allowed_count: int | None = None  # CPUs that the measured process may use
-    span_s: float | None = None  # time between the two readings; the amounts below are differences of the readings
+    span_s: float | None = None  # time between the two readings; the times and ratios below are changes in this span
     cpu_s: float | None = None  # CPU time of the measured process tree
     run_wait_s: float | None = None  # time that runnable threads of the tree waited for a CPU
     threads_count: int | None = None
     cgroup_throttled_s: float | None = None
     steal_ratio: float | None = None
-    cpu_busy_ratio: float | None = None  # busy CPU time of the whole machine
+    cpu_busy_ratio: float | None = None  # busy share of the whole machine's CPU time
     cpu_pressure_ratio: float | None = None  # PSI "some" share of the span
     numa_nodes: str | None = None  # nodes of the allowed CPUs, comma-separated
-    profilers: str | None = None  # tools that profile or slow calls, comma-separated; empty if none
+    profilers: str | None = None  # tools that profile or slow calls, as kind:name, comma-separated; empty if none
     sharing: str | None = None  # designed sharing of the GPUs (MPS, time slices), comma-separated; empty if none
-    threads_born_count: int | None = None  # threads started after the window began
+    threads_born_count: int | None = None  # threads that earlier processes started after the window began
     processes_born_count: int | None = None
     born_cpu_s: float | None = None  # CPU time of these threads and processes
     wall_step_s: float | None = None  # step of the wall clock during the span

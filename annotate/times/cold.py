@@ -29,7 +29,7 @@ def cold_prefix_count(
     slow_sd: Annotated[float, "least distance of the first call above the following ones; the clock varies less"] = 10.0,
     slow_ratio: Annotated[float, "least ratio of the first call to the following ones; a cap alone changes it by less"] = 1.08,
     far_ratio: Annotated[float, "sufficient ratio of the first call, if the following ones scatter widely"] = 1.3,
-    usual_sd: Annotated[float, "a nearer call is settled"] = 3.0,
+    usual_sd: Annotated[float, "a call within this distance of the usual time is settled"] = 3.0,
     run_count: Annotated[int, "number of settled calls in a row that ends the prefix"] = 5,
     share_ratio: Annotated[float, "a longer prefix is a drift: too few steady calls are left"] = 0.5,
 ) -> int:
@@ -65,10 +65,10 @@ def cold(
     *,
     pause_ratio: Annotated[float, "a gap of at least this many usual steps between iterations is a pause"] = 10.0,
     pause_s: Annotated[float, "shorter gaps are delays of the host, in which nothing cools"] = 2e-3,
-    slow_sd: Annotated[float, "robust standard deviations by which a cold call after a pause is slow"] = 5.0,
+    slow_sd: Annotated[float, "robust standard deviations above the usual time that make a call after a pause cold"] = 5.0,
     run_count: Annotated[int, "largest number of cold calls after a pause"] = 5,
 ) -> BoolMask:
-    """Return True for the cold prefix, and for slow iterations that follow a pause without a usual one in between."""
+    """Return a mask: True for the cold prefix, and for slow iterations between a pause and the next usual iteration."""
     count = len(took_s)
     mask = np.zeros(count, np.bool_)
     if count < 2:

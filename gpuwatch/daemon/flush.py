@@ -35,7 +35,7 @@ class Flushing:
         while (left_s := (deadline_ns - clock.now_ns()) / 1e9) > 0:
             try:
                 # Shielded: other windows wait for the same flush.
-                done = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._begun())), left_s)
+                done = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._queue_flush())), left_s)
             except TimeoutError:
                 break
             if done:
@@ -50,8 +50,8 @@ class Flushing:
         """Stop retrying: the daemon is exiting."""
         self._leaving = True
 
-    def _begun(self) -> Future[bool]:
-        """Return the queued flush, or queue a new one.  A queued flush commits everything received, so windows share it."""
+    def _queue_flush(self) -> Future[bool]:
+        """Return the queued flush, or queue a new flush.  A queued flush commits all received rows, so windows share one."""
         if self._last is None or self._last.running() or self._last.done():
             self._last = self._thread.submit(self._store.flush, self._patience_s)
         return self._last

@@ -29,7 +29,7 @@ _CLOCK_S = 2  # the id is made just before the window starts, and both times are
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """The comparison of a verdict with its evidence; ``again`` is None without evidence."""
+    """The comparison of a verdict with its evidence; ``again`` is None without evidence or an applicable policy."""
 
     window: ReportedWindow
     again: Verdict | None
@@ -61,7 +61,7 @@ def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     is_earlier = earlier_judge(reported) is not None
     differs += _head_differences(reported, again, has_status=not (is_earlier and is_trusted))
     differs += _earlier_differences(reported, again) if is_earlier else _finding_differences(reported, again)
-    if not is_earlier and not _is_same_data(_said_of(reported), _said_of(again)):
+    if not is_earlier and not _is_same_data(_other_parts(reported), _other_parts(again)):
         differs.append("numbers, bounds, labels or proofs: report and evidence differ")
     return Agreement(window=window, again=again, differs=tuple(differs))
 
@@ -98,12 +98,12 @@ def _head_differences(reported: Verdict, again: Verdict, *, has_status: bool) ->
 
 
 def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
-    """Yield every difference between two verdicts of one judge; for another version's verdict, all except wording."""
+    """Yield every difference between two verdicts' findings; compare words and order only for verdicts of this version."""
     has_same_words = reported.judge_version == __version__
     if has_same_words and reported.why != again.why:
         yield f"why: the report shows {reported.why!r}, the evidence {again.why!r}"
     ours, theirs = (_by_rule(verdict) for verdict in (reported, again))
-    if not _says_each_once(reported) or (has_same_words and [*ours] != [*theirs] and ours.keys() == theirs.keys()):
+    if not _has_each_rule_once(reported) or (has_same_words and [*ours] != [*theirs] and ours.keys() == theirs.keys()):
         yield _REPEATED
     for rule in dict.fromkeys((*ours, *theirs)):
         yield from _differences(rule, ours.get(rule), theirs.get(rule), _EXACT + _WORDS if has_same_words else _EXACT)
@@ -114,7 +114,7 @@ def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
     from annotate.rules import RETIRED
 
     ours, theirs = (_by_rule(verdict) for verdict in (reported, again))
-    if not _says_each_once(reported):
+    if not _has_each_rule_once(reported):
         yield _REPEATED
     for rule in dict.fromkeys((*ours, *theirs)):
         then, now = ours.get(rule), theirs.get(rule)
@@ -148,11 +148,11 @@ def _by_rule(verdict: Verdict) -> dict[str, Finding]:
     return {finding.rule: finding for finding in verdict.findings}
 
 
-def _says_each_once(verdict: Verdict) -> bool:
+def _has_each_rule_once(verdict: Verdict) -> bool:
     return len(_by_rule(verdict)) == len(verdict.findings)
 
 
-def _said_of(verdict: Verdict) -> dict[str, Any]:
+def _other_parts(verdict: Verdict) -> dict[str, Any]:
     """Return the parts of a verdict outside its head and its findings."""
     data = verdict.to_dict()
     return {name: data[name] for name in ("claim_facts", "labels", "budget", "proofs")}
@@ -168,7 +168,7 @@ def _is_same_data(ours: Any, theirs: Any) -> bool:
 
 
 def begun_fits(window: ReportedWindow) -> bool | None:
-    """Return True if the shown wall time matches the run's id, or None if either is missing, invalid or without a zone."""
+    """Return True if the shown wall time matches the run's id, or None if either is missing or invalid, or has no zone."""
     begun_s = run_ids.begun_s(window.run_id or "")
     if begun_s is None or window.begun is None:
         return None
@@ -200,7 +200,7 @@ def _fact_differences(rule: str, ours: Finding, theirs: Finding, names: Iterable
 
 
 def _is_same(ours: object, theirs: object) -> bool:
-    """Return True if texts and integers are equal, and other numbers equal apart from their last bits."""
+    """Return True if two values have one type and are equal; floats may differ in their last bits."""
     if isinstance(ours, float) and isinstance(theirs, float):
         return isclose(ours, theirs, rel_tol=_LAST_BITS_RATIO, abs_tol=1e-12)
     return type(ours) is type(theirs) and ours == theirs

@@ -1,7 +1,7 @@
 """Compaction of a stream of sweeps into rows; pure, so that tests need no disk.
 
-Equal consecutive readings become one row with a duration, so an idle GPU needs almost no space.  Unlike heartbeats,
-such a row also records the last time at which an old value was read.
+Equal consecutive readings become one row with a duration, so an idle GPU needs almost no space.  The row's duration
+records the last time at which a value was read, which heartbeats alone would not record.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SegmentRows:
         return first, second
 
     def loss(self) -> SegmentRows:
-        """Return gaps in place of rows that cannot be stored, so that a short loss is visible: one fast-lane gap per GPU."""
+        """Return gaps that make a loss of these rows visible: one fast-lane gap per GPU, and the rows' other gaps."""
         spans = [(uuid, at_ns, at_ns + stood_ms * _MS) for lane, at_ns, uuid, stood_ms, _ in self.readings if lane is Lane.FAST]
         spans += [(uuid, begin_ns, end_ns) for uuid, lane, begin_ns, end_ns in self.gaps if lane is Lane.FAST and end_ns]
         lost: dict[str, tuple[int, int]] = {}
@@ -173,7 +173,7 @@ class Compactor:
             gpu.pulse = None
 
     def _pulse(self, gpu: _GpuState, reading: Reading) -> None:
-        """Extend or replace the pulse.  The pulse lane records no gaps, because each window's end also ends its pulses."""
+        """Extend or replace the pulse.  The pulse lane records no gaps, because a busy GPU without a window has no pulses."""
         content, interval = LANE_VALUES[Lane.PULSE](reading), gpu.pulse
         if interval is not None and 0 < reading.at_ns - interval.until_ns <= GAP_NS and content == interval.content:
             interval.until_ns = reading.at_ns
@@ -231,6 +231,7 @@ class Compactor:
         self._rows.events.append(Event(uuid=sweep.uuid, at_ns=lost.at_ns, kind="lost", text=lost.reason))
 
     def _back(self, gpu: _GpuState, uuid: str, lane: Lane, at_ns: int) -> bool:
+        """Note a lane's answer, and end the gap of a lost lane; return True if the lane was lost."""
         gpu.last_ns[lane] = max(at_ns, gpu.last_ns.get(lane, at_ns))
         begin_ns = gpu.gaps.pop(lane, None) if gpu.gaps else None
         if begin_ns is None:

@@ -1,7 +1,7 @@
 """Columns of the tables, derived from Reading and Device, so that a new field is a new column.
 
-Watts, joules, ratios and bytes are stored in the driver's own whole units.  SQLite writes a whole REAL as
-an integer of one to six bytes instead of eight, and stores other values exactly.
+Watts, joules, ratios and bytes are stored in units of mostly whole values: mW, mJ, percent and KiB.  SQLite writes
+a whole REAL as an integer of at most six bytes instead of eight, and stores other values exactly.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,8 +14,8 @@ from annotate.evidence import Device, Lane, Reading, signals
 # Unit of the record -> unit of the column, the factor, and the decimals beyond which only rounding noise is left.
 _SCALES = {"w": ("mw", 1000.0, 6), "j": ("mj", 1000.0, 6), "ratio": ("percent", 100.0, 9), "bytes": ("kib", 1 / 1024, None)}
 
-# Signals that each table can hold.  The plan may move an expensive fast signal to the slow lane, and repeat a cheap one at the
-# edges.  The sampler may also read some signals more often than the rest of their row.
+# Signals that each table can hold.  The plan may move an expensive fast signal to the slow lane, and repeat a cheap signal at
+# the edges.  The sampler may also read some signals more often than the rest of their row.
 LANE_SIGNALS: dict[Lane, tuple[str, ...]] = {
     Lane.FAST: signals(Lane.FAST),
     Lane.PULSE: signals(Lane.FAST),
@@ -31,7 +31,7 @@ def sql_type(hint: Any) -> str:  # a type or a union with None
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """One signal as a column: ``scale`` is the number of the column's units in one of the signal's."""
+    """One signal as a column: the column's value is the signal's value times ``scale``."""
 
     signal: str
     name: str
@@ -79,7 +79,7 @@ _DEVICE_FLAGS = {name for name, hint in _DEVICE_HINTS.items() if bool in getattr
 
 
 def device_from_row(row: dict[str, Any]) -> Device:
-    """Build a device; facts missing in an older version's row stay None."""
+    """Build a device; facts missing in an older version's row keep their defaults."""
     known: dict[str, Any] = {
         name: bool(row[name]) if name in _DEVICE_FLAGS else row[name] for name in DEVICE_COLUMNS if row.get(name) is not None
     }

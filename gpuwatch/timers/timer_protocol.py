@@ -14,9 +14,9 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TimingPlan:
-    """The work to time: ``calls`` in turn, ``calls_count`` of them in an entry, and ``before`` each entry, untimed.
+    """The work to time: each entry runs ``before`` untimed, then ``calls_count`` calls, cycling through ``calls``.
 
-    Several calls are one function with different inputs; an entry of several holds the mean time of one.
+    Several ``calls`` are one function with different inputs.  The time of an entry is the mean time of its calls.
     """
 
     calls: tuple[Call, ...]
@@ -30,16 +30,16 @@ class TimingPlan:
 
 @dataclass(frozen=True, slots=True)
 class TimedEntries:
-    """The times of some entries, with the host's and the GPU's part.
+    """The times of entries, with the host's launch time and the GPU's working time.
 
-    ``issue_s`` is the host's time to launch one call.  ``busy_s`` is the GPU's total working time, with flushes and holds;
-    both are None for the host's timer.
+    ``issue_s`` is the host's time to launch one call.  ``busy_s`` is the GPU's total working time, with ``other``.  Both are
+    None for the host's timer.
     """
 
     timings: Timings
     issue_s: float | None = None
     busy_s: float | None = None
-    other: OtherWork | None = None  # flushes and holds, outside the entries
+    other: OtherWork | None = None  # flushes, holds and untimed entries
     starved_count: int = 0  # number of entries for whose launch the GPU waited
 
 

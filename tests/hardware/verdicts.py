@@ -1,4 +1,4 @@
-"""The judge's error rates on real GPUs: clean windows and injected hazards, appended to a folder's files.
+"""The judge's error rates on real GPUs: clean windows and injected hazards.  A run replaces the folder's earlier rows.
 
     python -m tests.hardware.verdicts OUT_FOLDER clean COUNT [FIRST]      COUNT clean windows on every GPU of the machine
     python -m tests.hardware.verdicts OUT_FOLDER injected ROUNDS [NAME …] every (or each named) hazard ROUNDS times on every GPU
@@ -92,7 +92,7 @@ class Worker:
         self.waiting.clear()
 
     def save(self) -> None:
-        """Save every row so far, and the evidence since the last save in a new file."""
+        """Save all rows, and the evidence since the last save in a new file."""
         self.path.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in self.rows))
         if self.evidence:
             self.path.with_name(f"{self.path.name}-{len(self.rows):04}.capsule").write_bytes(pack(self.evidence))
@@ -101,7 +101,7 @@ class Worker:
     def clean(self, count: int, first: int) -> None:
         """Run clean windows of every kind of kernel in turn, warmed as the rules require, half with timed iterations.
 
-        Reading a window's iteration times from the GPU takes longer than a clock stays at the cap's level.  A power-limited
+        While iteration times are read, the GPU idles for longer than its clock stays at the cap's level.  A power-limited
         kernel is therefore warmed for 3.1 s before each window.
         """
         import torch
@@ -144,7 +144,7 @@ class Worker:
                 self.save()
 
     def everything(self, count: int, first: int, workers_count: int) -> None:
-        """Run clean windows, every hazard once, and this worker's share of the figures: for a machine lent for minutes."""
+        """Run clean windows, every hazard once, and this worker's share of the figures, within a lent machine's minutes."""
         from tests.hardware import figures
 
         self.clean(count, first)

@@ -1,7 +1,7 @@
 -- Which node is slow?
 -- Compares each node with other nodes of the same GPU model and power limit: the median time of the same work (label and team) in
--- windows without other processes on the GPU.  Half of a node's GPUs must be slow.  Needs the same work on three nodes.
--- Shows the changes of the driver's clock and of the canary's clock.
+-- windows without other processes on the GPU.  More than half of a node's GPUs must be slow.
+-- Needs the same work on three nodes.  Shows the changes of the driver's clock and of the canary's clock.
 -- since: 7d
 WITH alone AS (
     SELECT * FROM windows

@@ -56,8 +56,8 @@ class SimulatedBoard:
 class Phase:
     """A period of work of the benchmark's own process.  Between periods the process is idle and keeps its context.
 
-    Work and idleness alternate with ``on_s`` and ``off_s``.  ``share`` < 1 is work with interruptions too short to be
-    observed, such as late launches.
+    Work and idleness alternate with ``on_s`` and ``off_s``.  ``share`` is the GPU's busy share of the work; below 1, late
+    launches or similar interruptions are too short to be observed.
     """
 
     begin_s: float
@@ -162,10 +162,10 @@ _ALL = (
     Scene(name="drift", says="the clock sags by 6 % while the window runs, without a reported reason",
           phases=(Phase(begin_s=0.2, kernel=FLOAT_GEMM),), mishaps=_during(Fault.CLOCK_SAG, 4.0, 7.5, 0.94),
           length_s=20.0, status="flagged", rules=frozenset({"clock-drift"})),
-    Scene(name="ramp", says="the clock rises slowly from 210 MHz: timed before it is high",
+    Scene(name="ramp", says="the clock rises slowly from 210 MHz, and the window starts too early",
           phases=(Phase(begin_s=4.0, end_s=7.6, kernel=FLOAT_GEMM),), context_s=3.99,
           board=SimulatedBoard(idle_clock_mhz=210, ramp_s=0.4), length_s=12.0, status="rejected", rules=frozenset({"clock-ramp"})),
-    Scene(name="setting-change", says="another user lowers the power limit to 500 W half-way", phases=_STEADY_GEMM,
+    Scene(name="setting-change", says="another user lowers the power limit to 500 W in the window", phases=_STEADY_GEMM,
           mishaps=_during(Fault.POWER_LIMIT, 5.5, 12.0, 500.0), length_s=20.0, status="rejected",
           rules=frozenset({"setting-changed"})),
     Scene(name="ecc-error", says="an uncorrectable memory error, and the driver's Xid", phases=_STEADY_COPY,
@@ -190,7 +190,7 @@ _ALL = (
 
 SCENES: Mapping[str, Scene] = {scene.name: scene for scene in _ALL}
 
-# Names of several GPUs together, one scene each.
+# Names for groups of GPUs, with one scene per GPU.
 FLEETS: Mapping[str, tuple[str, ...]] = {
     "fleet": ("steady-gemm", "steady-copy", "neighbour", "bursty", "thermal", "attention", "from-idle", "idle"),
     "demo": ("steady-gemm", "from-idle", "neighbour"),

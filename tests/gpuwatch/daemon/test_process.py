@@ -17,7 +17,7 @@ from gpuwatch.store import Store
 from tests.gpuwatch.live import running, settings
 from tests.waiting import PATIENCE_S, wait_until
 
-# The stand-in leaves an unjoinable thread behind, like one inside a hung call.
+# The daemon's stand-in leaves a thread that never ends, like a hung call.
 STUCK = """
 import logging, sys, threading
 from gpuwatch.daemon import process
@@ -61,8 +61,8 @@ def test_stop_right_after_the_start_logs_no_warning(tmp_path: Path, *, has_windo
     assert "warning" not in live.log.read_text().lower(), live.log.read_text()
 
 
-def test_stop_ends_the_measuring_of_lanes_quietly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A stop ends the measurement of lanes, and nothing is logged."""
+def test_stop_while_lanes_are_measured_logs_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A stop during the measurement of lanes logs nothing."""
     found = settings(tmp_path)
     store = Store(found.state, source=found.source, boot_id="boot")
     with ThreadPoolExecutor(2) as threads:

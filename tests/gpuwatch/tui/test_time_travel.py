@@ -200,11 +200,11 @@ def test_enter_jumps_to_a_finding_and_escape_returns() -> None:
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("up", "up", "up", "up", "enter")  # the window with findings is the fourth from below
         await until(pilot, lambda: isinstance(app.screen, WindowScreen) and "contention-process" in shown(app, RowList))
-        said = shown(app, RowList)
+        text = shown(app, RowList)
         for words in ("R REJECTED  gemm-4096  NVIDIA H200  12.0 s", "reads 12.0% too long", "14:02:11 for 2.0 s", "busy_ratio 0.2013",
                       "→ Stop process 8", "n power-limited  note"):  # fmt: skip
-            assert words in said
-        assert "None" not in said
+            assert words in text
+        assert "None" not in text
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, GpuScreen) and "20 s ago" in shown(app, StatusLine))
         assert isinstance(app.screen, GpuScreen)
@@ -224,9 +224,9 @@ def test_enter_jumps_to_an_event() -> None:
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("v")
         await until(pilot, lambda: isinstance(app.screen, EventsScreen) and "Xid 79" in shown(app, RowList))
-        said = shown(app, RowList)
-        assert "window gemm-4096, REJECTED: contention-process, power-limited" in said
-        assert "copy" not in said, "that window ended a day before"
+        text = shown(app, RowList)
+        assert "window gemm-4096, REJECTED: contention-process, power-limited" in text
+        assert "copy" not in text, "that window ended a day before"
         await pilot.press("down", "down", "down", "down", "enter")
         await until(pilot, lambda: not isinstance(app.screen, EventsScreen) and "PAST" in shown(app, StatusLine))
 
