@@ -60,7 +60,7 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
         The mean over the first 100 ms is 9 % off the steady mean, the median 14 %.  A mixture of two states describes
         neither.
 
-    What it cannot see:
+    Limits of detection:
         The steady state, if the window has less than a second after 3 s of load and this work has no record.  The bound is
         then the excess measured on this model, or the whole range of the clock.  Under ``burst`` and ``fixed-clock`` only
         steps count.  Changed inputs: ``iteration-levels`` finds times that change at a constant clock.
@@ -152,7 +152,7 @@ def bursty_duty_cycle(
         On an H200 a 16384-cubed bf16 GEMM with sleeps of 20 to 500 ms between calls took 17 % less time than back to back.
         With 500 ms, no clock event shows that.  The time is right for a burst but wrong for throughput.
 
-    What it cannot see:
+    Limits of detection:
         The cause of the pauses: sleeps, waits for the CPU and checks of results look alike.  Regular pauses without times:
         the busy share is then a label without bounds.  Pauses between times without start times in a window below a second.
 
