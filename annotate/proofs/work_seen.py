@@ -89,7 +89,7 @@ def _is_idle_known(case: Case) -> bool:
 
 def _is_clock_unknown(case: Case) -> bool:
     """Return True if regular pauses count and no evidence shows whether they raise the clock."""
-    if case.gaps is None or counted_regular_ratio(case.evidence, case.gaps) == 0.0:
+    if case.gaps is None or counted_regular_ratio(case.gaps) == 0.0:
         return False
     every_s = amount(case.evidence.declared, "every_s")
     return is_power_free(case.evidence) is None and not (every_s is not None and keeps_period(case.timings, every_s))

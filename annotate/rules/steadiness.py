@@ -179,7 +179,7 @@ def bursty_duty_cycle(
     if gaps is None:
         is_sparse = busy is not None and 0.0 < busy < busy_ratio
         return Found(facts=facts | {"what": f"the GPU was busy {busy:.0%} of the time"}) if is_sparse else Clear(facts)
-    counted = counted_regular_ratio(evidence, gaps)
+    counted = counted_regular_ratio(gaps)
     facts |= {"regular_ratio": gaps.regular_ratio, "counted_ratio": counted, "gap_s": gaps.usual_s}
     every_s = amount(evidence.declared, "every_s")
     bounds = duty_bounds(evidence, gaps, case.timings, is_burst=case.claim is Claim.BURST, every_s=every_s)
