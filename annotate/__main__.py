@@ -52,7 +52,9 @@ def _read(path: Path) -> tuple[Evidence, ...]:
         with path.open("rb") as file:
             evidence = unpack(file.read(UNPACKED_BYTES + 1))
     except OSError as error:
-        raise CapsuleError(f"expected a recording, found nothing to read: {error.strerror}") from error
+        raise CapsuleError(
+            f"expected a recording, found nothing to read: {error.strerror}; check path and permissions"
+        ) from error
     if not evidence:
         raise CapsuleError("expected a recording with evidence, found an empty one; record a window again")
     return evidence

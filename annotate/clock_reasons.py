@@ -8,7 +8,7 @@ from annotate.evidence import Reason
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One reason bit: its name in nvidia-smi, the name in plain words, the meaning, and the rules that judge the bit."""
+    """One reason: its name in nvidia-smi, the name in plain words, the meaning, and the rules that judge its bit or counter."""
 
     name: str
     words: str
@@ -20,15 +20,16 @@ REASONS: Mapping[Reason, Explained] = {
     Reason.GPU_IDLE: Explained(
         "gpu_idle",
         "idle",
-        "Nothing ran, so the driver lowered the clocks. Inside a window this bit marks a gap or a wait for the host.",
-        ("bursty-duty-cycle",),
+        "Nothing ran, so the driver lowered the clocks. Inside a window this bit marks a gap or a wait for the host. "
+        "Rules about the clock leave out readings with this bit.",
+        (),
     ),
     Reason.APPLICATIONS_CLOCKS: Explained(
         "applications_clocks_setting",
         "application clocks",
         "Application clocks are set and limit the clocks. Newer drivers do not raise this bit for locked clocks, so its "
         "absence proves nothing.",
-        ("setting-changed",),
+        ("clock-controller-present", "clock-low-no-reason"),
     ),
     Reason.SW_POWER_CAP: Explained(
         "sw_power_cap",
@@ -36,7 +37,7 @@ REASONS: Mapping[Reason, Explained] = {
         "The board reached its power limit and the driver lowered the clocks to stay under it. Normal for a heavy kernel that "
         "runs steadily; a hazard when it begins or ends inside the window, or when the number is claimed for a fixed clock. "
         "A single reading of this bit proves little: the time counter behind it gives the duration.",
-        ("power-limited", "regime-change"),
+        ("power-limited", "regime-change", "clock-low-no-reason"),
     ),
     Reason.HW_SLOWDOWN: Explained(
         "hw_slowdown",
@@ -44,37 +45,37 @@ REASONS: Mapping[Reason, Explained] = {
         "The hardware cut the clocks to half or less, because of heat or on a signal of the power supply. The bits "
         "hw_thermal_slowdown and hw_power_brake_slowdown show the cause; without either, the cause is unknown. The bit may be "
         "set for a moment during an ordinary clock change.",
-        ("throttle-hw-slowdown",),
+        ("throttle-hw-slowdown", "clock-low-no-reason"),
     ),
     Reason.SYNC_BOOST: Explained(
         "sync_boost",
         "sync boost",
         "The GPU belongs to a sync-boost group and runs at the clock of its slowest member.",
-        ("sync-boost-limited",),
+        ("sync-boost-limited", "clock-low-no-reason"),
     ),
     Reason.SW_THERMAL: Explained(
         "sw_thermal_slowdown",
         "hot, driver",
         "The GPU or its memory is at its target temperature and the driver lowers the clocks to hold it there.",
-        ("throttle-thermal",),
+        ("throttle-thermal", "clock-low-no-reason"),
     ),
     Reason.HW_THERMAL: Explained(
         "hw_thermal_slowdown",
         "hot, hardware",
         "The GPU passed its slow-down temperature and the hardware cut the clocks at once.",
-        ("throttle-thermal", "throttle-hw-slowdown"),
+        ("throttle-thermal", "throttle-hw-slowdown", "clock-low-no-reason"),
     ),
     Reason.HW_POWER_BRAKE: Explained(
         "hw_power_brake_slowdown",
         "power brake",
         "The power supply or the rack asserted the brake line and the hardware cut the clocks at once.",
-        ("throttle-power-brake",),
+        ("throttle-power-brake", "throttle-hw-slowdown", "clock-low-no-reason"),
     ),
     Reason.DISPLAY_CLOCK: Explained(
         "display_clock_setting",
         "display clock",
         "A display needs a certain clock. Unexpected on a board without one.",
-        (),
+        ("display-active",),
     ),
 }
 

@@ -65,5 +65,5 @@ class CapsuleError(AnnotateError):
         ...     unpack(b"no recording")
         ... except CapsuleError as error:
         ...     print(error)
-        expected a gpuwatch recording, found damaged data (BadZipFile: File is not a zip file)
+        expected a gpuwatch recording, found damaged data (BadZipFile: File is not a zip file); copy or export it again
     """

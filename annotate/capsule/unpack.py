@@ -87,7 +87,8 @@ def unpack(data: bytes) -> tuple[Evidence, ...]:
         raise
     except _DAMAGE as error:
         text = " ".join(str(error).split())[:300]
-        raise CapsuleError(f"expected a gpuwatch recording, found damaged data ({type(error).__name__}: {text})") from error
+        found = f"found damaged data ({type(error).__name__}: {text})"
+        raise CapsuleError(f"expected a gpuwatch recording, {found}; copy or export it again") from error
 
 
 def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:

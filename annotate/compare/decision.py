@@ -16,7 +16,7 @@ from annotate.stats.intervals import Interval
 
 # The noise floor of a GPU that `gpuwatch selftest` has not measured (docs/decisions/0028).
 FLOOR_RATIO = 0.003
-# The tolerance of comparisons: a smaller difference counts as the same (two one-sided tests, Schuirmann 1987).
+# The tolerance of comparisons: SAME needs both intervals within it (two one-sided tests, Schuirmann 1987).
 MARGIN_RATIO = 0.005
 
 
@@ -96,7 +96,7 @@ class Comparison:
         pairs_count: Number of pairs of blocks.
         needed_pairs_count: Number of further pairs that an inconclusive answer needs; None if more pairs do not help.
         floor_ratio: Noise floor of this GPU, a ratio.
-        margin_ratio: Ratio within which variants count as the same.
+        margin_ratio: Largest difference of SAME: the 90 % intervals of median and mean must lie within it, a ratio.
         conditions: Conditions that both variants should share, with the values of each.
         reasons: Sentences that explain the answer.
         simulated: True if no real GPU was measured.

@@ -64,10 +64,9 @@ def gauge_bound(lost_ratio: float, rule: str) -> Bound:
     return Bound(number=Number.THROUGHPUT, rule=rule, group=Group.IDLE, ratio=min(1.0, lost_ratio), seen_ratio=0.0)
 
 
-def counted_regular_ratio(evidence: Evidence, gaps: IdleGaps, *, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
-    """Return the share of the window that regular gaps take beyond the books' error and beyond this work's record."""
-    recorded = evidence.record.values("regular_idle_ratio") if evidence.record is not None else ()
-    return max(0.0, gaps.regular_ratio - error_ratio - max(recorded, default=0.0))
+def counted_regular_ratio(gaps: IdleGaps, *, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
+    """Return the share of the window that regular gaps take beyond the books' error."""
+    return max(0.0, gaps.regular_ratio - error_ratio)
 
 
 def untold_regular_ratio(
@@ -151,9 +150,9 @@ def regular_bounds(
 def duty_bounds(
     evidence: Evidence, gaps: IdleGaps, timings: Timings, *, is_burst: bool = False, every_s: float | None = None
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``bursty-duty-cycle``; none if pauses cannot raise the clock or claim or record explain them."""
+    """Return the bounds of ``bursty-duty-cycle``; none if pauses cannot raise the clock or the claim explains them."""
     if is_burst or (every_s is not None and keeps_period(timings, every_s)):
         return ()
     if is_power_free(evidence, worked_ratio=1.0 - gaps.regular_ratio - gaps.irregular_ratio):
         return ()
-    return regular_bounds(counted_regular_ratio(evidence, gaps))
+    return regular_bounds(counted_regular_ratio(gaps))

@@ -64,7 +64,6 @@ class RecordedWindow:
     median_s: float | None = None
     median_at_clock_s: float | None = None
     steady_clock_mhz: float | None = None
-    regular_idle_ratio: float | None = None
     power_w: float | None = None
     clock_mhz: float | None = None  # clock of median_at_clock_s
 

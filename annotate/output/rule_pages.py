@@ -9,7 +9,7 @@ from annotate.clock_reasons import REASONS
 from annotate.evidence import Reason
 from annotate.rule import Basis, Rule
 
-HEADINGS = ("Why it matters", "What it cannot see", "Remedy", "Source")
+HEADINGS = ("Why it matters", "Limits of detection", "Remedy", "Source")
 _HEADING = re.compile(rf"^({'|'.join(HEADINGS)}):[ \t]*$", re.MULTILINE)
 _FACT = re.compile(r"\{[^{}]*\}")
 _ONE_FIELD = re.compile(r"\{\w+\}")
@@ -51,7 +51,7 @@ def page(rule: Rule) -> str:
     parts = words(rule)
     lines = [f"## {rule.name}", "", parts.summary, ""]
     if not _ONE_FIELD.fullmatch(rule.says):  # a template of one field has no words without facts
-        lines += [f"*It says:* {rule.says}", ""]
+        lines += [f"*Message:* {rule.says}", ""]
     for name, body in parts.sections.items():
         lines += [f"**{name}.** {body}", ""]
     needs = ", ".join(f"`{name}`" for name in rule.needs)

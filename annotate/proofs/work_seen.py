@@ -94,7 +94,7 @@ def _is_clock_unknown(case: Case) -> bool:
         busy, _ = duty(case.evidence)
         resting = resting_ratio(busy, case.dips) if busy is not None and case.is_rest_counted else 0.0
         return resting > 0.0 and is_power_free(case.evidence, worked_ratio=1.0 - resting) is None
-    if counted_regular_ratio(case.evidence, case.gaps) == 0.0:
+    if counted_regular_ratio(case.gaps) == 0.0:
         return False
     every_s = amount(case.evidence.declared, "every_s")
     return is_power_free(case.evidence) is None and not (every_s is not None and keeps_period(case.timings, every_s))

@@ -30,7 +30,7 @@ def unaccounted_time(
         Calls ran concurrently, so that their mean is not the cost of a call; or calls were declared twice, so that their
         rate is too high.
 
-    What it cannot see:
+    Limits of detection:
         Windows below a second, where utilisation is too coarse.  Times that are too short by less than the books' error.
         Times that are too long by less than 8 µs per call (a launch) plus 3 percentage points.  Host pauses that are equal
         after every call: they count as untimed work.  The cause of overlap: calls on several streams are honest, so overlap

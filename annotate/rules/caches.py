@@ -34,7 +34,7 @@ def warm_cache_unintended(
         In a loop over one set of inputs, the second call finds the inputs in the cache.  A kernel that will run with cold
         inputs in production then reads up to 1.6 times too fast.
 
-    What it cannot see:
+    Limits of detection:
         Memory that a call touches beyond its declared inputs.  Inputs alone are a lower limit, so inputs that fit into the
         cache are a label.  Partial hits of larger inputs.
 
@@ -101,7 +101,7 @@ def flush_insufficient(
     Why it matters:
         Inputs that survive the flush make a cold number too good.  A flush inside the timed span is part of the number.
 
-    What it cannot see:
+    Limits of detection:
         A flush on another stream than the work, which may run after it.  Parts of the cache set aside for persistence.
 
     Remedy:

@@ -44,7 +44,7 @@ def locked_clock_missed(
         A number at a locked clock claims to be free of the power controller.  At 700 W a bf16 matrix product runs 30 %
         below a lock of 1980 MHz, and its clock swings.
 
-    What it cannot see:
+    Limits of detection:
         A lock set with ``nvidia-smi --lock-gpu-clocks``, unless a ``fixed-clock`` claim declares it: driver 580 does not
         report such locks.  Without stamps the rule uses the driver's clock, which reads 8-12 % above the true one under a
         cap.
@@ -132,7 +132,7 @@ def clock_controller_present(
         A power limit of 500 W on a board of 1400 W took more than half of the throughput.  The number is valid only for that
         setting, which the number alone does not show.
 
-    What it cannot see:
+    Limits of detection:
         The user or tool that changed the setting.  A range set with ``nvidia-smi --lock-gpu-clocks``, if the driver shows no
         event reason for it; power profiles and power smoothing.  A change inside the window: ``setting-changed`` finds it.
 
@@ -185,7 +185,7 @@ def clock_low_no_reason(
         the clock and 9.7 % in a kernel's speed; another machine took 94 ms instead of 63 ms.  Only known work shows such a
         state.
 
-    What it cannot see:
+    Limits of detection:
         A slow state that all recorded runs share.  Without five recorded runs, the size of the slow-down: the rule then
         compares the canary only with the driver's clock.  A clock below the board's maximum is a label in that case, because
         many boards never reach it.  Slow memory, if the canary did not copy or no copy is on record.
@@ -238,7 +238,7 @@ def nvml_clock_untrue(
         A figure derived from the driver's clock is off by the same ratio.  NVML showed 1762 MHz while a bf16 matrix product
         of 2048 ran at 1575 MHz, and 8-12 % too much for every kernel under the power cap.
 
-    What it cannot see:
+    Limits of detection:
         Differences without stamps, in less than a second, or in a window with more than 10 % idle time.
 
     Remedy:

@@ -27,7 +27,7 @@ def clock_drift(case: Case) -> Answer:
         Most kernels follow the clock.  While it drifts, the number depends on the window's start time, and two variants
         timed one after the other differ by the drift.
 
-    What it cannot see:
+    Limits of detection:
         A drift within the swing of the power controller: in windows of up to 6 s, a drift of 5 % stays hidden in a swing of
         3 %, but not in one of 2 %.  The effect of the swing itself is repeatability.  Without stamps the clock is the
         driver's, which reads 8-12 % above the true clock under a cap but follows its changes.
@@ -58,7 +58,7 @@ def clock_ramp(case: Case) -> Answer:
         The first iterations run at an idle clock, up to sixteen times slower on boards that idle at 210 MHz.  A mean over
         the window then mixes the ramp with the steady work.
 
-    What it cannot see:
+    Limits of detection:
         A ramp shorter than two blocks (of one refresh, 100 ms, or 3 stamped entries): a block shows only its mean.  On an
         H200 with a context the clock idles at its maximum: the first moments are too fast, which is a change of regime.  A
         low clock at the start for power or heat looks the same: the rules of these causes report it too, and the group
@@ -95,7 +95,7 @@ def mem_clock_change(
         Bandwidth is proportional to the memory clock: 2201 instead of 3201 MHz on an H200 slows a copy by 31 %, but not a
         kernel bound by arithmetic.
 
-    What it cannot see:
+    Limits of detection:
         A change shorter than the driver's refresh (100 ms).  Idle moments are omitted by utilisation and the idle bit, which
         may both be 200 ms late.  The effect on one kernel: the bound assumes a kernel that uses all of the bandwidth, and
         the estimate uses the share of bandwidth in use, which only GPM shows.

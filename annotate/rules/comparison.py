@@ -31,7 +31,7 @@ def hardware_mismatch(
         GPUs of one model differ by 8 % on average and by up to 22 %.  Forms of one chip (SXM, PCIe, NVL) have different power
         limits, and the limit decides the clock of every kernel that reaches it.
 
-    What it cannot see:
+    Limits of detection:
         Cooling and age of the board.  The rule identifies GPUs by UUID, because an index (``CUDA_VISIBLE_DEVICES``) does not
         identify a GPU.  Facts known for one window only are not compared, but both power limits must be known for the rule
         to clear.
@@ -73,7 +73,7 @@ def software_mismatch(evidence: Evidence, claim: Claim) -> Answer:
         A library can select other kernels, a flag can allow TF32, and a variable can make every launch wait.  The code then
         does not cause the difference.
 
-    What it cannot see:
+    Limits of detection:
         Compile flags of extensions, undeclared library versions (CUTLASS, Triton's compiler), clocks of the host.  Only
         facts known for both windows are compared.  A driver that differs only in its last number is a note.
 
@@ -111,7 +111,7 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
         The same binary on the same GPU was 12.8 % slower after a reboot: a boot changes memory placement, clock tables and
         firmware state.
 
-    What it cannot see:
+    Limits of detection:
         The restart of a container, which rightly does not count.  A driver reload, if the energy counter is already higher
         than before the reload.
 
@@ -156,7 +156,7 @@ def clock_between_arms(
     Why it matters:
         A faster variant may have run on a cooler GPU: the order of two windows alone changed the clock by up to 16 %.
 
-    What it cannot see:
+    Limits of detection:
         The part of a lower clock that a kernel causes by drawing more power.  Under ``sustained`` that is a real cost, so if
         the power cap held both windows throughout, the difference has a bound but never rejects.  Without stamps, the
         kernel's response to the clock: a proportional one is assumed, and only differences above 3 % count.

@@ -32,7 +32,7 @@ def order_bias(
         The GPU warms up and its power controller swings with a period near a second, so the second variant runs under other
         conditions.  Identical GEMMs in turn differed by 3.2 %, interleaved ones by 0.04 %.
 
-    What it cannot see:
+    Limits of detection:
         The effect of the order in this pair.  The bound is the same for every sequential pair, has no sign, and never
         rejects.
 
@@ -91,7 +91,7 @@ def aa_noise_floor_missing(
         A difference counts only if it exceeds the difference of the same code against itself on this GPU.  Significance
         tests on raw samples of one kernel reported a difference in 86 % of the cases.
 
-    What it cannot see:
+    Limits of detection:
         A declared floor that was measured with another kind of kernel.
 
     Remedy:
@@ -124,7 +124,7 @@ def multiple_looks(
     Why it matters:
         The best of 20 equal variants with 1.4 % noise looks 2.6 % better than it is.
 
-    What it cannot see:
+    Limits of detection:
         Undeclared variants, and the number of equal variants.
 
     Remedy:

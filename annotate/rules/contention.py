@@ -36,7 +36,7 @@ def contention_process(
         an H200 with another process's vector adds, an event-timed GEMM took 14 % less time at half the throughput: it drew
         less power, and the waits fell between event pairs.
 
-    What it cannot see:
+    Limits of detection:
         Processes outside this PID namespace: the driver does not list them, so only a complete list clears the rule.  A
         neighbour that started and ended between two readings of the list.  Without times, the neighbour's share: the
         utilisation record misses most of it.  An equal slow-down of every iteration, which only this card's record of the
@@ -85,7 +85,7 @@ def contention_residual(
         Inside a container the process list shows no other process, yet a neighbour can halve the throughput while single
         times may even shrink.  Utilisation and memory still include every process.
 
-    What it cannot see:
+    Limits of detection:
         A neighbour that is idle and holds no memory beyond the limit.  Turns of a hidden neighbour inside timed entries,
         which count as timed.  The measured process among two unlisted ones, if the driver shows another PID: one may be the
         measured process, the other counts as foreign.  Undeclared own work (a cache flush, a second stream) looks like a

@@ -26,7 +26,7 @@ def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
         A number without a witness cannot be checked.  The judge cannot judge time without readings, and missing readings do
         not mean a quiet machine.
 
-    What it cannot see:
+    Limits of detection:
         False readings: a driver that repeats an old value looks steady.  The rule answers "not observed" and never "found",
         so a missing witness makes a window unproven but never rejects it.
 
@@ -60,7 +60,7 @@ def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
     Why it matters:
         A number from interrupted work describes other work, and is often too good.
 
-    What it cannot see:
+    Limits of detection:
         Work that stopped silently: a caught exception, a loop left early.  The rule answers "not observed" and never
         "found", because the deviation of such a window is unknown.
 
@@ -100,7 +100,7 @@ def sampler_perturbs(
         at 100 Hz measurably changed neither a matrix product nor the tail of launches.  A machine with one core has no idle
         core.
 
-    What it cannot see:
+    Limits of detection:
         Waits of the benchmark's calls for locks that the daemon's calls hold inside the driver.  Only runs of the same work
         with and without the daemon, in turns, show that cost.  The core on which the daemon ran, which may have been idle.
 

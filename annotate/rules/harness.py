@@ -43,7 +43,7 @@ def profiler_attached(
         A profiler intercepts every driver call and makes each 8-15 % slower.  CUPTI stays attached afterwards: launches in
         the rest of the process are 10-20 % slower.  A sanitizer makes the kernels themselves several times slower.
 
-    What it cannot see:
+    Limits of detection:
         A profiler that reads memory from outside without stopping the process.  The activity of a mapped CUPTI: torch's
         wheels link it, so a mapping alone is a fact of the answer but not a finding.  A torch profiler that ended before the
         first window of the process.  If the process declares nothing: its own profilers, and variables that it set after
@@ -93,7 +93,7 @@ def allocator_churn(
         A request costs up to a millisecond, synchronises the GPU, and returns a new address each time.  A loop that
         allocates took four times as long in one report; fragmentation cost 13 % in another.
 
-    What it cannot see:
+    Limits of detection:
         Memory served from the caching allocator's cache, which is cheap.  Without declared allocator statistics, memory
         that is allocated and freed between two refreshes of the driver's gauge.  Rare growth of another library's pool.
 
@@ -170,7 +170,7 @@ def data_dependent_power(
         Transistors that do not switch draw no power, so the board raises its clock.  On an H200 a bf16 product of zeros took
         17.7 % less time than one of random values, at 415 W instead of 691 W.
 
-    What it cannot see:
+    Limits of detection:
         Undeclared inputs.  Patterns that repeat seldom and toggle little.  Integers, whose zeros may be intended.
 
     Remedy:
@@ -252,7 +252,7 @@ def background_thread(
     Why it matters:
         A loader that starts inside the window competes for CPU cores.  The work of a new thread is not in the timed call.
 
-    What it cannot see:
+    Limits of detection:
         Threads that existed before the window; those of the 10 ms before it count as new.  Threads that started and ended
         between two polls, a second apart.  Those of a tree whose first process used less than a tenth of the CPU time: they
         are the measured work.

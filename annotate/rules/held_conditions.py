@@ -29,7 +29,7 @@ def clock_levels(case: Case) -> Answer:
         A mean over two clocks describes neither.  With 1500 and 1980 MHz in turns, a kernel that follows the clock is 16 %
         slower than at one level and 12 % faster than at the other.
 
-    What it cannot see:
+    Limits of detection:
         A change inside a block of 100 ms or 3 entries: a block shows only its mean.  Under a power cap, levels that differ
         by less than about 3 % in 3 s: the controller's swing hides them.  The swing itself is in every window of capped
         work and counts as repeatability, not as a disturbance.  A clock that was wrong throughout.
@@ -60,7 +60,7 @@ def lock_unproven(case: Case) -> Answer:
         A number at a fixed clock must be reproducible at that clock.  A steady clock without a name may be chance, and
         NVML's reading does not prove it: under a cap it reads 8 to 12 % above the true clock.
 
-    What it cannot see:
+    Limits of detection:
         A clock locked with ``nvidia-smi --lock-gpu-clocks``, unless the caller declares it: the driver does not report it.
         The lock behind a declared clock: stamps show only that the clock was kept.
 
@@ -98,7 +98,7 @@ def dark_time(
         A disturbance can hide in time without readings.  In ten hours, 0.3 s are negligible; in one second they can hide a
         third of the work.
 
-    What it cannot see:
+    Limits of detection:
         Gaps shorter than the rule's limits.  A proof without evidence for half of the window: it is unproven, and its gaps
         do not count here.
 
@@ -154,7 +154,7 @@ def record_shift(
         A constant condition leaves no trace inside a window: easier data, a neighbour that takes a share of every call, a
         lower clock limit.  On an H200 a GEMM of zeros steadily took 17.7 % less time than one of random numbers.
 
-    What it cannot see:
+    Limits of detection:
         Any shift without a record of five windows, and a condition that all of these share.  A shift below the natural
         difference of windows minutes apart: 1.4 % for a raw number, 0.15 % for the median at one clock.  Without times, a
         slow-down at an equal clock: the throughput is unknown, so only the steady clocks are compared.  The disturbed side:
@@ -209,7 +209,7 @@ def work_levels(
         Memory beyond 95 °C is refreshed twice as often, at the same clock.  A kernel that spins is busy without work.  In
         all these cases power above rest, or bytes per second, fall with the calls.
 
-    What it cannot see:
+    Limits of detection:
         Levels shorter than two blocks of 100 ms, and changes in a rhythm of a second or less, which may belong to the work.
         Levels of power under a cap, except dips below it.  A slower rate looks like easier data, so the rule only flags.
 

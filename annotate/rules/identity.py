@@ -43,7 +43,7 @@ def setting_changed(
     Why it matters:
         The mean then mixes two configurations and describes neither.  A power limit alone can halve the speed.
 
-    What it cannot see:
+    Limits of detection:
         The exact time: settings are read about once a second.  A change between readings before and inside the window may
         have come before the window, so it only flags.  A change that was undone between two readings.  Persistence and
         compute mode do not change numbers and are only noted.  Settings that the driver does not report, such as those that
@@ -116,7 +116,7 @@ def hardware_error(
         A faulty GPU retries, remaps and isolates while it works.  Other GPUs do not reproduce its times, and its results
         may be wrong.
 
-    What it cannot see:
+    Limits of detection:
         Errors that the driver corrects without counting.  Errors of a missing counter: a GPU without ECC, or with ECC off,
         counts no memory errors; the rule then names the counter and does not clear.  The exact time: counters are read about
         once a second, so an error within a second of the window's edge counts as inside.  The process that caused an Xid
@@ -157,7 +157,7 @@ def persistence_off(
         The next process then waits seconds for initialisation, and clocks, ECC scrubbing and settings start afresh: the
         first windows of each process differ from the later ones.  In steady state there is no effect.
 
-    What it cannot see:
+    Limits of detection:
         Another program (a display server, a monitoring daemon) that keeps the driver loaded.  The host of a virtual machine:
         the mode is that of the guest.
 
@@ -208,7 +208,7 @@ def clock_source_step(
         clock, and the stamps of the driver's power record.  Times from another clock are matched with readings of another
         moment, so every rule about single iterations errs.  Milliseconds declared as seconds add up to more than the window.
 
-    What it cannot see:
+    Limits of detection:
         Milliseconds declared as seconds, if they cover less than an eighth of the window.  A slow slew, which affects both
         clocks equally.  The clock that the caller used: a step flags only times that the caller took.  The GPU's state across
         a suspension: clocks, heat and power start afresh while the clock of all evidence stops.

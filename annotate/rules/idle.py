@@ -44,7 +44,7 @@ def no_work(
     Why it matters:
         If the work ran elsewhere, failed early or was never launched, the window has steady clocks but measures nothing.
 
-    What it cannot see:
+    Limits of detection:
         The process that worked: a neighbour also makes the GPU busy.  Under ``burst``, or with a declared period, a window
         may be busy for less than 1 % of the time, so only a witness that reads zero counts.
 
@@ -89,7 +89,7 @@ def idle_stretch(
         Throughput loses the whole stretch, while single times stay the same.  A capped GPU runs faster after a pause, so
         the median after it belongs to another clock.
 
-    What it cannot see:
+    Limits of detection:
         Pauses at every Nth iteration, which are part of the loop.  Without times, pauses in a steady rhythm, and stretches
         that the power record does not resolve: sleeps of 10 ms in an attention loop left no dip.  Pauses inside an
         iteration: ``outliers`` finds them.

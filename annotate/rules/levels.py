@@ -33,7 +33,7 @@ def iteration_growth(
         than the last, and a longer window another than a shorter one.  A loop whose times grew by 30 % had a mean 15 % above
         its first time.
 
-    What it cannot see:
+    Limits of detection:
         Growth below the noise of a window.  Under a power cap without stamps, growth below the controller's swing.  Intended
         growth: ``varies=True`` declares it, and the finding becomes a label.
 
@@ -67,7 +67,7 @@ def iteration_levels(
         A mean of two levels is the time of neither, and changes with their shares.  Inputs of another shape, another
         algorithm or another memory placement can cause a level that no signal of the GPU shows.
 
-    What it cannot see:
+    Limits of detection:
         Levels shorter than two blocks (their times are outliers or modes), and a level that held throughout.  Without
         stamps, a level of the clock is also a level of the times; it counts once.
 

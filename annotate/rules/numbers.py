@@ -43,7 +43,7 @@ def mean_vs_median_gap(
         With 16 busy processes on 16 cores, a GEMM on an H200 took 0.17 ms by the median and 1.10 ms by the mean.
         Throughput follows the mean, but headlines quote the median.
 
-    What it cannot see:
+    Limits of detection:
         The intended number.  The cause of the gap: other rules bound the effects of outliers, cold iterations, levels and
         modes on each number.
 

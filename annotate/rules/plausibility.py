@@ -37,7 +37,7 @@ def result_cached(
     Why it matters:
         A call that returns its last output takes no time.  Submissions that cache results have shown 15-fold speed-ups.
 
-    What it cannot see:
+    Limits of detection:
         A cached result that is copied, or computed once in several calls.  Work skipped while the GPU does other work.  The
         missing power of skipped work: the same product draws 691 W with random numbers and 415 W with zeros, so low power
         proves nothing without a record of the work.  A function whose output is constant by design.  All of these, if
@@ -112,7 +112,7 @@ def impossible_time(
         the timer is broken.  An SM never runs faster than the clock that the driver sets.  Stamps above that clock were
         taken on another GPU, or the driver's gauge is frozen.
 
-    What it cannot see:
+    Limits of detection:
         A wrong time below the peak.  Times of another GPU without stamps, or with a lower clock.  The cause of a time beyond
         the peak: algorithms with fewer operations than the textbook's (Winograd, Strassen, causal masks, structured sparsity),
         and emulated float32 or float64, exceed a peak honestly.  Working sets that fit the L2 cache: bytes that can stay in
@@ -205,7 +205,7 @@ def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
         Kernels that compute different results are not comparable: an exclusive scan against an inclusive one was published
         as a 3.21-fold speed-up.
 
-    What it cannot see:
+    Limits of detection:
         A wrong reference, a tolerance that does not fit the data type, and errors for untested inputs.
 
     Remedy:

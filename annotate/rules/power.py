@@ -40,7 +40,7 @@ def power_limited(
         below the maximum clock and takes 16-21 % longer than in a burst.  The number is honest if quoted with its clock and
         power.  Under ``fixed-clock`` capped time breaks the proof that conditions held.
 
-    What it cannot see:
+    Limits of detection:
         The effect of the clock on this work: the time of a copy does not follow the clock.  The true clock, without stamps:
         the driver's clock reads 8-12 % above the true mean under a cap.  Caps below the limit: products of zeros are capped
         at 415 W of 700 W.
@@ -99,7 +99,7 @@ def sync_boost_limited(case: Case) -> Answer:
         In a sync boost group every GPU runs at the clock of the slowest, so this number depends on another board's load and
         temperature.
 
-    What it cannot see:
+    Limits of detection:
         The GPU that set the clock, and the clock without the group: the bound assumes the board's highest clock, so it never
         rejects.
 
@@ -146,7 +146,7 @@ def power_reading_stale(
         The usual power reading is a mean over the second before: in a window of 50 ms it is the power of earlier work.
         Energies taken that way were 35 % off on average and 65 % at worst (arXiv 2312.02741).
 
-    What it cannot see:
+    Limits of detection:
         The sensor's own sampling: on some boards it measures only a quarter of the time.  The rule judges only power and
         energy, not the times.
 

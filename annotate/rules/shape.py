@@ -60,7 +60,7 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
         The pattern indicates the cause.  On an H200, a neighbour that computed for 50 ms each second made 13 of 37 000
         iterations longer by 2.3 ms, the length of its turn.  The median never shows that, and the mean includes all of it.
 
-    What it cannot see:
+    Limits of detection:
         A slow-down of every iteration.  An interruption between two iterations: ``idle-stretch`` finds it.  Slow swings: an
         iteration is compared with the half second around it.  Late iterations at every Nth place count as part of the loop:
         a harness that synchronises every ten launches makes every tenth iteration 8 to 30 % longer.  Delays below 1 ms
@@ -199,7 +199,7 @@ def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
         algorithms, clocks and neighbours each cause two groups.  A wrapper that caches results does too: calls that worked,
         and calls that returned early.
 
-    What it cannot see:
+    Limits of detection:
         Three or more groups, of which the rule names two.  A single switch between speeds, which ``iteration-levels`` finds.
         Groups closer than the resolution of the times.
 

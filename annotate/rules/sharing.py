@@ -40,7 +40,7 @@ def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
         MIG instances have separate SMs but share the power limit, the temperature and the clock.  An MPS neighbour took
         about 30 %.  A vGPU stops when its time slice ends.
 
-    What it cannot see:
+    Limits of detection:
         Use of the other parts meanwhile.  Time slices of NVIDIA's Kubernetes plugin, which are not visible in a container:
         neighbours then show as ``contention-residual``, or not at all.  MIG if the driver does not report its mode.  The
         driver reports no mode for GPUs that cannot be divided, so the rule treats such a GPU as a whole one.
@@ -99,7 +99,7 @@ def contention_self(
         A second stream competes with the timed work like a neighbour, and no process list shows it.  Three background
         streams of vector adds made the mean 21 % longer and its spread thirty times as wide.
 
-    What it cannot see:
+    Limits of detection:
         Without stamps, other work that fills no gap: utilisation cannot rise while the timed work alone keeps the GPU busy.
         Untimed warm-up, flushes and checks are honest, so the rule compares utilisation with the busy time that the harness
         declares, not with the times.  A window without times: all work of the process is then the measured work, and only
@@ -153,7 +153,7 @@ def display_active(
         A desktop redraws at any moment, and every redraw takes the GPU for some milliseconds.  Redraws caused half of the
         noise of one short kernel.
 
-    What it cannot see:
+    Limits of detection:
         A process that computes and draws, which counts as computing.  A server that draws only between two readings of its
         utilisation.  Graphics processes outside this PID namespace.  The reason of display clocks is a second sign: complete
         lists without graphics processes clear the rule without it.
@@ -206,7 +206,7 @@ def numa_pcie_affinity(case: Case) -> Answer:
         Copies between host and device use that link: from the wrong socket, or on a narrow link, 12.1 GB/s became 3.8 GB/s.
         Launches take some tenths of a microsecond longer.  Kernels on data in device memory are not affected.
 
-    What it cannot see:
+    Limits of detection:
         The work's share of copies: the bound for a link that changed its state assumes copies only.  The gain of a better
         socket or link if the slow one held throughout: that is a label.  The socket of a process that may run on both, and
         the location of its memory.  A virtual machine hides the node, and often the state of the link.  An idle link is slow
@@ -265,7 +265,7 @@ def overlapping_window(case: Case) -> Answer:
         Two benchmarks on one GPU run in turns, and each halves the other's throughput, although each alone looks
         undisturbed.
 
-    What it cannot see:
+    Limits of detection:
         Windows that another daemon watches.  Windows of processes whose PIDs are not visible to the daemon count as
         foreign.  A window that a child process opens inside its parent's window is nested and does not count.
 

@@ -61,7 +61,7 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
         The mean over the first 100 ms is 9 % off the steady mean, the median 14 %.  A mixture of two states describes
         neither.
 
-    What it cannot see:
+    Limits of detection:
         The steady state, if the window has less than a second after 3 s of load and this work has no record.  The bound is
         then the excess measured on this model, or the whole range of the clock.  Under ``burst`` and ``fixed-clock`` only
         steps count.  Changed inputs: ``iteration-levels`` finds times that change at a constant clock.
@@ -153,7 +153,7 @@ def bursty_duty_cycle(
         On an H200 a 16384-cubed bf16 GEMM with sleeps of 20 to 500 ms between calls took 17 % less time than back to back.
         With 500 ms, no clock event shows that.  The time is right for a burst but wrong for throughput.
 
-    What it cannot see:
+    Limits of detection:
         The cause of the pauses: sleeps, waits for the CPU and checks of results look alike.  Without times: pauses of a GPU
         that is busy for 80 % or more.  Pauses between times without start times in a window below a second.
 
@@ -185,7 +185,7 @@ def bursty_duty_cycle(
         is_bound = case.is_rest_counted and is_power_free(evidence, worked_ratio=1.0 - resting) is False
         what = f"the GPU was busy {busy:.0%} of the time"
         return Found(facts=facts | {"what": what}, bounds=regular_bounds(resting) if is_bound else ())
-    counted = counted_regular_ratio(evidence, gaps)
+    counted = counted_regular_ratio(gaps)
     facts |= {"regular_ratio": gaps.regular_ratio, "counted_ratio": counted, "gap_s": gaps.usual_s}
     every_s = amount(evidence.declared, "every_s")
     bounds = duty_bounds(evidence, gaps, case.timings, is_burst=case.claim is Claim.BURST, every_s=every_s)

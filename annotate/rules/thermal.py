@@ -26,7 +26,7 @@ def throttle_thermal(case: Case) -> Answer:
         A hot GPU loses 15 to 22 % of its clock, several times a minute.  The number then measures the cooling of this
         machine on this day.
 
-    What it cannot see:
+    Limits of detection:
         Heat that lowers the clock within the power limit (a hot chip leaks more): ``clock-drift`` reports that.  Slow memory
         next to a cool core.  Without the counters, a slow-down between two refreshes of the sampled reasons.
 
@@ -67,7 +67,7 @@ def throttle_hw_slowdown(case: Case) -> Answer:
         Numbers measured during such a slow-down are not comparable, whatever triggered it: heat, an external brake or a fast
         power trigger.
 
-    What it cannot see:
+    Limits of detection:
         A fast power trigger shorter than a refresh: only the sampled bit covers it, so counters alone do not clear the rule.
         The cause of a bit of one refresh: a trigger, or a change of clocks.  The clock during the bit decides its effect.
 
@@ -101,7 +101,7 @@ def throttle_power_brake(case: Case) -> Answer:
     Why it matters:
         The clock is halved or worse, for a reason outside the GPU that the benchmark cannot observe.
 
-    What it cannot see:
+    Limits of detection:
         The source of the signal.  Without the counter, a brake between two refreshes of the sampled reasons.
 
     Remedy:

@@ -43,7 +43,7 @@ def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -
         A launch returns at once.  Without synchronisation the time is that of the launch: 0.24 ms for a product that took
         15.5 ms.  Once the launch queue is full the host waits, and wrong times look right.
 
-    What it cannot see:
+    Limits of detection:
         Times that are too short although the process waited for the last call.  The cause may be untimed work between the
         timed calls (a cache flush, a backward pass); ``unaccounted-time`` reports its size.  A window opened with
         ``sync=False``.
@@ -75,7 +75,7 @@ def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -
         Events wait only for the work of their own stream.  On another stream, an event pair reads a few microseconds or the
         time of the launch in between, whatever the kernel takes: 56 µs for a product of 1.7 ms.
 
-    What it cannot see:
+    Limits of detection:
         Events on a stream that has other work between them: their spans are not empty.  Spans as long as a launch, unless
         stamps around the iterations met the work.  Times that the caller took (``missing-sync`` judges those).  A kernel of
         a few microseconds with long work of the same process after each call looks the same: declare that work with its
@@ -107,7 +107,7 @@ def host_bound(case: Case, *, limits: HostBoundLimits) -> Answer:
         The number then measures Python, the framework and the driver, and changes with the CPU.  On an H200 a gemv of 12 µs
         read 18 µs, with warm and with cold cache.
 
-    What it cannot see:
+    Limits of detection:
         Loops with less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, as intended.
         Foreign work that fills the pauses.  The deviation of throughput (``unaccounted-time``).
 
@@ -149,7 +149,7 @@ def short_kernel(
         Events resolve half a microsecond, and the launch of a kernel lies between them.  Below 10 µs, the time measures the
         method as much as the kernel.
 
-    What it cannot see:
+    Limits of detection:
         The launch's share of a time (``host-bound`` finds it if utilisation is known).  Short calls that were merged into
         batches because there were too many.
 
@@ -197,7 +197,7 @@ def timer_overhead(case: Case) -> Answer:
         Two events with no work between them are some microseconds apart, and the launch of a graph adds as much.  Small
         kernels therefore seem slower than they are, and their ratios closer to one.
 
-    What it cannot see:
+    Limits of detection:
         Overhead that overlaps with work: for a kernel longer than its launch, part of the overhead costs no time.  The bound
         is therefore the whole overhead, and it never rejects.
 
@@ -239,7 +239,7 @@ def timer_tampered(evidence: Evidence, claim: Claim) -> Answer:
     Why it matters:
         A replaced timing function can return any number.
 
-    What it cannot see:
+    Limits of detection:
         Code that replaced the functions only for a moment, or changed the library on disk.
 
     Remedy:

@@ -45,7 +45,7 @@ def claimed_work(
         Code that is rewarded for speed has replaced timers, returned cached results, hidden work from the timer, and claimed
         calls that never ran.  Each of these has led a public ranking.
 
-    What it cannot see:
+    Limits of detection:
         A wrong result, and other work in place of the measured work.  Copying a cached result is work too: only a check of
         the output for other inputs finds it.  Without stated work, a spinning kernel in place of the calls, and a count
         and a time that are wrong by the same factor.  Work done before the window.

@@ -26,7 +26,7 @@ def cold_start(case: Case) -> Answer:
         On an H200 the first GEMM of a process took 70 ms and the second 0.25 ms; 0.2 ms is usual.  Over 1.5 s the first call
         makes the mean 5 % longer.
 
-    What it cannot see:
+    Limits of detection:
         A window in which no call was warm.  Cold calls of later shapes: ``outliers`` finds them.  A warm-up that was too
         short for clocks and heat.
 

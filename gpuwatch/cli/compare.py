@@ -74,7 +74,9 @@ class _RecordOptions:
 @click.option("--ratio", "is_ratio", is_flag=True, help="Compare two GPU models as a ratio, each at its reference clock.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request or an issue.")
 @click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if the decision is among these. Comma-separated.")
-@options.policy_options_with("Call smaller differences SAME. Default: 0.5% for functions, the windows' tolerance for runs.")
+@options.policy_options_with(
+    "Call a difference SAME if its intervals lie within SHARE. Default: 0.5% for functions, the windows' tolerance for runs."
+)
 @options.json_option
 @options.settings_options
 @options.gathered(_FunctionOptions, "how")

@@ -111,7 +111,7 @@ class _DiffOptions:
     show_default=True,
     help="Measure each pair for this time, in seconds.",
 )
-@option("--tolerance", metavar="SHARE", help="Call smaller differences SAME.  [default: 0.5%]")
+@option("--tolerance", metavar="SHARE", help="Call a difference SAME if its intervals lie within SHARE.  [default: 0.5%]")
 @option("--own-clock", "has_own_clock", is_flag=True, help="Also time each side alone, at the clock its power allows (48 s).")
 @option("--pipeline", "is_pipeline", is_flag=True, help="Capture each Python function's launches into a graph.")
 @option("--sass", "shows_sass", is_flag=True, help="Show the differing SASS, with lines of the source.")

@@ -52,10 +52,8 @@ def _checks(settings: Settings) -> Iterator[Check]:
     from gpuwatch.clock import MonotonicClock
     from gpuwatch.sources import open_source
 
-    # If `auto` finds no driver, other commands simulate GPUs, but doctor reports the missing driver.
-    spec = "nvml" if settings.source == "auto" else settings.source
     try:
-        source = open_source(spec, MonotonicClock())
+        source = open_source(settings.source, MonotonicClock())
     except SourceError as error:
         yield from driver.checks(settings, None, str(error))
     else:

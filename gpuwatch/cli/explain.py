@@ -41,6 +41,7 @@ _STYLES = (
     | dict.fromkeys(("markdown.table.border", "markdown.paragraph", "markdown.text"), "none")
 )
 
+_JSON_NAMES = {"Limits of detection": "What it cannot see"}  # keys of version 0.1.0, which programs may read
 _RETIRED = "A rule of earlier versions, without effect; policies may still name it. Replaced by: {}."
 
 
@@ -160,7 +161,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "name": rule.name,
         "family": rule.family,
         "summary": said.summary,
-        "sections": dict(said.sections),
+        "sections": {_JSON_NAMES.get(name, name): body for name, body in said.sections.items()},
         "needs": list(rule.needs),
         "basis": rule.basis.value,
         "limits": {

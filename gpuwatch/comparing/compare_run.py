@@ -87,7 +87,7 @@ def compare(
         timer: A timer of blocks in place of the default one.
         settings: Settings in place of those of environment and files.
         say: Function that takes a line of progress.
-        tolerance: Ratio within which variants count as the same, in median and mean.
+        tolerance: Largest difference of SAME, a ratio: the 90 % intervals of median and mean must lie within it.
         cache: ``"cold"``, the default on a GPU, empties the L2 cache before each call, outside the timed span.  ``"warm"``
             leaves the cache unchanged.
         rtol: Largest relative error of results, a ratio; by default the data type's.

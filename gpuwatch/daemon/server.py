@@ -258,8 +258,13 @@ class Server:
         """Raise UsageError for an untrusted window that another connection opened, and for a window held by a mark."""
         if not isinstance(request, messages.End | messages.Times | messages.Spans | messages.Close):
             return
-        if request.run not in peer.runs and (request.run in self._untrusted or self._marks.holds(request.run)):
-            raise UsageError(f"window {request.run} takes times, facts and its end only from the client that opened it")
+        if request.run in peer.runs:
+            return
+        if self._marks.holds(request.run):
+            raise UsageError(f"window {request.run}: expected its end by its mark, found a message; use `gpuwatch mark end`")
+        if request.run in self._untrusted:
+            here = "expected data and end from the connection that opened it, found another connection"
+            raise UsageError(f"untrusted window {request.run}: {here}; let the opening process send them")
 
     async def _verdicts(self, peer: _Peer, lines: LineReader, request: messages.AskVerdicts) -> messages.Reply:
         """Wait for the verdicts of a window, but no longer than the client stays connected.

@@ -97,7 +97,7 @@ class Windows:
         """
         window = self._own(piece.run, uid)
         if window.closed.is_set():
-            raise UsageError(f"window {piece.run} is closed; its status is {window.run.status}")
+            raise UsageError(f"window {piece.run}: expected it open, found status {window.run.status}; send data earlier")
         count = window.count_times(piece) if isinstance(piece, Times) else window.beside.count(piece)
         by_uid: Counter[int] = Counter()
         for each in self._tracked.values():
@@ -115,7 +115,7 @@ class Windows:
         """
         window = self._own(run_id, uid)
         if not window.is_open:
-            raise UsageError(f"window {run_id} is not open; its status is {window.run.status}")
+            raise UsageError(f"window {run_id}: expected it open, found status {window.run.status}; end each window once")
         self._end(window, *window.settled(begin_ns, end_ns, clock.now_ns()))
 
     def close(self, request: Close, *, uid: int) -> None:
@@ -125,7 +125,7 @@ class Windows:
         """
         window = self._own(request.run, uid)
         if window.closed.is_set():
-            raise UsageError(f"window {request.run} is not open; its status is {window.run.status}")
+            raise UsageError(f"window {request.run}: expected it open, found status {window.run.status}; close it once")
         check_tags(tags := {**window.run.tags, **request.tags})
         if window.is_open:
             self.end(request.run, uid=uid, begin_ns=request.begin_ns, end_ns=request.end_ns)

@@ -13,8 +13,8 @@ from gpuwatch.diff.static_comparison import InstructionRow, Language, ResourceRo
 _MOST_ROWS = 14  # differing instruction classes shown, so that the output fits one screen
 _MOST_ROWS_TIMED = 6  # the same below times and counters
 CAVEAT = (
-    "Static counts are not dynamic counts: an instruction in a loop or behind a branch runs as often as the data says. "
-    "A count with × is per iteration, summed over the kernel's loops of that depth."
+    "Static counts are not dynamic counts: the number of executions of an instruction in a loop or behind a "
+    "branch depends on the input data. A count with × is per iteration, summed over the kernel's loops of that depth."
 )
 
 

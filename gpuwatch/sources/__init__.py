@@ -14,15 +14,12 @@ SCENE_AGE_NS = 500_000_000  # age of the scenes at the start, so that the first 
 def open_source(spec: str, clock: Clock) -> Source:
     """Open the source of ``auto``, ``nvml``, ``simulated[:SCENE[,SCENE…]]`` or ``replay:PATH``.
 
-    ``auto`` opens the driver if this machine has a driver or an NVIDIA device, otherwise the simulation.  A failing driver
-    raises an error; the simulation never replaces a failing driver.
+    ``auto`` is the driver: the simulation never replaces a missing or failing driver (docs/decisions/0005).
     Raises UsageError: for an unknown specification or scene, or an unreadable recording.
-    Raises SourceGoneError: when the driver does not answer.
+    Raises SourceGoneError: when the driver is missing or does not answer.
     """
     kind, colon, argument = spec.partition(":")
-    if kind == "auto" and not colon:
-        kind = "nvml" if has_driver() else "simulated"
-    if kind == "nvml" and not colon:
+    if kind in ("auto", "nvml") and not colon:
         from gpuwatch.sources.nvml import Nvml
 
         return Nvml()

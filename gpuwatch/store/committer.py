@@ -102,8 +102,9 @@ class Committer:
             self._keep_house()
 
     def set_limits(self, limits: StoreLimits) -> None:
-        """Change the limits from the next housekeeping on; the size of segments stays the same."""
+        """Change the limits from the next housekeeping on; a budget below four segments also makes segments smaller."""
         self._limits = limits
+        self.folder.segments.segment_bytes = limits.fitting_segment_bytes
         self.folder.set_evidence(limits.evidence_bytes)
 
     def commit(self, items: Iterable[Storable]) -> bool:

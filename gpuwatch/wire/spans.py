@@ -45,8 +45,10 @@ def check(piece: wire.Spans, before_count: int) -> int:
         found = before_count + count
         raise UsageError(f"spans: expected at most {_MOST_COUNTS[piece.what]} {piece.what} per window, found {found}")
     ends = zip(array("q", piece.begin_ns), array("q", piece.end_ns), strict=True)
-    if not all(-_FARTHEST_NS < begin_ns <= end_ns < _FARTHEST_NS for begin_ns, end_ns in ends):
-        raise UsageError("spans: expected every start before its end, found a span that ends before its start")
+    for begin_ns, end_ns in ends:
+        if not -_FARTHEST_NS < begin_ns <= end_ns < _FARTHEST_NS:
+            expected = "every end at or after its start, and times within 2^62 ns"
+            raise UsageError(f"spans: expected {expected}, found {begin_ns} to {end_ns}; use the monotonic clock's nanoseconds")
     if count and max(piece.named) >= len(piece.names):
         raise UsageError(f"spans: expected one of {len(piece.names)} names, found number {max(piece.named)}")
     return count

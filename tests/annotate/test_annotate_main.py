@@ -71,10 +71,10 @@ def test_main_judges_under_the_claim(recording: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", "damaged data"),
+        (b"", "File is not a zip file); copy or export it again"),
         (b"not a recording", "damaged data"),
         (pack([]), "an empty one"),
-        (None, "found nothing to read: No such file"),
+        (None, "found nothing to read: No such file or directory; check path and permissions"),
     ],
 )
 def test_main_refuses_bad_input_in_one_line(

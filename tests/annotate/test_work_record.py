@@ -121,13 +121,6 @@ def test_valid_window_adds_its_numbers() -> None:
     assert found.power_w == 566.0
 
 
-def test_regular_pauses_are_not_recorded() -> None:
-    """Recorded pauses would lower a bound that was found without the record."""
-    found = recorded_window(clean(), judge(clean()))
-    assert found is not None
-    assert found.regular_idle_ratio is None
-
-
 @pytest.mark.parametrize("status", [each for each in Status if each is not Status.VALID])
 def test_window_that_is_not_valid_adds_nothing(status: Status) -> None:
     assert recorded_window(clean(), replace(judge(clean()), status=status)) is None

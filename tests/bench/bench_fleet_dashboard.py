@@ -32,8 +32,8 @@ def main() -> dict[str, float]:
         evaluated = _recorded(folder, rules, until_s)
         with backfilled.serving(folder) as prometheus:
             count = int(prometheus.now('count({job="gpuwatch"})', until_s)[0].last)
-            told = f"{count} series, {samples_count / 1e6:.0f} million samples {SCRAPE_S} s apart"
-            print(f"{backfilled.HOSTS_COUNT} hosts of {backfilled.GPUS_COUNT} GPUs, {told}; CPU is Prometheus'")
+            stored_text = f"{count} series, {samples_count / 1e6:.0f} million samples {SCRAPE_S} s apart"
+            print(f"{backfilled.HOSTS_COUNT} hosts of {backfilled.GPUS_COUNT} GPUs, {stored_text}; CPU is Prometheus'")
             now = _refresh("one refresh of the fleet's dashboard, the last hour", own, prometheus, until_s)
             before = _refresh(f"the same at {BEFORE}, each 10 s", earlier, prometheus, until_s)
     print(f"\n{'recording rules of the dashboard, evaluated once':<60}{'series':>8}{'ms':>8}{'CPU ms':>8}")

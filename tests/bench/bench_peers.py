@@ -48,7 +48,7 @@ COST_US = {
     "nvmlDeviceGetTotalEnergyConsumption": 3700.0, "nvmlDeviceGetPcieThroughput": 3000.0, "nvmlGpmMetricsGet": 1400.0,
     "nvmlDeviceGetProcessUtilization": 900.0, "nvmlDeviceGetViolationStatus": 600.0, "nvmlDeviceGetPcieReplayCounter": 130.0,
 }  # fmt: skip
-_DEAR_US = 80.0  # cost from which a call belongs to the slow lane or to processes
+_EXPENSIVE_US = 80.0  # cost from which a call belongs to the slow lane or to processes
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Row:
     spent: Spent
     calls_hz: float
     driver_ratio: float  # ratio of one core inside the driver's calls
-    dear_ratio: float  # the part of ``driver_ratio`` in expensive calls, such as lists and records
+    expensive_ratio: float  # the part of ``driver_ratio`` in expensive calls, such as lists and records
     rate_hz: float | None = None
     late_p50_ns: int | None = None
     late_p99_ns: int | None = None
@@ -104,9 +104,9 @@ def watched(name: str, pid: int, scene: Scene, seconds: float) -> Row:
     calls = {function: count - before.get(function, 0) for function, count in scene.called().items()}
     took_us = {function: COST_US.get(function, COST_US.get(CLASSES[function], 0.0)) for function in calls}
     inside_s = {function: count * took_us[function] / 1e6 for function, count in calls.items()}
-    dear_s = sum(inside_s[function] for function in calls if took_us[function] >= _DEAR_US)
+    expensive_s = sum(inside_s[function] for function in calls if took_us[function] >= _EXPENSIVE_US)
     length_s = spent.length_s
-    return Row(name, spent, sum(calls.values()) / length_s, sum(inside_s.values()) / length_s, dear_s / length_s)
+    return Row(name, spent, sum(calls.values()) / length_s, sum(inside_s.values()) / length_s, expensive_s / length_s)
 
 
 def ours(scene: Scene, library: Path, seconds: float, *, open_window: bool) -> Iterator[Row]:
@@ -126,9 +126,9 @@ def ours(scene: Scene, library: Path, seconds: float, *, open_window: bool) -> I
                 row = watched(how, live.process.pid, scene, seconds)
             asked = scene.calls_count("nvmlDeviceGetCurrentClocksEventReasons") - before
             row.rate_hz = asked / row.spent.length_s / len(scene.gpus)
-            said = [gpu["questions"]["fast"] for gpu in _status(live.settings)["gpus"]]
-            row.late_p50_ns = max(each["late_p50_ns"] for each in said)
-            row.late_p99_ns = max(each["late_p99_ns"] for each in said)
+            lanes = [gpu["questions"]["fast"] for gpu in _status(live.settings)["gpus"]]
+            row.late_p50_ns = max(each["late_p50_ns"] for each in lanes)
+            row.late_p99_ns = max(each["late_p99_ns"] for each in lanes)
             yield row
 
 
@@ -139,16 +139,16 @@ def _status(settings: Settings) -> dict[str, Any]:
 
 def theirs(name: str, python: Path, scene: Scene, library: Path, seconds: float) -> Row:
     """Measure another watcher through its API at ``HZ`` queries per second."""
-    said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - read if the watcher does not start
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - read if the watcher does not start
     process = subprocess.Popen(
-        [str(python), str(Path(__file__).with_name("peer.py")), name, str(HZ)], stdout=subprocess.PIPE, stderr=said, text=True,
+        [str(python), str(Path(__file__).with_name("peer.py")), name, str(HZ)], stdout=subprocess.PIPE, stderr=errors, text=True,
         env={**os.environ, **scene.environment(library)},
     )  # fmt: skip
     assert process.stdout is not None
     try:
         if process.stdout.readline() != "ready\n":
-            said.seek(0)
-            raise AssertionError(f"{name} did not start on the mock driver: {said.read()}")
+            errors.seek(0)
+            raise AssertionError(f"{name} did not start on the mock driver: {errors.read()}")
         time.sleep(SETTLE_S)
         counted = {"nvitop": "nvmlDeviceGetUtilizationRates", "gpustat": "nvmlDeviceGetUtilizationRates"}.get(name)
         before = scene.calls_count(counted) if counted else 0
@@ -157,10 +157,10 @@ def theirs(name: str, python: Path, scene: Scene, library: Path, seconds: float)
             row.rate_hz = (scene.calls_count(counted) - before) / row.spent.length_s / len(scene.gpus)
     finally:
         process.send_signal(signal.SIGTERM)
-        told = process.stdout.read()
+        lateness = process.stdout.read()
         process.wait(20)
-        said.close()
-    row.late_p50_ns, row.late_p99_ns = (json.loads(told)[each] for each in ("late_p50_ns", "late_p99_ns"))
+        errors.close()
+    row.late_p50_ns, row.late_p99_ns = (json.loads(lateness)[each] for each in ("late_p50_ns", "late_p99_ns"))
     return row
 
 
@@ -209,7 +209,7 @@ def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
             for key, row in _rows(scene, library, python, seconds):
                 print(row.line(), flush=True)
                 figures |= {
-                    f"{key}_{count}_cpu_ratio": row.spent.cpu_ratio, f"{key}_{count}_dear_ratio": row.dear_ratio,
+                    f"{key}_{count}_cpu_ratio": row.spent.cpu_ratio, f"{key}_{count}_dear_ratio": row.expensive_ratio,
                     f"{key}_{count}_memory_bytes": row.spent.memory_bytes, f"{key}_{count}_rate_hz": row.rate_hz or 0.0,
                     f"{key}_{count}_late_p99_ms": (row.late_p99_ns or 0) / 1e6,
                 }  # fmt: skip

@@ -79,12 +79,12 @@ def drained(here: int, seconds: float) -> int:
 
 def first_ms(settings: Settings) -> tuple[float, float]:
     """Return the milliseconds of the imports, and from the imports to the first picture with GPUs."""
-    told = settings.state / "took"
-    command = [sys.executable, "-c", FIRST, settings.source, str(settings.state), str(settings.socket), str(told)]
+    times_file = settings.state / "took"
+    command = [sys.executable, "-c", FIRST, settings.source, str(settings.state), str(settings.socket), str(times_file)]
     with in_terminal(command, 120, 40) as (process, here):
         while process.poll() is None:
             drained(here, 0.05)
-    imports, first = told.read_text().split()
+    imports, first = times_file.read_text().split()
     return float(imports), float(first)
 
 

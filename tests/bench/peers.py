@@ -34,9 +34,9 @@ def python(place: Path = PLACE) -> Path:
     install = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", "-r", str(PINNED)]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise MissingError(
-            f"pip could not install {', '.join(versions())}: {said[-1] if said else f'exit code {done.returncode}'}"
+            f"pip could not install {', '.join(versions())}: {errors[-1] if errors else f'exit code {done.returncode}'}"
         )
     stamp.write_text(PINNED.read_text())
     return made

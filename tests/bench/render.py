@@ -65,8 +65,8 @@ def _watched(found: Data) -> Iterator[str]:
 
 
 def _versions(row: dict[str, Any]) -> str:
-    said = ", ".join(f"{name} {version}" for name, version in row.get("versions", {}).items())
-    return f"With {said}." if said else ""
+    versions = ", ".join(f"{name} {version}" for name, version in row.get("versions", {}).items())
+    return f"With {versions}." if versions else ""
 
 
 def _changes(row: dict[str, Any]) -> str:

@@ -87,10 +87,10 @@ def _watching(hz: int, most: float) -> Callable[[Data], Measured]:
     def measure(found: Data) -> Measured:
         parts = []
         for count in (1, 8):
-            whole, dear = (found.figure("peers", f"{hz}hz_scraped_{count}_{kind}_ratio") for kind in ("cpu", "dear"))
-            if whole is None or dear is None:
+            whole, expensive = (found.figure("peers", f"{hz}hz_scraped_{count}_{kind}_ratio") for kind in ("cpu", "dear"))
+            if whole is None or expensive is None:
                 continue
-            apart = (whole - (dear if hz > 20 else 0.0)) / count
+            apart = (whole - (expensive if hz > 20 else 0.0)) / count
             gpus = "1 GPU" if count == 1 else f"each of {count}"
             parts.append(_below(apart, most, lambda ratio, gpus=gpus: f"{_percent(ratio)} ({gpus}, mock driver)"))  # type: ignore[misc]
         watcher = found.effect.get("gpuwatch, 20 Hz" if hz == 20 else "the same, scraped each second")
@@ -106,7 +106,7 @@ def _watching(hz: int, most: float) -> Callable[[Data], Measured]:
     return measure
 
 
-def _dear(found: Data) -> Measured:
+def _expensive_calls(found: Data) -> Measured:
     each = [found.figure("peers", f"100hz_scraped_{count}_dear_ratio") for count in (1, 8)]
     counted = [ratio / count for ratio, count in zip(each, (1, 8), strict=True) if ratio is not None]
     parts = [_below(max(counted, default=None), 0.01, lambda ratio: f"{_percent(ratio)} (mock driver)")]
@@ -114,8 +114,8 @@ def _dear(found: Data) -> Measured:
     if watcher is not None:
         count = watcher["gpus_count"] or 1
         spent = sum(ratio for name, ratio in watcher["cost_ratios"].items() if name != "fast") / count
-        said = f"of wall time in these calls, including the first seconds (each of {count}, H200)"
-        parts.append(_below(spent, 0.01, lambda ratio: f"{_percent(ratio)} {said}"))
+        context = f"of wall time in these calls, including the first seconds (each of {count}, H200)"
+        parts.append(_below(spent, 0.01, lambda ratio: f"{_percent(ratio)} {context}"))
     return _all(parts)
 
 
@@ -295,7 +295,7 @@ _SHARE = (
 TARGETS = (
     Target("watching at 20 Hz, whole daemon, stored and scraped", "≤ 0.5 % of a core per GPU", _watching(20, 0.005), _PEERS, f"{_SHARE}; on an H200 the causes are process lists, power record, energy and GPM, each read as rarely as the evidence allows"),
     Target("… at 100 Hz while a window is open, without expensive calls", "≤ 1 % of a core per GPU", _watching(100, 0.01), _PEERS, _SHARE),
-    Target("… the expensive calls alone", "≤ 1 % of a core per GPU", _dear, _PEERS, "the driver sets the cost of energy, GPM and utilisation"),
+    Target("… the expensive calls alone", "≤ 1 % of a core per GPU", _expensive_calls, _PEERS, "the driver sets the cost of energy, GPM and utilisation"),
     Target("an idle GPU without clients, whole daemon", "≤ 0.1 % of a core", _whole_daemon("gpuwatch, idle GPU, nobody connected", 0.001), "`tests/hardware/costs.py`", "the slow thread uses 0.09 %, probably for one slow row in the ten seconds measured; the resting lane takes such a row every 5 min"),
     Target("a busy GPU at 20 Hz, stored, scraped each second, whole daemon", "≤ 0.5 % of a core", _whole_daemon("gpuwatch, busy GPU, scraped", 0.005), "`tests/hardware/costs.py`", "the fast thread's 20 rows use 0.43 %, the page 0.22 %, the store and the slow thread 0.14 % each"),
     Target("a busy GPU with a window open, whole daemon", "≤ 1.5 % of a core", _whole_daemon("gpuwatch, busy GPU, a window open", 0.015), "`tests/hardware/costs.py`", "the slow thread uses 1.1 %, because a young window's rows hold energy and GPM each second; measured with a bulk hand-over of pulses, which was reverted since; the fast thread uses 0.8 %, the queries to the window's process 0.3 %"),
@@ -335,6 +335,6 @@ def as_rows(found: Data) -> list[str]:
         of_double = "mock driver" in measured.text and any(bench.is_shared for bench in taken)
         shared = "the mock driver ran on two virtual processors" if of_double else ""
         why = "; ".join(part for part in (shared, each.why_not) if part)
-        said = {None: "–", True: "met", False: f"**not met**{': ' if why else ''}{why}"}[measured.met]
-        lines.append(f"| {each.what} | {each.target} | {measured.text} | {said} | {each.where} |")
+        state = {None: "–", True: "met", False: f"**not met**{': ' if why else ''}{why}"}[measured.met]
+        lines.append(f"| {each.what} | {each.target} | {measured.text} | {state} | {each.where} |")
     return lines

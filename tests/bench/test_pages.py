@@ -79,8 +79,8 @@ def test_rows_of_a_real_gpu_fill_the_effect_table() -> None:
     text = render.page(found)
     assert "| none | – | – | 2.700 ms | 3.00 | 9.00 | 14.00 |" in text
     assert "| gpuwatch, 20 Hz | 0.80% | 110 | +0.060% (+0.000% to +0.100%)" in text
-    said = {line.split(" | ")[0].strip("| "): line for line in targets.as_rows(found)}
-    assert "0.40% (each of 2, H200, not scraped)" in said["watching at 20 Hz, whole daemon, stored and scraped"]
-    assert "**not met**" in said["effect on a GEMM"]
-    assert "nor from the target" in said["effect on the p99.9 of kernel launches"]
-    assert "met" not in said["effect on the p99.9 of kernel launches"]
+    rows = {line.split(" | ")[0].strip("| "): line for line in targets.as_rows(found)}
+    assert "0.40% (each of 2, H200, not scraped)" in rows["watching at 20 Hz, whole daemon, stored and scraped"]
+    assert "**not met**" in rows["effect on a GEMM"]
+    assert "nor from the target" in rows["effect on the p99.9 of kernel launches"]
+    assert "met" not in rows["effect on the p99.9 of kernel launches"]

@@ -52,7 +52,7 @@ def lost(old: Any, new: Any, place: str = "") -> Iterator[str]:
 
 
 def _lost_entries(old: list[Any], new: list[Any], place: str) -> Iterator[str]:
-    """Yield the losses of a list: findings are compared by rule, with new rules allowed, other entries in order."""
+    """Yield the losses of a list: findings and rules of a reason may grow by new rules; other entries keep their order."""
     if all(isinstance(each, dict) and "rule" in each for each in [*old, *new]):
         by_rule = {each["rule"]: each for each in new}
         for each in old:
@@ -61,6 +61,8 @@ def _lost_entries(old: list[Any], new: list[Any], place: str) -> Iterator[str]:
                 yield from lost(each, by_rule[rule], f"{place}[{rule}]")
             else:
                 yield f"{place}[{rule}] is gone"
+    elif place.endswith("].rules"):  # names of rules that judge a clock event reason
+        yield from (f"{place}[{each}] is gone" for each in old if each not in new)
     elif len(old) != len(new):
         yield f"{place} had {len(old)} entries, has {len(new)}"
     else:

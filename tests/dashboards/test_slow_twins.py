@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE_S
 NUMBERS = range(16 if SHARE == 1.0 else 1)
 
 
-def told(folder: Path, named: Mapping[str, tuple[str, MadeFleet]]) -> str:
+def run_promtool(folder: Path, named: Mapping[str, tuple[str, MadeFleet]]) -> str:
     """Return promtool's output; empty if in every fleet exactly the slow GPUs raise the alert."""
     at_once = [replace(rule, hold="0m") if isinstance(rule, Alert) else rule for rule in SLOW_TWINS.rules]
     (folder / "rules.yml").write_text(rule_file([replace(SLOW_TWINS, rules=at_once)]))
@@ -49,17 +49,17 @@ def test_slow_twins_are_found_and_healthy_fleets_are_quiet(tmp_path: Path) -> No
     """Exactly the slow GPUs of each fleet raise GpuwatchSlowTwin, at any power, model and work."""
     named = {f"gpuwatch {number}: {name}": ("GpuwatchSlowTwin", fleet) for number in NUMBERS for name, fleet in fleets(number)}
     assert sum(bool(fleet.slow) for _, fleet in named.values()) >= 6
-    assert told(tmp_path, named) == ""
+    assert run_promtool(tmp_path, named) == ""
 
 
 def test_slow_canary_is_found_at_the_power_limit(tmp_path: Path) -> None:
     """A canary shows the slow GPU of a fleet at its power limit."""
     named = {f"gpuwatch {number}": ("GpuwatchSlowCanary", canaries(number)) for number in NUMBERS}
-    assert told(tmp_path, named) == ""
+    assert run_promtool(tmp_path, named) == ""
 
 
 def test_case_with_another_slow_gpu_fails(tmp_path: Path) -> None:
     """A case fails if the alert is expected on another GPU."""
     fleet = dict(fleets(0))["one slow GPU"]
     moved = replace(fleet, slow=frozenset({(5, 7)} if (5, 7) not in fleet.slow else {(5, 6)}))
-    assert "FAILED" in told(tmp_path, {"gpuwatch": ("GpuwatchSlowTwin", moved)})
+    assert "FAILED" in run_promtool(tmp_path, {"gpuwatch": ("GpuwatchSlowTwin", moved)})

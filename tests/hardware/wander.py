@@ -49,7 +49,8 @@ def wander(kernel: str, timings: Timings, *, blocks_s: Sequence[float] = (0.1, 0
     """
     warm, cold_count = warm_and_stamped(timings)
     if warm is None or warm.sm_clock_mhz is None or len(warm.took_s) < 4:
-        raise ValueError("expected at least four warm iterations with their clocks")
+        found_count = 0 if warm is None or warm.sm_clock_mhz is None else len(warm.took_s)
+        raise ValueError(f"expected at least four warm iterations with their clocks, found {found_count}; measure longer")
     half = len(warm.took_s) // 2
     fit = sensitivity(part(warm, 0, half))
     at_ns, raw_s = warm.at_ns[half:], warm.took_s[half:]

@@ -80,7 +80,7 @@ def limit_cut_between_polls() -> Attempt:
 
 
 def lock_lost_after_stamps() -> Attempt:
-    """The claim is a fixed clock of 1500 MHz; stamps end after 35 % of the iterations, and the lock is then removed.
+    """The claim is a fixed clock of 1500 MHz; stamps end after 33 % of the iterations, and the lock is then removed.
 
     Truth: mean 15 % short of the time at 1500 MHz.  Stamps prove 1500 MHz for the first part, NVML shows 1980 MHz for the rest.
     """
@@ -98,7 +98,7 @@ def lock_lost_after_stamps() -> Attempt:
     timings = evidence.timings
     assert timings is not None
     assert timings.sm_clock_mhz is not None
-    clock = np.where(np.arange(len(timings.took_s)) < 0.35 * len(timings.took_s), timings.sm_clock_mhz, np.nan)
+    clock = np.where(np.arange(len(timings.took_s)) < 0.33 * len(timings.took_s), timings.sm_clock_mhz, np.nan)
     return Attempt(
         evidence=replace(evidence, timings=replace(timings, sm_clock_mhz=clock)), truth=found.truth, claim="fixed-clock"
     )

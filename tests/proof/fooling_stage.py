@@ -235,7 +235,6 @@ def recorded(clean: Act, *, power_w: float, clock_mhz: float, at_clock_mhz: floa
             median_s=float(np.median(ran.took_s)) * (1.0 + each),
             median_at_clock_s=at_clock_s * (1.0 + each / 8),
             steady_clock_mhz=clock_mhz * (1.0 - each),
-            regular_idle_ratio=0.0,
             power_w=power_w * (1.0 + each),
             clock_mhz=at_mhz,
         )

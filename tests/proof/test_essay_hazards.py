@@ -53,7 +53,14 @@ def test_short_window_from_idle_is_not_valid(work: str, length_s: float, variant
 
 
 ESSAYS = {each.window.label: each for each in unpack((TRACES / "h200-windows.capsule").read_bytes())}
-HEADLINES = ("from-idle-gemm-4096-1s", "from-idle-gemm-4096-0.4s", "short-50ms", "sleeps-20ms-gemm-16384", "sleeps-100ms-gemm-16384", "cpu-hogs-gemm-4096")
+HEADLINES = (
+    "from-idle-gemm-4096-1s",
+    "from-idle-gemm-4096-0.4s",
+    "short-50ms",
+    "sleeps-20ms-gemm-16384",
+    "sleeps-100ms-gemm-16384",
+    "cpu-hogs-gemm-4096",
+)
 
 
 @pytest.mark.parametrize("label", HEADLINES)

@@ -47,8 +47,8 @@ def test_untrusted_window_accepts_only_its_opener(found: Settings) -> None:
     """Another connection of the measured program can neither end the window nor add data."""
     with gpuwatch.window("outer", untrusted=True, sync=False, settings=found) as w, connect(found) as inner:
         answers = refusals(inner, w.run_id or "")
-    assert {each.partition(" takes ")[2] for each in answers} == {
-        "times, facts and its end only from the client that opened it"
+    assert {each.partition(": ")[2] for each in answers} == {
+        "expected data and end from the connection that opened it, found another connection; let the opening process send them"
     }
     assert w.end_ns is not None
     run = judged_run(found.state, w.run_id or "")
@@ -60,7 +60,7 @@ def test_mark_cannot_be_ended_by_its_run_id(found: Settings) -> None:
     """A run id, which all processes of the user can read, does not end a mark."""
     with connect(found) as client:
         opened = client.exchange(OpenMark(name="held", expires_s=60.0, label="held"), Opened)
-        assert all("the client that opened it" in each for each in refusals(client, opened.run))
+        assert all("use `gpuwatch mark end`" in each for each in refusals(client, opened.run))
         assert client.exchange(CloseMark(name="held"), Closed).run == opened.run
 
 

@@ -297,6 +297,13 @@ def test_capsule_of_an_older_version_has_no_record() -> None:
     assert unpack(rewritten(lambda entry: entry.pop("record")))[0].record is None
 
 
+def test_capsule_with_a_former_number_of_the_record_is_read() -> None:
+    """Earlier versions wrote ``regular_idle_ratio``, which was always unknown."""
+    old = {"windows": [{"mean_s": 2e-3, "regular_idle_ratio": None}], "clock_mhz": None}
+    (kept,) = unpack(rewritten(lambda entry: entry.update(record=old)))
+    assert kept.record == WorkRecord((RecordedWindow(mean_s=2e-3),))
+
+
 @pytest.mark.parametrize(
     "record",
     [

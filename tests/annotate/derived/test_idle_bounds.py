@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from annotate.budget import Group
 from annotate.case import Case
 from annotate.derived.idle_bounds import duty_bounds, keeps_period
 from annotate.derived.idle_gaps import STAMP_S
-from annotate.evidence import Evidence, RecordedWindow, Timings, WorkRecord
+from annotate.evidence import Evidence, Timings
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
 
 PERIOD_S = 4e-3
@@ -51,14 +49,12 @@ def test_events_of_short_calls_are_not_pauses() -> None:
         assert bounds(evidence(length_s=4.12, signals=CAPPED, timings=events)) == []
 
 
-def test_regular_pauses_are_explained_by_claim_and_record() -> None:
-    """A burst claim, a period that the loop keeps, or a record explains regular pauses; another period does not."""
+def test_regular_pauses_are_explained_by_the_claim() -> None:
+    """A burst claim or a period that the loop keeps explains regular pauses; another period does not."""
     about = paced(CAPPED)
     assert bounds(about, is_burst=True) == []
     assert bounds(about, every_s=PERIOD_S) == []
     assert bounds(about, every_s=2 * PERIOD_S) == bounds(about)
-    record = WorkRecord(tuple(RecordedWindow(regular_idle_ratio=0.29) for _ in range(5)))
-    assert bounds(replace(about, record=record)) == []
 
 
 def test_keeps_period_needs_a_period() -> None:

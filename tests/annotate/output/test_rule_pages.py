@@ -47,9 +47,9 @@ def test_every_rule_is_in_the_contents_once() -> None:
     [
         None,
         "Finds it.",
-        "Finds it.\n\nWhy it matters:\n    A.\n\nRemedy:\n    B.\n\nWhat it cannot see:\n    C.\n\nSource:\n    D.",
-        "Finds it.\n\nWhy it matters:\n    A.\n\nWhat it cannot see:\n\nRemedy:\n    B.\n\nSource:\n    D.",
-        "Why it matters:\n    A.\n\nWhat it cannot see:\n    C.\n\nRemedy:\n    B.\n\nSource:\n    D.",
+        "Finds it.\n\nWhy it matters:\n    A.\n\nRemedy:\n    B.\n\nLimits of detection:\n    C.\n\nSource:\n    D.",
+        "Finds it.\n\nWhy it matters:\n    A.\n\nLimits of detection:\n\nRemedy:\n    B.\n\nSource:\n    D.",
+        "Why it matters:\n    A.\n\nLimits of detection:\n    C.\n\nRemedy:\n    B.\n\nSource:\n    D.",
     ],
 )
 def test_docstring_with_missing_sections_is_refused(docstring: str | None) -> None:

@@ -126,6 +126,6 @@ def test_dark_time_counts_each_instant_once(some: list[DarkInterval], more: Dark
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_held_condition_rules_document_their_limits(rule: Rule) -> None:
     doc = rule.check.__doc__ or ""
-    for heading in ("Why it matters:", "What it cannot see:", "Remedy:", "Source:"):
+    for heading in ("Why it matters:", "Limits of detection:", "Remedy:", "Source:"):
         assert heading in doc
     assert all(limit.why and limit.range != Range() for limit in rule.limits.values())

@@ -24,6 +24,15 @@ def test_explain_writes_the_rules_as_json(gpuwatch: Gpuwatch) -> None:
     assert gpuwatch("explain", RULES[0].name, "--json").data["rule"] == data["rules"][0]
 
 
+def test_explain_keeps_the_json_names_of_sections(gpuwatch: Gpuwatch) -> None:
+    """The page is headed "Limits of detection", and the JSON keeps the name of version 0.1.0."""
+    sections = gpuwatch("explain", "power-limited", "--json").data["rule"]["sections"]
+    assert list(sections) == ["Why it matters", "What it cannot see", "Remedy", "Source"]
+    shown = gpuwatch("explain", "power-limited").out
+    assert "**Limits of detection.** " in shown
+    assert "*Message:* power-capped" in shown
+
+
 @pytest.mark.parametrize(
     "word",
     [

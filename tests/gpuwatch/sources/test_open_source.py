@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.clock import VirtualClock
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import SourceGoneError, UsageError
 from gpuwatch.sources import has_driver, open_source
 from tests.gpuwatch.sources.logs import TRACES
 
@@ -44,6 +44,13 @@ def test_open_source_rejects_other_specifications(spec: str, says: str) -> None:
         open_source(spec, VirtualClock())
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(has_driver(), reason="this machine has a driver, which auto opens")
+def test_open_source_auto_without_a_driver_raises() -> None:
+    """Without a driver ``auto`` is an error and never a simulated GPU (docs/decisions/0005)."""
+    with pytest.raises(SourceGoneError):
+        open_source("auto", VirtualClock())
 
 
 def test_has_driver_is_true_with_a_device_node(tmp_path: Path) -> None:

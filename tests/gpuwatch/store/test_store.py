@@ -255,6 +255,17 @@ class TestRetention:
         assert len(segments(tmp_path)) == 1
         store.close()
 
+    def test_smaller_budget_makes_segments_smaller(self, tmp_path: Path) -> None:
+        """A reload with a smaller budget splits the live segment, which retention never drops."""
+        clock = VirtualClock(BEGIN_NS)
+        store = opened(tmp_path, clock=clock)
+        fill(store, clock, 300.0)
+        assert len(segments(tmp_path)) == 1
+        store.set_budget(1_000_000, 3600.0)
+        fill(store, clock, 300.0)
+        assert len(segments(tmp_path)) > 1
+        store.close()
+
     def test_closed_segments_are_plain_files(self, tmp_path: Path) -> None:
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, segment_bytes=1)
