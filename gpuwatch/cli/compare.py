@@ -75,7 +75,7 @@ class _RecordOptions:
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request or an issue.")
 @click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if the decision is among these. Comma-separated.")
 @options.policy_options_with(
-    "Call a difference SAME if its intervals lie within SHARE. Default: 0.5% for functions, the windows' tolerance for runs."
+    "For functions: call a difference SAME if its intervals lie within SHARE (default 0.5%). For runs: the windows' tolerance."
 )
 @options.json_option
 @options.settings_options
