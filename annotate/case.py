@@ -5,6 +5,7 @@ from annotate.claims import Claim
 from annotate.derived.busy_share import BusyShare, busy_witnesses, is_contradicted
 from annotate.derived.clock_edges import edges_ratio
 from annotate.derived.clock_shift import ClockShift, clock_shift
+from annotate.derived.held import may_be_capped
 from annotate.derived.foreign_work import ForeignWork, foreign_work
 from annotate.derived.measured_numbers import MeasuredNumbers, measured_numbers
 from annotate.derived.neighbours import Neighbours, neighbours
@@ -14,7 +15,7 @@ from annotate.derived.time_levels import TimeLevels, time_levels
 from annotate.derived.time_overlap import TimeOverlap, time_overlap
 from annotate.evidence import Evidence
 from annotate.evidence.asked import Kept
-from annotate.times.at_one_clock import OneClockTimes, one_clock_times
+from annotate.times.at_one_clock import OneClockTimes, loosely_at_one_clock, one_clock_times
 from annotate.times.reference_clock import reference_clock_mhz
 
 
@@ -78,6 +79,8 @@ class Case(CaseSeries):
         """Return the levels of the times at one clock, or None for too few times."""
         clocked = self.clocked
         times = self.one_clock if clocked is self.timings else one_clock_times(clocked, self.fit)
+        if not times.is_at_one_clock and may_be_capped(self.evidence):
+            times = loosely_at_one_clock(clocked) or times
         return time_levels(self.evidence, self.timings, times)
 
     @property

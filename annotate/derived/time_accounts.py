@@ -19,7 +19,6 @@ _LEAST_RATIO = 1e-3  # lower limit of the divisor, as a part of the window
 GAUGE_ERROR_RATIO = 0.03  # utilisation fell, in ten clean scenarios, up to 2.7 percentage points short of the timed share
 # Decision 0113: equal gaps after nearly every call may be GPU work; long gaps that vary are host pauses.
 FIXED_ERROR_RATIO = 0.01
-_ALIKE_RATIO = 0.85  # fixed part of all regular idle time
 _PAUSE_S = 100e-6
 _PAUSES_RATIO = 0.01
 _PAUSING_PARTS = 0.4, 0.7  # fixed part of the pauses of a host
@@ -46,7 +45,8 @@ class TimeAccounts:
     call_s: float = 0.0  # the median
     between_ratio: float = 0.0  # most busy time of the timer between entries, or of an entry cut off at an edge
     launches_ratio: float = 0.0  # the most that launches can have added to the entries' time
-    fixed_ratio: float = 0.0  # idle time that nearly every gap contains
+    fixed_ratio: float = 0.0  # idle time that nearly every gap contains, if the gaps are equal
+    grown_ratio: float = 0.0  # the same, if the gaps also grow with the calls before them
     pauses_ratio: float = 0.0  # host pauses that utilisation can have counted as busy
 
     @property
@@ -87,11 +87,15 @@ class TimeAccounts:
 
     @property
     def hidden_ratio(self) -> float:
-        """Return the part of equal gaps after the calls that utilisation can have counted as busy, beyond its error."""
+        """Return the part of equal gaps after the calls that can be work, beyond its error.
+
+        It is the part that utilisation counted as busy, or can have missed if the gaps grow with the calls before them.
+        """
         if self.busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO:
             return 0.0
         rest_ratio = self.busy.ratio - self.accounted_ratio - self.foreign_ratio - self.between_ratio
-        return max(0.0, min(self.fixed_ratio, rest_ratio) - FIXED_ERROR_RATIO)
+        grown_ratio = min(self.grown_ratio, rest_ratio + GAUGE_ERROR_RATIO)
+        return max(0.0, max(min(self.fixed_ratio, rest_ratio), grown_ratio) - FIXED_ERROR_RATIO)
 
 
 def timed_accounts(
@@ -124,6 +128,8 @@ def timed_accounts(
     # stamps, and without start times the place of one entry is unknown.
     between_s = len(entries_s) * (timings.calls_count - (1 if stamp_s else 0)) * (stamp_s or STAMP_S)
     between_ns = (between_s + (float(entries_s.max()) if gaps is None else 0.0)) * 1e9
+    even_ratio = gaps.fixed_ratio if gaps is not None and gaps.is_even else 0.0
+    is_open = even_ratio > FIXED_ERROR_RATIO and busy.most_ratio >= 1.0 - GAUGE_ERROR_RATIO
     return TimeAccounts(
         busy=busy,
         timed_ratio=1.0 - idle_ns / window.length_ns,
@@ -134,7 +140,8 @@ def timed_accounts(
         between_ratio=min(between_ns, idle_ns - other_ns - stamps_ns) / window.length_ns,
         call_s=centre(timings.took_s),
         launches_ratio=launches_ratio(timings, window.length_s),
-        fixed_ratio=gaps.fixed_ratio if gaps is not None and _fixed_part(gaps) >= _ALIKE_RATIO else 0.0,
+        fixed_ratio=even_ratio,
+        grown_ratio=even_ratio if gaps is not None and is_open and gaps.is_proportional else 0.0,
         pauses_ratio=_pauses_ratio(gaps, busy) if gaps is not None else 0.0,
     )
 
