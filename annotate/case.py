@@ -79,9 +79,13 @@ class Case(CaseSeries):
         """Return the levels of the times at one clock, or None for too few times."""
         clocked = self.clocked
         times = self.one_clock if clocked is self.timings else one_clock_times(clocked, self.fit)
-        if not times.is_at_one_clock and may_be_capped(self.evidence):
-            times = loosely_at_one_clock(clocked) or times
-        return time_levels(self.evidence, self.timings, times)
+        found = time_levels(self.evidence, self.timings, times)
+        if found is None or times.is_at_one_clock or not may_be_capped(self.evidence):
+            return found
+        # The swing of raw times can hide what the stamped clock does not explain.
+        loose = loosely_at_one_clock(self.timings)
+        beside = time_levels(self.evidence, self.timings, loose) if loose is not None else None
+        return beside if beside is not None and beside.largest_ratio > found.largest_ratio else found
 
     @property
     def reference_mhz(self) -> float | None:
