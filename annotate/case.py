@@ -5,8 +5,8 @@ from annotate.claims import Claim
 from annotate.derived.busy_share import BusyShare, busy_witnesses, is_contradicted
 from annotate.derived.clock_edges import edges_ratio
 from annotate.derived.clock_shift import ClockShift, clock_shift
-from annotate.derived.held import may_be_capped
 from annotate.derived.foreign_work import ForeignWork, foreign_work
+from annotate.derived.held import may_be_capped
 from annotate.derived.measured_numbers import MeasuredNumbers, measured_numbers
 from annotate.derived.neighbours import Neighbours, neighbours
 from annotate.derived.steady_reference import SteadyBy, steady_reference

@@ -24,6 +24,8 @@ _SHORTEST_S = 1e-3
 _FEWEST_RUNS = 5  # fewest runs of a rhythm
 _FEWEST_STALLS = 3  # fewest stalls that imply shorter stalls of the same kind
 _NEARLY_EVERY_PERCENT, _FEWEST_GAPS = 5.0, 40  # of fewer gaps it is the smallest one
+# Decision 0113: long gaps that vary are pauses of a host.  Their fixed part is the 5th percentile over the mean.
+_PAUSE_S, _PAUSING_PARTS, _FEWEST_PAUSES = 100e-6, (0.4, 0.7), 20
 _EVEN_RATIO = 0.85  # least part of the median gap that the 5th percentile has if the gaps are equal
 _HIGH_SD = 10.0  # a gap farther above the line has another cause
 _ALIKE_RATIO = 0.25  # runs in a rhythm: largest robust spread of the lengths over the median
@@ -102,9 +104,14 @@ class IdleGaps:
         )
 
     @property
-    def varying_ratio(self) -> float:
-        """Return the share of the window that regular gaps between entries take beyond ``fixed_ratio``."""
-        return max(0.0, float(self._between_s.sum()) / self.window_s - self.fixed_ratio)
+    def pauses_ratio(self) -> float:
+        """Return the share of the window by which long gaps after nearly every call vary, as pauses of a host do; else 0."""
+        between_s = self._between_s
+        if len(between_s) < _FEWEST_PAUSES or self.usual_s < _PAUSE_S:
+            return 0.0
+        varying_s = between_s.sum() - len(between_s) * float(np.percentile(between_s, _NEARLY_EVERY_PERCENT))
+        part = 1.0 - varying_s / between_s.sum()
+        return float(varying_s) / self.window_s if _PAUSING_PARTS[0] <= part <= _PAUSING_PARTS[1] else 0.0
 
     @property
     def _between_s(self) -> Values:

@@ -19,9 +19,7 @@ _LEAST_RATIO = 1e-3  # lower limit of the divisor, as a part of the window
 GAUGE_ERROR_RATIO = 0.03  # utilisation fell, in ten clean scenarios, up to 2.7 percentage points short of the timed share
 # Decision 0113: equal gaps after nearly every call may be GPU work; long gaps that vary are host pauses.
 FIXED_ERROR_RATIO = 0.01
-_PAUSE_S = 100e-6
 _PAUSES_RATIO = 0.01
-_PAUSING_PARTS = 0.4, 0.7  # fixed part of the pauses of a host
 _FULL_RATIO = 0.99  # utilisation below this shows the pauses
 _LAUNCH_BOUND_S = 50e-6  # two of three calls of 15 µs took 29 µs when CPU cores were short
 _LAUNCH_S = 8e-6  # an event pair around nothing reads 2 to 8 µs: ``short-kernel`` counts it
@@ -142,19 +140,8 @@ def timed_accounts(
         launches_ratio=launches_ratio(timings, window.length_s),
         fixed_ratio=even_ratio,
         grown_ratio=even_ratio if gaps is not None and is_open and gaps.is_proportional else 0.0,
-        pauses_ratio=_pauses_ratio(gaps, busy) if gaps is not None else 0.0,
+        pauses_ratio=min(_PAUSES_RATIO, gaps.pauses_ratio) if gaps is not None and busy.ratio >= _FULL_RATIO else 0.0,
     )
-
-
-def _fixed_part(gaps: IdleGaps) -> float:
-    """Return the fixed part of the regular idle time between entries: near 1 if the gaps vary as little as a kernel."""
-    return gaps.fixed_ratio / max(gaps.fixed_ratio + gaps.varying_ratio, _LEAST_RATIO)
-
-
-def _pauses_ratio(gaps: IdleGaps, busy: BusyShare) -> float:
-    """Return the host pauses that utilisation can have counted as busy: long ones after nearly every call, which vary."""
-    is_pausing = gaps.usual_s >= _PAUSE_S and _PAUSING_PARTS[0] <= _fixed_part(gaps) <= _PAUSING_PARTS[1]
-    return min(_PAUSES_RATIO, gaps.varying_ratio) if is_pausing and busy.ratio >= _FULL_RATIO else 0.0
 
 
 def launches_ratio(timings: Timings, length_s: float) -> float:
