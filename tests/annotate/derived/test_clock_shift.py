@@ -105,7 +105,8 @@ def test_swing_of_the_controller_has_a_bound_of_zero() -> None:
     [
         (5, 0.015, True),
         (5, 0.02, True),
-        (6, 0.015, False),  # longer than half a cycle
+        (7, 0.015, True),  # half a cycle, and a block at either edge
+        (8, 0.015, False),
         (10, 0.02, False),
         (5, 0.06, False),  # larger than a controller's swing
     ],

@@ -132,6 +132,25 @@ def test_swing_of_the_power_controller_is_not_a_level() -> None:
     assert levels_of(timed(swing, mhz=None, capped=True)).is_steady
 
 
+def test_changes_beyond_the_stamped_clock_are_levels() -> None:
+    """Raw times that toggle each half second are steady under a cap; a stamped clock that swings by 1 % does not explain them."""
+    along = 2.0 * np.pi * np.arange(6000) / 1000.0
+    took_s = noisy(1e-3 * (1.0 + 0.08 * np.sign(np.sin(along))))
+    mhz = 1500.0 * (1.0 + 0.01 * np.cos(along))
+    assert levels_of(timed(took_s, mhz=None, capped=True)).is_steady
+    found = levels_of(timed(took_s, mhz=mhz, capped=True))
+    assert found.largest_ratio > 0.04
+    assert {bound.group for bound in found.bounds("iteration-levels")} == {Group.TIMES}
+
+
+def test_long_calls_at_one_clock_have_blocks_of_100_ms() -> None:
+    """A saw with a period of 2 s is found in calls of 38 ms, of which thirty would fill more than half of a period."""
+    saw = 1.0 + 0.1 * (np.arange(210) * 38e-3 / 2.0 % 1.0)
+    found = levels_of(timed(noisy(38e-3 * saw, 4e-3)))
+    assert found.width_ns < 0.13e9
+    assert found.largest_ratio > 0.02
+
+
 @pytest.mark.parametrize(("growth_ratio", "is_steady"), [(0.06, True), (0.6, False)])
 def test_part_of_a_cycle_is_not_growth(growth_ratio: float, is_steady: bool) -> None:
     """A small trend in 0.7 s of raw capped times may be the controller's swing; a larger one is growth."""
