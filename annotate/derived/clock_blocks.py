@@ -20,7 +20,7 @@ _ENTRIES_COUNT = 3  # fewest per block: with under 30 in a refresh each takes 3 
 _MOST_BLOCKS = 600
 _GRID_NS = 10_000_000
 _OVERLAP_COUNT = 3  # blocks with both clocks that give the gauge its scale
-_WIDEST_RATIO = 0.05  # in 138 recorded capped windows of H200s a cycle left at most 0.029 if clean, 0.039 otherwise
+_WIDEST_RATIO = 0.05  # of 138 recorded capped windows at most 0.029 if clean, else 0.039; 0.10 in a second from idle
 _STEADY_RATIO = 1e-4  # the stamps' noise, the least noise of a clock's logarithm
 
 

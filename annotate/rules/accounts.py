@@ -31,7 +31,8 @@ def unaccounted_time(
         rate is too high.
 
     What it cannot see:
-        Windows below a second, where utilisation is too coarse.  Times that are too short by less than the books' error.
+        Windows below a second, where utilisation is too coarse.  Times that are too short by less than the books' error, or
+        without start times by as much as utilisation falls short of 100 %.
         Times that are too long by less than 8 µs per call (a launch) or 3 percentage points.  Host pauses that are equal
         after every call: they count as untimed work.  The honest ones among overlapping calls: on several streams all are
         honest, so overlap flags and never rejects.
