@@ -146,7 +146,7 @@ def test_changes_beyond_the_stamped_clock_are_levels() -> None:
 def test_long_calls_at_one_clock_have_blocks_of_100_ms() -> None:
     """A saw with a period of 2 s is found in calls of 38 ms, of which thirty would fill more than half of a period."""
     saw = 1.0 + 0.1 * (np.arange(210) * 38e-3 / 2.0 % 1.0)
-    found = levels_of(timed(noisy(38e-3 * saw, 4e-3)))
+    found = levels_of(timed(noisy(np.asarray(38e-3 * saw), 4e-3)))
     assert found.width_ns < 0.13e9
     assert found.largest_ratio > 0.02
 
