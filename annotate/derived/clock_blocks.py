@@ -20,7 +20,6 @@ _ENTRIES_COUNT = 3  # fewest per block: with under 30 in a refresh each takes 3 
 _MOST_BLOCKS = 600
 _GRID_NS = 10_000_000
 _OVERLAP_COUNT = 3  # blocks with both clocks that give the gauge its scale
-_WIDEST_RATIO = 0.05  # of 138 recorded capped windows at most 0.029 if clean, else 0.039; 0.10 in a second from idle
 _STEADY_RATIO = 1e-4  # the stamps' noise, the least noise of a clock's logarithm
 
 
@@ -63,9 +62,7 @@ class ClockBlocks:
     def variance(self) -> float:
         """Return the variance per block of the logarithm, as the controller's cycle leaves it in a segment's mean."""
         logs = np.log(self.mhz[self.known])
-        if not len(logs):
-            return 0.0
-        return min(max(cycle_variance(logs, round(CYCLE_NS / self.width_ns)), _STEADY_RATIO**2), _WIDEST_RATIO**2)
+        return max(cycle_variance(logs, round(CYCLE_NS / self.width_ns)), _STEADY_RATIO**2) if len(logs) else 0.0
 
     def levels(self, variance: float | None = None) -> tuple[SeriesLevel, ...]:
         """Return the levels of the logarithm of the known blocks, the slowest clock first."""

@@ -129,10 +129,3 @@ def test_hidden_shift_is_larger_under_a_swing() -> None:
     swing = 1500.0 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(4000) / 1000.0))
     assert blocks_of(stamped(swing)).hidden_ratio(1.0) == pytest.approx(0.016, abs=0.006)
     assert blocks_of(stamped(np.full(4000, 1500.0))).hidden_ratio(1.0) < 2e-4
-
-
-def test_variance_has_the_limit_of_a_controllers_swing() -> None:
-    """Half of a short window at half of the clock is a level, not the swing of a controller."""
-    found = blocks_of(stamped(step_at(0.6, 1600.0, 800.0), length_s=1.2))
-    assert found.variance() == 0.05**2
-    assert [round(level.share_ratio, 1) for level in found.levels()] == [0.6, 0.4]

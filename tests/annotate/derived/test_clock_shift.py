@@ -224,6 +224,22 @@ def capped(**more: Signal) -> Evidence:
     return evidence(length_s=2.0, signals={**made, **more}, declared={"true_clock_mhz": 1440.0, "stamped_s": 2.0})
 
 
+@pytest.mark.parametrize(("idle_s", "changes"), [(4.0, True), (0.5, False)])
+def test_change_in_a_short_window_of_settled_load(idle_s: float, changes: bool) -> None:
+    """A clock that falls by half for 0.5 of 1.2 s is a change after 3 s of load; sooner it may be the controller's."""
+    signals: dict[str, Signal] = {
+        "sm_clock_mhz": lambda t: 800.0 if 0.5 < t < 1.0 else 1600.0,
+        "power_w": lambda t: 122.0 if -idle_s - 0.5 < t < -idle_s else 690.0,
+        "utilization_ratio": lambda t: 0.0 if -idle_s - 0.5 < t < -idle_s else 1.0,
+        "power_cap_ns": capped_ns(),
+        "power_violation_ns": capped_ns(),
+    }
+    case = Case(evidence(length_s=1.2, signals=signals))
+    assert case.load.is_settled is changes
+    assert case.clock_shift is not None
+    assert (case.clock_shift.shifts[Number.MEAN].estimate.nearer_ratio > 0.2) is changes
+
+
 def test_work_record_gives_the_steady_clock() -> None:
     """A window at 1440 MHz after a pause is 2.8 % fast against a record of five windows at 1400 MHz.
 
