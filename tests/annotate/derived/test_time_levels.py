@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from annotate.budget import Bound, Group, Number
 from annotate.case import Case
+from annotate.derived.beyond_clock import beyond_clock_bounds, beyond_clock_ratio
 from annotate.derived.time_levels import TimeLevels
 from annotate.derived.time_modes import mode_bounds
 from annotate.evidence import Evidence, Timings, Values
+from annotate.rule import Clear, Found
+from annotate.rules.levels import iteration_levels
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
 from tests.examples import share_of
 
@@ -141,6 +144,19 @@ def test_changes_beyond_the_stamped_clock_are_levels() -> None:
     found = levels_of(timed(took_s, mhz=mhz, capped=True))
     assert found.largest_ratio > 0.04
     assert {bound.group for bound in found.bounds("iteration-levels")} == {Group.TIMES}
+
+
+@pytest.mark.parametrize(("depth", "ratio"), [(0.08, 0.03), (0.02, 0.0)])
+def test_times_that_vary_beyond_their_clock(depth: float, ratio: float) -> None:
+    """A saw of raw capped times that hides in the swing as a level varies more than the driver's constant clock."""
+    about = timed(noisy(1e-3 * (1.0 + depth * (np.arange(2000) / 300.0 % 1.0))), mhz=None, capped=True)
+    found, case = levels_of(about), Case(about)
+    assert found.is_steady
+    beyond_ratio = beyond_clock_ratio(found, case.blocks)
+    assert beyond_ratio == pytest.approx(ratio, abs=0.012)
+    assert len(beyond_clock_bounds(beyond_ratio, "iteration-levels")) == (3 if ratio else 0)
+    assert isinstance(iteration_levels.ask_about(case, None), Found if ratio else Clear)
+    assert beyond_clock_ratio(found, None) == beyond_clock_ratio(levels_of(timed(np.full(900, 1e-3))), case.blocks) == 0.0
 
 
 def test_long_calls_at_one_clock_have_blocks_of_100_ms() -> None:
