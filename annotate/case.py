@@ -6,6 +6,7 @@ from annotate.derived.busy_share import BusyShare, busy_witnesses, is_contradict
 from annotate.derived.clock_edges import edges_ratio
 from annotate.derived.clock_shift import ClockShift, clock_shift
 from annotate.derived.foreign_work import ForeignWork, foreign_work
+from annotate.derived.held import may_be_capped
 from annotate.derived.measured_numbers import MeasuredNumbers, measured_numbers
 from annotate.derived.neighbours import Neighbours, neighbours
 from annotate.derived.steady_reference import SteadyBy, steady_reference
@@ -14,7 +15,7 @@ from annotate.derived.time_levels import TimeLevels, time_levels
 from annotate.derived.time_overlap import TimeOverlap, time_overlap
 from annotate.evidence import Evidence
 from annotate.evidence.asked import Kept
-from annotate.times.at_one_clock import OneClockTimes, one_clock_times
+from annotate.times.at_one_clock import OneClockTimes, loosely_at_one_clock, one_clock_times
 from annotate.times.reference_clock import reference_clock_mhz
 
 
@@ -83,7 +84,13 @@ class Case(CaseSeries):
         """Return the levels of the times at one clock, or None for too few times."""
         clocked = self.clocked
         times = self.one_clock if clocked is self.timings else one_clock_times(clocked, self.fit)
-        return time_levels(self.evidence, self.timings, times)
+        found = time_levels(self.evidence, self.timings, times)
+        if found is None or times.is_at_one_clock or not may_be_capped(self.evidence):
+            return found
+        # The swing of raw times can hide what the stamped clock does not explain.
+        loose = loosely_at_one_clock(self.timings)
+        beside = time_levels(self.evidence, self.timings, loose) if loose is not None else None
+        return beside if beside is not None and beside.largest_ratio > found.largest_ratio else found
 
     @property
     def reference_mhz(self) -> float | None:

@@ -40,6 +40,7 @@ STATEMENTS_COUNT = sum(
         "a daemon that starts in a third of the time, with a third of the memory": 180,
         "rhythms distinguished from chance, the cap's swing from a change; a measured excess after idle": 250,
         "the code of two kernels side by side (diff)": 1_660,
+        "gaps that grow with their calls, times that vary beyond their clock, memory that stays for a second": 75,
         "one alert for one cause, slow twins of all hosts; certificates, canaries and earlier Xids on the page": 125,
         "instances qualified against reference cards; dashboards, rules and samples in the wheel": 815,
         "the interval of a number at one clock on other cards": 14,

@@ -83,7 +83,7 @@ def clock_shift(
     slowness = _Slowness(np.exp(-beta * (logs - logs.mean())), beta * variance**0.5)
     counted = _references(logs, levels)
     if blocks.swings and shape_name(logs, levels) == CLOCK_LEVELS:  # a clock that changes in one direction does not swing
-        counted = _without_crests(logs, counted, round(CYCLE_NS / blocks.width_ns) // 2)
+        counted = _without_crests(logs, counted, round(CYCLE_NS / blocks.width_ns) // 2 + 2)
     mean = [slowness.beside(part) for part in counted]
     median = [slowness.median_beside(part) for part in counted]
     steady_mean, steady_median = _steady_deviations(blocks, slowness, beta, steady)

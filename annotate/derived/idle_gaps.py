@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Times, Timings, Values, WindowRecord
+from annotate.stats.line import robust_line
 from annotate.stats.robust import centre, spread
 from annotate.times.durations import every_count
 
@@ -23,6 +24,10 @@ _SHORTEST_S = 1e-3
 _FEWEST_RUNS = 5  # fewest runs of a rhythm
 _FEWEST_STALLS = 3  # fewest stalls that imply shorter stalls of the same kind
 _NEARLY_EVERY_PERCENT, _FEWEST_GAPS = 5.0, 40  # of fewer gaps, this percentile is near the smallest one
+# Decision 0113: long gaps that vary are pauses of a host.  Their fixed part is the 5th percentile over the mean.
+_PAUSE_S, _PAUSING_PARTS, _FEWEST_PAUSES = 100e-6, (0.4, 0.7), 20
+_EVEN_RATIO = 0.85  # least part of the median gap that the 5th percentile has if the gaps are equal
+_HIGH_SD = 10.0  # a gap farther above the line has another cause
 _ALIKE_RATIO = 0.25  # runs in a rhythm: largest robust spread of the lengths over the median
 
 
@@ -75,9 +80,38 @@ class IdleGaps:
         return len(self._between_s) * self.fixed_s / self.window_s
 
     @property
-    def varying_ratio(self) -> float:
-        """Return the share of the window that regular gaps between entries take beyond ``fixed_ratio``."""
-        return max(0.0, float(self._between_s.sum()) / self.window_s - self.fixed_ratio)
+    def is_even(self) -> bool:
+        """Return whether nearly every regular gap between entries is almost as long as the median one."""
+        return bool(self.fixed_s) and self.fixed_s >= _EVEN_RATIO * centre(self._between_s)
+
+    @property
+    def is_proportional(self) -> bool:
+        """Return whether the regular gaps grow in proportion with the entries before them, as idle time does not.
+
+        The gaps' slope over the entries' times, with its interval, must exceed 0.  It must also agree with the length of the
+        gaps, with and without the timer's part.
+        """
+        took_s = (self.begin_ns[1:-1] - self.end_ns[:-2]) / 1e9
+        kept = ~self.irregular[1:-1] & (took_s > 0.0)
+        took_s, raw_s = took_s[kept], ((self.end_ns - self.begin_ns)[1:-1] / 1e9)[kept]
+        if not self.fixed_s or not took_s.std():
+            return False
+        line = robust_line(took_s, raw_s, high_sd=_HIGH_SD, floor=_ROUNDING_S)
+        error = line.slope_error()
+        usual_s = centre(took_s)
+        return error is not None and (
+            0.0 < line.slope - error <= self.usual_s / usual_s and line.slope + error >= self.fixed_s / usual_s
+        )
+
+    @property
+    def pauses_ratio(self) -> float:
+        """Return the share of the window by which long gaps after nearly every call vary, as pauses of a host do; else 0."""
+        between_s = self._between_s
+        if len(between_s) < _FEWEST_PAUSES or self.usual_s < _PAUSE_S:
+            return 0.0
+        varying_s = between_s.sum() - len(between_s) * float(np.percentile(between_s, _NEARLY_EVERY_PERCENT))
+        part = 1.0 - varying_s / between_s.sum()
+        return float(varying_s) / self.window_s if _PAUSING_PARTS[0] <= part <= _PAUSING_PARTS[1] else 0.0
 
     @property
     def _between_s(self) -> Values:

@@ -58,6 +58,12 @@ class LoadTime:
     window_begin_ns: int
     before_known: bool
 
+    @property
+    def is_settled(self) -> bool:
+        """Return whether the load lasted for 3 s before the window and throughout it."""
+        since_ns = self.window_begin_ns - int(self.began_ns[0])
+        return self.before_known and len(self.began_ns) == 1 and since_ns >= STEADY_S * 1e9
+
     def steady_span_ns(self, *, steady_s: float = STEADY_S, least_s: float = _CYCLE_S) -> Span | None:
         """Return the longest part of the window after ``steady_s`` of load, or None if it is shorter than a cycle."""
         if not self.before_known and len(self.began_ns) == 1 and self.began_ns[0] < self.window_begin_ns:

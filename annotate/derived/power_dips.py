@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from annotate.derived.idle_gaps import BEYOND, SAMPLE_NS, IdleGaps, lost_runs
+from annotate.derived.idle_gaps import BEYOND, SAMPLE_NS, IdleGaps, lost_runs, rhythm_s
 from annotate.evidence import Column, Evidence, Times, Values, WindowRecord
 from annotate.stats.robust import centre, quantiles
 
@@ -135,12 +135,12 @@ def _rhythm_s(
 ) -> float:
     """Return the usual length of dips in a rhythm; 0 if the dips within the window form no rhythm.
 
-    The idle time of a rhythm grows along a straight line.  The idle time of random dips deviates by the root of their count.
+    Its dips are alike, or too short for the record.  The idle time of a rhythm grows along a straight line.  The idle time of random dips deviates by the root of their count.
     """
     within = ~dips.at_edge
-    if int(within.sum()) < _FEWEST_DIPS:
+    usual_s = rhythm_s(dips.idle_s[within])
+    if not usual_s:
         return 0.0
-    usual_s = centre(dips.idle_s[within])
     kept = within & (dips.idle_s <= BEYOND * usual_s)
     count = int(kept.sum())
     if count < _FEWEST_DIPS:

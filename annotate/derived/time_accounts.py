@@ -19,10 +19,7 @@ _LEAST_RATIO = 1e-3  # lower limit of the divisor, as a part of the window
 GAUGE_ERROR_RATIO = 0.03  # utilisation fell, in ten clean scenarios, up to 2.7 percentage points short of the timed share
 # Decision 0113: equal gaps after nearly every call may be GPU work; long gaps that vary are host pauses.
 FIXED_ERROR_RATIO = 0.01
-_ALIKE_RATIO = 0.85  # fixed part of all regular idle time
-_PAUSE_S = 100e-6
 _PAUSES_RATIO = 0.01
-_PAUSING_PARTS = 0.4, 0.7  # fixed part of the pauses of a host
 _FULL_RATIO = 0.99  # utilisation below this shows the pauses
 _LAUNCH_BOUND_S = 50e-6  # two of three calls of 15 µs took 29 µs when CPU cores were short
 _LAUNCH_S = 8e-6  # an event pair around nothing reads 2 to 8 µs: ``short-kernel`` counts it
@@ -46,7 +43,8 @@ class TimeAccounts:
     call_s: float = 0.0  # the median
     between_ratio: float = 0.0  # most busy time of the timer between entries, or of an entry cut off at an edge
     launches_ratio: float = 0.0  # the most that launches can have added to the entries' time
-    fixed_ratio: float = 0.0  # idle time that nearly every gap contains
+    fixed_ratio: float = 0.0  # idle time that nearly every gap contains, if the gaps are equal
+    grown_ratio: float = 0.0  # the same, if the gaps also grow with the calls before them
     pauses_ratio: float = 0.0  # host pauses that utilisation can have counted as busy
 
     @property
@@ -87,11 +85,15 @@ class TimeAccounts:
 
     @property
     def hidden_ratio(self) -> float:
-        """Return the part of equal gaps after the calls that utilisation can have counted as busy, beyond its error."""
+        """Return the part of equal gaps after the calls that can be work, beyond its error.
+
+        It is the part that utilisation counted as busy, or can have missed if the gaps grow with the calls before them.
+        """
         if self.busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO:
             return 0.0
         rest_ratio = self.busy.ratio - self.accounted_ratio - self.foreign_ratio - self.between_ratio
-        return max(0.0, min(self.fixed_ratio, rest_ratio) - FIXED_ERROR_RATIO)
+        grown_ratio = min(self.grown_ratio, rest_ratio + GAUGE_ERROR_RATIO)
+        return max(0.0, max(min(self.fixed_ratio, rest_ratio), grown_ratio) - FIXED_ERROR_RATIO)
 
 
 def timed_accounts(
@@ -124,6 +126,8 @@ def timed_accounts(
     # stamps, and without start times the place of one entry is unknown.
     between_s = len(entries_s) * (timings.calls_count - (1 if stamp_s else 0)) * (stamp_s or STAMP_S)
     between_ns = (between_s + (float(entries_s.max()) if gaps is None else 0.0)) * 1e9
+    even_ratio = gaps.fixed_ratio if gaps is not None and gaps.is_even else 0.0
+    is_open = even_ratio > FIXED_ERROR_RATIO and busy.most_ratio >= 1.0 - GAUGE_ERROR_RATIO
     return TimeAccounts(
         busy=busy,
         timed_ratio=1.0 - idle_ns / window.length_ns,
@@ -134,20 +138,10 @@ def timed_accounts(
         between_ratio=min(between_ns, idle_ns - other_ns - stamps_ns) / window.length_ns,
         call_s=centre(timings.took_s),
         launches_ratio=launches_ratio(timings, window.length_s),
-        fixed_ratio=gaps.fixed_ratio if gaps is not None and _fixed_part(gaps) >= _ALIKE_RATIO else 0.0,
-        pauses_ratio=_pauses_ratio(gaps, busy) if gaps is not None else 0.0,
+        fixed_ratio=even_ratio,
+        grown_ratio=even_ratio if gaps is not None and is_open and gaps.is_proportional else 0.0,
+        pauses_ratio=min(_PAUSES_RATIO, gaps.pauses_ratio) if gaps is not None and busy.ratio >= _FULL_RATIO else 0.0,
     )
-
-
-def _fixed_part(gaps: IdleGaps) -> float:
-    """Return the fixed part of the regular idle time between entries: near 1 if the gaps vary as little as a kernel."""
-    return gaps.fixed_ratio / max(gaps.fixed_ratio + gaps.varying_ratio, _LEAST_RATIO)
-
-
-def _pauses_ratio(gaps: IdleGaps, busy: BusyShare) -> float:
-    """Return the host pauses that utilisation can have counted as busy: long ones after nearly every call, which vary."""
-    is_pausing = gaps.usual_s >= _PAUSE_S and _PAUSING_PARTS[0] <= _fixed_part(gaps) <= _PAUSING_PARTS[1]
-    return min(_PAUSES_RATIO, gaps.varying_ratio) if is_pausing and busy.ratio >= _FULL_RATIO else 0.0
 
 
 def launches_ratio(timings: Timings, length_s: float) -> float:

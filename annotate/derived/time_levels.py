@@ -208,15 +208,16 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     """
     if evidence.window.length_ns <= 0 or not has_enough(timings) or not len(times.took_s):
         return None
-    at_ns, width_ns = _block_begins(evidence, len(times.took_s), timings.calls_count)
+    # Under a cap, raw times swing with the power controller.  Times at one clock do not.
+    swings = not times.is_at_one_clock and may_be_capped(evidence)
+    entries_count = _FEW_ENTRIES_COUNT if times.is_at_one_clock else _ENTRIES_COUNT
+    at_ns, width_ns = _block_begins(evidence, len(times.took_s), timings.calls_count, entries_count)
     place = entry_blocks(Timings(times.at_ns, times.took_s, None, timings.calls_count), at_ns)
     means_s, counts = _trimmed_means(place, times.took_s, len(at_ns))
     kept = counts >= max(1.0, _SPARSE_RATIO * float(np.median(counts[counts > 0])))
     means_s, at_ns = means_s[kept], at_ns[kept]
     logs = np.log(means_s)
     slope = _slope(logs)
-    # Under a cap, raw times swing with the power controller.  Times at one clock do not.
-    swings = not times.is_at_one_clock and may_be_capped(evidence)
     # Among up to five entries of a second or more, each holds a fifth and averages its own noise.
     is_each_level = _is_long(timings) and len(logs) <= 1.0 / _LEAST_RATIO
     if is_each_level:
@@ -239,10 +240,10 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     )
 
 
-def _block_begins(evidence: Evidence, entries_count: int, calls_count: int) -> tuple[Times, int]:
+def _block_begins(evidence: Evidence, entries_count: int, calls_count: int, least_count: int) -> tuple[Times, int]:
     """Return the start time of each block and the common width.  An entry of merged calls counts as that many times."""
     length_ns, each_count = evidence.window.length_ns, entries_count * calls_count
-    count = min(length_ns // _BLOCK_NS, each_count // _ENTRIES_COUNT, entries_count, _MOST_BLOCKS)
+    count = min(length_ns // _BLOCK_NS, each_count // least_count, entries_count, _MOST_BLOCKS)
     count = max(1, count, min(_FEW_BLOCKS, entries_count // _FEW_ENTRIES_COUNT))
     return evidence.window.begin_ns + length_ns * np.arange(count, dtype=np.int64) // count, max(1, length_ns // count)
 

@@ -4,6 +4,7 @@ from math import isfinite
 from typing import Annotated
 
 from annotate.case import Case
+from annotate.derived.beyond_clock import beyond_clock_bounds, beyond_clock_ratio
 from annotate.derived.time_levels import TimeLevels
 from annotate.evidence import Fact
 from annotate.ranges import Share
@@ -53,7 +54,7 @@ def iteration_growth(
     kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
-    says="the times have levels up to {apart_ratio:.1%} apart, {at}: {fast} and {slow}",
+    says="the times {what}",
     remedy="Find the change (inputs, algorithm, a neighbour) and measure each level separately; or declare varies=True.",
 )
 def iteration_levels(
@@ -69,7 +70,8 @@ def iteration_levels(
 
     Limits of detection:
         Levels shorter than two blocks (their times are outliers or modes), and a level that held throughout.  Without
-        stamps, a level of the clock is also a level of the times; it counts once.
+        stamps, a level of the clock is also a level of the times; it counts once.  Under a cap without stamps, changes that
+        vary the times by less than 2 % beyond the clock.
 
     Remedy:
         Measure each level separately, or declare ``varies=True`` and quote the mean over whole periods.
@@ -89,9 +91,14 @@ def _answer(case: Case, least_ratio: float, *, is_growth: bool) -> Answer:
     if found is None:
         return _TOO_FEW
     facts = _facts(found)
-    if found.is_steady or found.grows is not is_growth:
+    beyond_ratio = 0.0 if is_growth or not found.is_steady else beyond_clock_ratio(found, case.blocks)
+    if beyond_ratio:
+        facts["what"] = f"vary by {beyond_ratio:.1%} from one tenth of a second to another beyond their clock"
+        bounds = beyond_clock_bounds(beyond_ratio, "iteration-levels")
+    elif found.is_steady or found.grows is not is_growth:
         return Clear(facts)
-    bounds = found.bounds("iteration-growth" if is_growth else "iteration-levels")
+    else:
+        bounds = found.bounds("iteration-growth" if is_growth else "iteration-levels")
     if max((bound.size_ratio for bound in bounds), default=0.0) <= least_ratio:
         return Clear(facts)
     # Times that vary by design give a finding without bounds: their mean is claimed.
@@ -101,15 +108,18 @@ def _answer(case: Case, least_ratio: float, *, is_growth: bool) -> Answer:
 
 def _facts(found: TimeLevels) -> dict[str, Fact]:
     times_s = sorted(float(found.took_s[each.places].mean()) for each in found.levels)
+    at = "at one clock" if found.is_at_one_clock else "not corrected for the clock"
+    fast, slow = readable(times_s[0]), readable(times_s[-1])
     return {
+        "what": f"have levels up to {found.apart_ratio:.1%} apart, {at}: {fast} and {slow}",
         "growth_ratio": abs(found.growth_ratio),
         "change": "grow" if found.growth_ratio > 0 else "shrink",
         "levels_count": len(found.shifts),
         "apart_ratio": found.apart_ratio,
-        "fast": readable(times_s[0]),
-        "slow": readable(times_s[-1]),
+        "fast": fast,
+        "slow": slow,
         "hidden_ratio": found.hidden_ratio if isfinite(found.hidden_ratio) else None,
-        "at": "at one clock" if found.is_at_one_clock else "not corrected for the clock",
+        "at": at,
     }
 
 

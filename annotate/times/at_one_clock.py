@@ -44,6 +44,25 @@ class OneClockTimes:
         return float((self.clock_mhz / mhz) ** self.fit.beta)
 
 
+def loosely_at_one_clock(timings: Timings) -> OneClockTimes | None:
+    """Return stamped times at their median clock if no exponent fits them; None if too few have a clock.
+
+    The exponent is that of least squares, at least 0 and at most 1, because a kernel follows the clock at most in proportion.
+    What such an exponent leaves is not the clock's doing.
+    """
+    clock_mhz = timings.sm_clock_mhz
+    known = np.isfinite(clock_mhz) & (clock_mhz > 0.0) & (timings.took_s > 0.0) if clock_mhz is not None else None
+    if clock_mhz is None or known is None or not known.any() or float(known.mean()) < _LEAST_STAMPED_RATIO:
+        return None
+    clocks, logs = np.log(clock_mhz[known]), np.log(timings.took_s[known])
+    about = clocks - clocks.mean()
+    scatter = float(np.square(about).sum())
+    beta = float(np.clip(-float((about * logs).sum()) / scatter, 0.0, 1.0)) if scatter > 0.0 else 0.0
+    middle_mhz = centre(clock_mhz[known])
+    took_s = timings.took_s[known] * (clock_mhz[known] / middle_mhz) ** beta
+    return OneClockTimes(timings.at_ns[known], np.asarray(took_s, np.float64), middle_mhz)
+
+
 def one_clock_times(timings: Timings, fit: Sensitivity | NoFit) -> OneClockTimes:
     """Return stamped times at their median clock if the times follow the clock or the clock was constant.
 

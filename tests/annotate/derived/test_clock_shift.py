@@ -105,7 +105,8 @@ def test_swing_of_the_controller_has_a_bound_of_zero() -> None:
     [
         (5, 0.015, True),
         (5, 0.02, True),
-        (6, 0.015, False),  # longer than half a cycle
+        (7, 0.015, True),  # half a cycle, and a block at either edge
+        (8, 0.015, False),
         (10, 0.02, False),
         (5, 0.06, False),  # larger than a controller's swing
     ],
@@ -221,6 +222,22 @@ def capped(**more: Signal) -> Evidence:
     made: dict[str, Signal] = {"power_violation_ns": capped_ns(), "power_cap_ns": capped_ns(), "event_reasons_mask": 4,
                                "power_w": lambda t: 690.0 if t >= 0.0 or t < -0.5 else 122.0, "sm_clock_mhz": 1600}  # fmt: skip
     return evidence(length_s=2.0, signals={**made, **more}, declared={"true_clock_mhz": 1440.0, "stamped_s": 2.0})
+
+
+@pytest.mark.parametrize(("idle_s", "changes"), [(4.0, True), (0.5, False)])
+def test_change_in_a_short_window_of_settled_load(idle_s: float, changes: bool) -> None:
+    """A clock that falls by half for 0.5 of 1.2 s is a change after 3 s of load; sooner it may be the controller's."""
+    signals: dict[str, Signal] = {
+        "sm_clock_mhz": lambda t: 800.0 if 0.5 < t < 1.0 else 1600.0,
+        "power_w": lambda t: 122.0 if -idle_s - 0.5 < t < -idle_s else 690.0,
+        "utilization_ratio": lambda t: 0.0 if -idle_s - 0.5 < t < -idle_s else 1.0,
+        "power_cap_ns": capped_ns(),
+        "power_violation_ns": capped_ns(),
+    }
+    case = Case(evidence(length_s=1.2, signals=signals))
+    assert case.load.is_settled is changes
+    assert case.clock_shift is not None
+    assert (case.clock_shift.shifts[Number.MEAN].estimate.nearer_ratio > 0.2) is changes
 
 
 def test_work_record_gives_the_steady_clock() -> None:

@@ -89,6 +89,20 @@ def test_stall_among_few_gaps_is_irregular(count: int) -> None:
     assert gaps_of(gaps_s).irregular.sum() == 1
 
 
+@pytest.mark.parametrize(("part", "host_s", "is_proportional"), [(0.02, 6e-6, True), (0.0, 26e-6, False), (0.2, 6e-6, False)])
+def test_gaps_that_grow_with_their_calls(part: float, host_s: float, is_proportional: bool) -> None:
+    """Gaps are proportional if they contain a part of their call; a steeper change, or none, is another thing."""
+    rng = np.random.default_rng(4)
+    took_s = 1e-3 * (1.0 + 0.005 * rng.standard_normal(2000))
+    gaps_s = host_s * (1.0 + 0.05 * rng.standard_normal(2000)) + 0.02e-3 * (part > 0.0) + part * (took_s - 1e-3)
+    at_ns = BEGIN_NS + np.round(np.concatenate([[0.0], np.cumsum(took_s + gaps_s)[:-1]]) * 1e9).astype(np.int64)
+    window = WindowRecord(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + round(float((took_s + gaps_s).sum()) * 1e9))
+    found = entry_gaps(Timings(at_ns, took_s), window)
+    assert found is not None
+    assert found.is_even
+    assert found.is_proportional is is_proportional
+
+
 def test_declared_work_is_not_a_gap() -> None:
     """A declared flush of 50 ms leaves no gap; a declaration of its first half leaves 25 ms."""
     gaps_s = usual(50)

@@ -68,6 +68,17 @@ def test_stalls_of_different_lengths_are_irregular() -> None:
     assert found.irregular_ratio == pytest.approx(sum(end - begin for begin, end in stalls) / 4.0, abs=0.04)
 
 
+def test_even_idle_time_of_unlike_stalls_is_irregular() -> None:
+    """Eight stalls of 0.2 to 1.6 s in 10 s grow along a line by chance, but their lengths are no rhythm."""
+    begins_s = (0.81, 2.12, 2.56, 3.61, 4.28, 6.63, 7.53, 9.05)
+    lengths_s = (1.24, 0.16, 0.86, 0.38, 1.63, 0.78, 1.14, 1.16)
+    low = [(begin, begin + length) for begin, length in zip(begins_s, lengths_s, strict=True)]
+    found = power_dips(*record(low, length_s=10.3), idle_w=120.0)
+    assert found is not None
+    assert found.usual_s == 0.0
+    assert found.irregular.sum() >= len(lengths_s)
+
+
 def test_stalls_at_random_times_are_irregular() -> None:
     """Twelve equal stalls of 5 ms are a rhythm if they come each 300 ms, and irregular at random times."""
     regular_s = [0.15 + 0.3 * i for i in range(12)]

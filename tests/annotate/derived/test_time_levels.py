@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from annotate.budget import Bound, Group, Number
 from annotate.case import Case
+from annotate.derived.beyond_clock import beyond_clock_bounds, beyond_clock_ratio
 from annotate.derived.time_levels import TimeLevels
 from annotate.derived.time_modes import mode_bounds
 from annotate.evidence import Evidence, Timings, Values
+from annotate.rule import Clear, Found
+from annotate.rules.levels import iteration_levels
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
 from tests.examples import share_of
 
@@ -130,6 +133,38 @@ def test_swing_of_the_power_controller_is_not_a_level() -> None:
     """Raw times of a capped kernel that swing by 2 % each second are steady."""
     swing = noisy(1e-3 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(6000) / 1000.0)), 1e-3)
     assert levels_of(timed(swing, mhz=None, capped=True)).is_steady
+
+
+def test_changes_beyond_the_stamped_clock_are_levels() -> None:
+    """Raw times that toggle each half second are steady under a cap; a stamped clock that swings by 1 % does not explain them."""
+    along = 2.0 * np.pi * np.arange(6000) / 1000.0
+    took_s = noisy(1e-3 * np.where(np.sin(along) > 0.0, 1.08, 0.92))
+    mhz = 1500.0 * (1.0 + 0.01 * np.cos(along))
+    assert levels_of(timed(took_s, mhz=None, capped=True)).is_steady
+    found = levels_of(timed(took_s, mhz=mhz, capped=True))
+    assert found.largest_ratio > 0.04
+    assert {bound.group for bound in found.bounds("iteration-levels")} == {Group.TIMES}
+
+
+@pytest.mark.parametrize(("depth", "ratio"), [(0.08, 0.03), (0.02, 0.0)])
+def test_times_that_vary_beyond_their_clock(depth: float, ratio: float) -> None:
+    """A saw of raw capped times that hides in the swing as a level varies more than the driver's constant clock."""
+    about = timed(noisy(1e-3 * (1.0 + depth * (np.arange(2000) / 300.0 % 1.0))), mhz=None, capped=True)
+    found, case = levels_of(about), Case(about)
+    assert found.is_steady
+    beyond_ratio = beyond_clock_ratio(found, case.blocks)
+    assert beyond_ratio == pytest.approx(ratio, abs=0.012)
+    assert len(beyond_clock_bounds(beyond_ratio, "iteration-levels")) == (3 if ratio else 0)
+    assert isinstance(iteration_levels.ask_about(case, None), Found if ratio else Clear)
+    assert beyond_clock_ratio(found, None) == beyond_clock_ratio(levels_of(timed(np.full(900, 1e-3))), case.blocks) == 0.0
+
+
+def test_long_calls_at_one_clock_have_blocks_of_100_ms() -> None:
+    """A saw with a period of 2 s is found in calls of 38 ms, of which thirty would fill more than half of a period."""
+    saw = 1.0 + 0.1 * (np.arange(210) * 38e-3 / 2.0 % 1.0)
+    found = levels_of(timed(noisy(np.asarray(38e-3 * saw), 4e-3)))
+    assert found.width_ns < 0.13e9
+    assert found.largest_ratio > 0.02
 
 
 @pytest.mark.parametrize(("growth_ratio", "is_steady"), [(0.06, True), (0.6, False)])

@@ -64,10 +64,22 @@ def test_accounts_allow_varying_host_pauses_only() -> None:
     rng = np.random.default_rng(1)
     pauses_s = rng.normal(0.72e-3, 0.22e-3, 163).clip(0.1e-3)
     assert isinstance(ask(after_calls(pauses_s, 1.0)), Clear)
+    few = evidence(length_s=1.03, signals={"utilization_ratio": 1.0}, timings=after_each_call(pauses_s[:28]))
+    assert isinstance(ask(few), Clear)
     jittered_s = 0.84e-3 * rng.lognormal(0.0, 0.15, 163)  # times too short by 2.3 %, with a jitter of 15 %
     assert isinstance(ask(after_calls(jittered_s, 1.0)), Found)
     sparse_s = np.where(np.arange(163) % 10 == 0, 0.0, 0.93e-3)  # every tenth gap is empty
     assert isinstance(ask(after_calls(sparse_s, 1.0)), Found)
+
+
+def test_accounts_of_gaps_that_grow_with_their_calls() -> None:
+    """At 97 % utilisation equal gaps of 2 % are idle, unless they grow with their calls: then the times are too short."""
+    rng = np.random.default_rng(2)
+    whole_s = 1e-3 * (1.0 + 0.01 * rng.standard_normal(6000))
+    for short_s, kind in ((0.98 * whole_s, Found), (whole_s - 20e-6, Clear)):
+        at_ns = BEGIN_NS + np.round((np.cumsum(whole_s + 6e-6) - whole_s) * 1e9).astype(np.int64)
+        about = evidence(signals={"utilization_ratio": 0.97}, timings=Timings(at_ns, short_s))
+        assert isinstance(ask(about), kind)
 
 
 def test_accounts_of_sleeps_that_utilisation_shows_are_clear() -> None:

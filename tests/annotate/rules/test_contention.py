@@ -273,6 +273,15 @@ class TestContentionResidual:
         about = evidence(signals={"memory_used_bytes": lambda t: 5_000_000_000 if 1.0 < t < 1.2 else 3_000_000_000})
         assert isinstance(ask(contention_residual, about), Clear)
 
+    @pytest.mark.parametrize(("stayed_s", "kind"), [(1.3, Found), (0.8, Clear)])
+    def test_memory_of_a_late_hidden_process_is_found(self, stayed_s: float, kind: type[Answer]) -> None:
+        """Memory of a hidden process that came at the end of a window counts if it stayed for a second."""
+        about = evidence(
+            signals={"memory_used_bytes": lambda t: 5_000_000_000 if t > 6.0 - stayed_s else 3_000_000_000},
+            visibility=NAMESPACE,
+        )
+        assert isinstance(ask(contention_residual, about), kind)
+
     def test_second_unknown_pid_counts_as_foreign(self) -> None:
         """The busier of two unknown PIDs may be the window's own; the other, with 45 %, counts as foreign."""
         other = replace(HIDDEN, pid=100, utilization_ratio=0.45)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.evidence import Timings, Values
-from annotate.times.at_one_clock import OneClockTimes, one_clock_times
+from annotate.times.at_one_clock import OneClockTimes, loosely_at_one_clock, one_clock_times
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity
 from tests.examples import share_of
 
@@ -74,3 +74,15 @@ def test_unstamped_times_are_left_out_at_a_varying_clock() -> None:
     assert timings.sm_clock_mhz is not None
     mhz = np.where(np.arange(3000) < 2400, timings.sm_clock_mhz, np.nan)
     assert len(at_one_clock(Timings(timings.at_ns, timings.took_s, mhz)).took_s) == 2400
+
+
+def test_loose_exponent_is_that_of_a_kernel() -> None:
+    """Least squares remove the clock's part of the times, but no more than a kernel's: the exponent is at most 1."""
+    timings = swinging()
+    found = loosely_at_one_clock(timings)
+    assert found is not None
+    assert found.took_s.std() < 0.1 * timings.took_s.std()
+    steep = loosely_at_one_clock(swinging(beta=4.0))
+    assert steep is not None
+    assert steep.took_s.std() == pytest.approx(swinging(beta=3.0).took_s.std(), rel=0.05)
+    assert loosely_at_one_clock(Timings(timings.at_ns, timings.took_s)) is None
