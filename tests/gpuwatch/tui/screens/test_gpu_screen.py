@@ -243,7 +243,7 @@ def test_curves_without_a_store_hold_live_answers_only() -> None:
     """Without a store the curves grow from live answers, and the screen shows a notice."""
 
     async def use(seen: Seen) -> None:
-        assert "curves hold only the answers to this screen" in seen.curves
+        assert "curves hold only the live answers to this screen" in seen.curves
         for step in range(1, 9):
             at_ns = NOW_NS + step * S // 2
             later = gpu(0, age_s=-step / 2, pids=[7], sm_clock_mhz=1000)
