@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-LONGEST_PAUSE_S = 0.5  # pause between two slow evaluations
+LONGEST_PAUSE_S = 0.3  # pause between two slow evaluations
 PATIENCE_S = 100.0  # below pytest's time limit, so that the failure names the missing condition
 
 _T = TypeVar("_T")
