@@ -38,7 +38,7 @@ def test_sequential_windows_leave_only_their_records(daemon: Live) -> None:
     assert figures["verdicts"]["opened"] == 40
     first, last = figures["taken"][0], figures["taken"][-1]
     assert last["descriptors_count"] <= first["descriptors_count"] + 8
-    assert last["memory_bytes"] - first["memory_bytes"] < 30 << 20
+    assert last["memory_bytes"] - first["memory_bytes"] < 12 << 20
 
 
 def test_too_many_windows_of_one_user_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,7 +170,7 @@ def test_daemon_stays_small_with_longest_gpu_names(daemon: Live, beside: Client)
     too_many, largest = ["x" * 10**6], ["x" * messages.GPU_LENGTH] * messages.GPUS_COUNT
     with dial(daemon.settings) as connection:
         asked(connection, plain("hello") | {"protocol": 1})
-        for _ in range(30):
+        for _ in range(100):
             refused(*asked(connection, plain("open") | {"gpus": too_many}))
             answer, size = asked(connection, plain("open") | {"gpus": largest, "told": {"cache": "x" * 16_000}})
             assert answer["type"] == "opened"
