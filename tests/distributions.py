@@ -9,11 +9,13 @@ enters the wheel.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-_BUILD_SOURCES = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+_BUILD = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 OFFLINE = ("--no-deps", "--no-index", "--no-cache-dir")
 
@@ -24,9 +26,12 @@ def build(tree: Path, folder: Path) -> tuple[Path, Path]:
     Raises CalledProcessError: when a build fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    run([sys.executable, "-c", _BUILD_SOURCES, str(folder)], cwd=tree)
+    run([sys.executable, "-c", _BUILD.format("sdist"), str(folder)], cwd=tree)
     (sources,) = folder.glob("*.tar.gz")
-    run([*PIP, "wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", str(folder), str(sources)])
+    with tempfile.TemporaryDirectory() as unpacked:
+        shutil.unpack_archive(sources, unpacked, filter="data")
+        (tree,) = Path(unpacked).iterdir()
+        run([sys.executable, "-c", _BUILD.format("wheel"), str(folder)], cwd=tree)
     (wheel,) = folder.glob("*.whl")
     return sources, wheel
 

@@ -82,9 +82,10 @@ def pages() -> tuple[str, ...]:
 def blocks() -> tuple[Block, ...]:
     """Return every fenced block of every page, in order."""
     found: list[Block] = []
+    parser = MarkdownIt().disable("inline")  # fences are blocks
     for page in pages():
         after = None  # the block directly before this token
-        for token in MarkdownIt().parse((ROOT / page).read_text(encoding="utf-8")):
+        for token in parser.parse((ROOT / page).read_text(encoding="utf-8")):
             if token.type != "fence":
                 after = None
                 continue

@@ -33,7 +33,8 @@ LISTED = frozenset((*SHELL, "python", "yaml", "toml", "sql", "c", "promql", "tex
 RUNS = ("gemm", "RUN")  # labels that pages use in commands without opening the window
 REPORTS = ("a", "b", "gemm", "report")
 FILES = ROOT / "tests" / "gpuwatch" / "results" / "files"
-KERNEL = "def f():\n    return sum(range(2_000))\n\n\ng = h = f\n"
+# A call that mostly waits: seven commands compare such functions for three seconds each.
+KERNEL = "import time\n\n\ndef f():\n    time.sleep(0.0002)\n    return sum(range(100))\n\n\ng = h = f\n"
 TABLE = "took_ms,sm_mhz,begin_s\n" + "".join(f"{2 + row % 3 / 1000},1500,{row * 0.002:.3f}\n" for row in range(200))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -56,16 +57,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "html"
 
 
-def read_pages(site: Path) -> Iterator[tuple[Path, PageAddresses]]:
-    for path in sorted(site.rglob("*.html")):
-        page = PageAddresses()
+@cache
+def read_pages(site: Path) -> Mapping[Path, PageAddresses]:
+    pages = {path: PageAddresses() for path in sorted(site.rglob("*.html"))}
+    for path, page in pages.items():
         page.feed(path.read_text(encoding="utf-8"))
-        yield path, page
+    return pages
 
 
 def test_site_fetches_nothing_from_outside(site: Path) -> None:
     """Every style, script, font and picture is a file of the site, so the site works offline."""
-    for path, page in read_pages(site):
+    for path, page in read_pages(site).items():
         for address in page.fetched:
             assert not urlsplit(address).netloc, (path.name, address)
             target = site if address.startswith("/") else path.parent
@@ -82,7 +84,7 @@ def test_site_home_reaches_every_page(site: Path) -> None:
             for each in page.followed
             if not urlsplit(each).scheme and urlsplit(each).path
         }
-        for path, page in read_pages(site)
+        for path, page in read_pages(site).items()
     }
     seen, waiting = set[Path](), [site / "docs" / "index.html"]
     while waiting:

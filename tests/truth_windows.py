@@ -48,6 +48,12 @@ class TruthWindow:
         return self.disturbed.timings is not None
 
 
+def truth_names(*, timed: bool = False) -> list[str]:
+    """Return the names of all windows, or of those with times, without reading a window: a name without times ends in -plain."""
+    names = [str(row["name"]) for row in json.loads(_TRUTH.read_text(encoding="utf-8"))]
+    return [name for name in names if not (timed and name.endswith("-plain"))]
+
+
 @lru_cache(maxsize=1)
 def truth_windows() -> Mapping[str, TruthWindow]:
     """Return all windows by name."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tomllib
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
 
 ROOT = Path(__file__).parents[2]
 project = "gpuwatch"
@@ -53,6 +57,29 @@ def copy_pictures(app: Sphinx, error: Exception | None) -> None:
         shutil.copy(path, app.outdir / "docs" / path.name)
 
 
+_navigations: dict[str, Callable[..., str]] = {}  # by folder
+
+
+def share_navigation(_app: Sphinx, page: str, _template: str, context: dict[str, Any], _doctree: Any) -> None:
+    """Render the sidebar's entries once for all decisions: no decision is among them, and all have the same addresses."""
+    if page.startswith("docs/decisions/0"):
+        context["toctree"] = _navigations.setdefault("decisions", cache(context["toctree"]))
+
+
+class CachedEnglish(SearchEnglish):
+    """English for the search index; each word's stem is computed once."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._stem = cache(super().stem)
+
+    def stem(self, word: str) -> str:
+        """Return the stem of a word."""
+        return self._stem(word)
+
+
 def setup(app: Sphinx) -> None:
-    """Register the copying of pictures after the build."""
+    """Register the cached stems, the shared sidebar, before the theme reads it, and the copying of pictures."""
+    app.add_search_language(CachedEnglish)
+    app.connect("html-page-context", share_navigation, priority=400)
     app.connect("build-finished", copy_pictures)

@@ -42,7 +42,7 @@ def test_judge_shortens_declared_texts_in_findings(name: str) -> None:
 
 
 @given(evidences(), policies, declarations, st.none() | timings(), st.none() | evidences())
-@settings(parent=thorough, max_examples=share_of(150))
+@settings(parent=thorough, max_examples=share_of(90))
 @pytest.mark.filterwarnings("error", "ignore:Generating overly large repr")  # the warning would hide a failing example
 def test_judge_gives_one_finding_per_rule(
     about: Evidence, policy: Policy, declared: Mapping[str, Fact], times: Timings | None, baseline: Evidence | None

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +120,12 @@ def _smi(trace: Any, span_s: tuple[float, float] | None) -> dict[str, Any] | Non
     }
 
 
-def judged() -> Iterator[tuple[dict[str, Any], Evidence, Verdict]]:
-    """Yield each committed scenario, its evidence, and the verdict of the present rules."""
+@cache
+def judged() -> tuple[tuple[dict[str, Any], Evidence, Verdict], ...]:
+    """Return each committed scenario, its evidence, and the verdict of the present rules."""
     scenarios = json.loads(DATA.read_text())["scenarios"]
-    for scenario, evidence in zip(scenarios, unpack(CAPSULE.read_bytes()), strict=True):
-        yield scenario, evidence, judge(evidence)
+    pieces = zip(scenarios, unpack(CAPSULE.read_bytes()), strict=True)
+    return tuple((scenario, evidence, judge(evidence)) for scenario, evidence in pieces)
 
 
 def page() -> str:

@@ -61,8 +61,3 @@ def test_recordings_of_real_windows_are_anonymous() -> None:
     every = [*SIDE_STREAM, *(evidence for _, evidence, _ in recorded().values())]
     assert {evidence.device.uuid for evidence in every if evidence.device} == {render.MASKED_UUID}
     assert {evidence.host.hostname for evidence in every} == {"host"}
-
-
-def test_page_and_readme_match_the_data() -> None:
-    assert render.PAGE.read_text() == render.page()
-    assert render.README.read_text() == render.readme()

@@ -8,6 +8,7 @@ import math
 import random
 from collections import deque
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from annotate.evidence import Reason
 from gpuwatch.sources.simulated.script import Script, ScriptPiece
@@ -23,6 +24,7 @@ _BARE_W, _CONTEXT_W, _LEAK_W_PER_C = 82.0, 123.0, 0.8
 # Two thermal poles: die to spreader, spreader to air.
 _AIR_C = 29.6
 _FAST_C_PER_W, _FAST_S, _SLOW_C_PER_W, _SLOW_S = 0.033, 0.12, 0.008, 6.0
+_WHOLE_STEP_SHARE = 1.0 - math.exp(-(STEP_NS / 1e9) / _FAST_S)
 
 # The cap engages after this much energy above the limit: 56 to 75 ms after the start of a product (docs/HARDWARE.md).
 _ONSET_J = 13.0
@@ -31,6 +33,10 @@ _ONSET_J = 13.0
 _BURST_RATIO, _FLOOR_RATIO, _SET_RATIO, _GAIN = 1.03, 0.78, 0.980, 7.0
 _RELEASE_RATIO, _RELEASE_COUNT = 0.8, 8  # released when the mean of 160 ms is below 80 % of both limit and target
 _LOAD_MEMORY = 0.7  # the kernels' power varies as AR(1), one step per bin
+
+# Plain integers: operations on flags are slow, and every step asks for the reasons.
+_CAPPED, _SHUT = int(Reason.SW_POWER_CAP), int(Reason.HW_THERMAL | Reason.HW_SLOWDOWN)
+_HOT, _IDLE = int(Reason.SW_THERMAL), int(Reason.GPU_IDLE)
 
 # Software cuts the clock by a fifth for heat; hardware halves it at the slow-down temperature.
 SLOWDOWN_C = 87
@@ -56,8 +62,7 @@ class Totals:
     own_ns: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):  # each step makes one, and a tuple is faster than a frozen record
     """One past step: end, length, true clock, and stretch."""
 
     end_ns: int
@@ -75,6 +80,7 @@ class Physics:
     def __init__(self, script: Script, seed: str) -> None:
         self.script = script
         self.board = script.scene.board
+        self._low_ratio = self.board.idle_clock_mhz / self.board.sm_clock_max_mhz
         self.now_ns = 0  # since the epoch
         self._round_ns = round(script.scene.length_s * 1e9)
         self._enter(0)
@@ -107,13 +113,13 @@ class Physics:
         """Current clock event reasons."""
         mask = self.stretch.reasons_mask
         if self.capped:
-            mask |= Reason.SW_POWER_CAP
+            mask |= _CAPPED
         if self.shut:
-            mask |= Reason.HW_THERMAL | Reason.HW_SLOWDOWN
+            mask |= _SHUT
         elif self.hot:
-            mask |= Reason.SW_THERMAL
+            mask |= _HOT
         if not self.stretch.context:
-            mask |= Reason.GPU_IDLE
+            mask |= _IDLE
         return mask
 
     @property
@@ -131,30 +137,32 @@ class Physics:
 
     def next_ns(self) -> int:
         """Return the end of the next step: the next 5 ms mark, or the end of the stretch if earlier."""
-        return min(self.now_ns - self.now_ns % STEP_NS + STEP_NS, self._stretch_end_ns)
+        mark_ns = self.now_ns - self.now_ns % STEP_NS + STEP_NS
+        return mark_ns if mark_ns < self._stretch_end_ns else self._stretch_end_ns
 
     def step(self) -> None:
         """Integrate one step."""
-        stretch = self.stretch
-        begin_ns = self.now_ns
+        stretch, sums = self.stretch, self.stretch.sums
         end_ns = self.next_ns()
-        length_ns = end_ns - begin_ns
+        length_ns = end_ns - self.now_ns
         length_s = length_ns / 1e9
-        sums = stretch.sums
         self._move_clock(length_s)
         static_w = self._static_w()
         power_w = static_w + sums.dynamic_w * self._load_factor * self.clock_ratio**2
-        self._bin_j += power_w * length_s
-        self._excess_j = max(0.0, self._excess_j + (power_w - stretch.power_limit_w) * length_s)
-        if self._excess_j > _ONSET_J and not self.capped:
+        energy_j = power_w * length_s
+        self._bin_j += energy_j
+        excess_j = self._excess_j + (power_w - stretch.power_limit_w) * length_s
+        self._excess_j = excess_j = excess_j if excess_j > 0.0 else 0.0
+        if excess_j > _ONSET_J and not self.capped:
             self.capped = True
             self._capped_w.clear()
             self._target_w = _BURST_RATIO * stretch.power_limit_w
             self._aim_power(static_w)
         heat_w = power_w * sums.heat_ratio
-        self._fast_c += (_FAST_C_PER_W * heat_w - self._fast_c) * (1.0 - math.exp(-length_s / _FAST_S))
+        share = _WHOLE_STEP_SHARE if length_ns == STEP_NS else 1.0 - math.exp(-length_s / _FAST_S)
+        self._fast_c += (_FAST_C_PER_W * heat_w - self._fast_c) * share
         self._slow_c += (_SLOW_C_PER_W * heat_w - self._slow_c) * length_s / _SLOW_S
-        self._count(stretch, length_ns, power_w * length_s)
+        self._count(stretch, length_ns, energy_j)
         self.history.append(Moment(end_ns, length_ns, self.clock_ratio, stretch))
         self.now_ns = end_ns
         if end_ns % BIN_NS == 0:
@@ -170,7 +178,7 @@ class Physics:
         self._stretch_end_ns = max(now_ns + 1, round_begin_ns + round(self.stretch.end_s * 1e9))
 
     def _idle_ratio(self) -> float:
-        return 1.0 if self.stretch.context else self.board.idle_clock_mhz / self.board.sm_clock_max_mhz
+        return 1.0 if self.stretch.context else self._low_ratio
 
     def _clock_share(self) -> float:
         """Return the share of the clock that faults and heat allow."""
@@ -182,7 +190,9 @@ class Physics:
         return share * (_SHUT_SHARE if self.shut else _HOT_SHARE if self.hot else 1.0)
 
     def _static_w(self) -> float:
-        return (_CONTEXT_W if self.stretch.context else _BARE_W) + _LEAK_W_PER_C * max(0.0, self.temperature_c - 40.0)
+        stretch = self.stretch
+        above_c = _AIR_C + stretch.air_c + self._fast_c + self._slow_c - 40.0
+        return (_CONTEXT_W if stretch.context else _BARE_W) + _LEAK_W_PER_C * (above_c if above_c > 0.0 else 0.0)
 
     def _aim_power(self, static_w: float) -> None:
         """Set the clock at which the last bin's load draws the target power."""
@@ -199,7 +209,7 @@ class Physics:
             if self.capped:
                 aim = min(aim, self._cap_ratio)
         # Clocks change at once, except that a board with a lower idle clock raises an uncapped clock gradually.
-        if aim > self.clock_ratio and self.board.idle_clock_mhz / self.board.sm_clock_max_mhz < 0.999 and not self.capped:
+        if aim > self.clock_ratio and self._low_ratio < 0.999 and not self.capped:
             self.clock_ratio += (aim - self.clock_ratio) * (1.0 - math.exp(-length_s / self.board.ramp_s))
         else:
             self.clock_ratio = aim

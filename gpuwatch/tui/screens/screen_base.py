@@ -19,6 +19,17 @@ from gpuwatch.tui.widgets.row_list import RowList, moved
 from gpuwatch.tui.widgets.status_line import Banner, StatusLine
 
 
+class KeyLine(Footer):
+    """A footer whose keys begin in its own style: each key would otherwise begin compact, and be styled three times."""
+
+    def compose(self) -> ComposeResult:
+        for key in super().compose():
+            compact = getattr(type(key), "compact", None)
+            if compact is not None:
+                key.set_reactive(compact, self.compact)
+            yield key
+
+
 class BaseScreen(Screen[None]):
     """A screen that gets its content from the app."""
 
@@ -26,7 +37,7 @@ class BaseScreen(Screen[None]):
         yield StatusLine()
         yield Banner()
         yield from self.body()
-        yield Footer(show_command_palette=False)
+        yield KeyLine(show_command_palette=False)
 
     @abstractmethod
     def body(self) -> Iterable[Widget]: ...

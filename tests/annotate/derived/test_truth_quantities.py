@@ -16,13 +16,11 @@ from annotate.evidence import Evidence
 from annotate.stats.long_run import median_within
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity
 from annotate.times.durations import inside
-from tests.truth_windows import TruthWindow, truth_windows
+from tests.truth_windows import TruthWindow, truth_names, truth_windows
 
-WINDOWS = truth_windows()
-TIMED = [each for each in WINDOWS.values() if each.is_timed]
-CLEAN = [each for window in TIMED for each in window.clean]
+TIMED = truth_names(timed=True)
 # Without launches of 15 µs in parallel with 32 busy processes: their times hold launch gaps.
-BESIDES_HOGS = [each for each in TIMED if each.name != "hogs-small-kernel"]
+BESIDES_HOGS = [name for name in TIMED if name != "hogs-small-kernel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Read:
 
 @lru_cache(maxsize=200)
 def _read(name: str, index: int) -> Read:
-    window = WINDOWS[name]
+    window = truth_windows()[name]
     about = (window.before, window.disturbed, window.after)[index]
     timings = inside(about)
     gaps, fit = entry_gaps(timings, about.window), sensitivity(timings)
@@ -57,7 +55,7 @@ def shift_ratios(about: Evidence, beta: float) -> tuple[float, ...]:
 
 
 def clean_reads() -> list[Read]:
-    return [each for window in TIMED for each in read(window)[::2]]
+    return [each for window in map(truth_windows().__getitem__, TIMED) for each in read(window)[::2]]
 
 
 def mean_ratio(window: TruthWindow) -> float:
@@ -65,12 +63,13 @@ def mean_ratio(window: TruthWindow) -> float:
     return disturbed.mean_s / (0.5 * (before.mean_s + after.mean_s)) - 1.0
 
 
-@pytest.mark.parametrize("window", BESIDES_HOGS, ids=lambda window: window.name)
-def test_gaps_and_mean_account_for_throughput(window: TruthWindow) -> None:
+@pytest.mark.parametrize("name", BESIDES_HOGS)
+def test_gaps_and_mean_account_for_throughput(name: str) -> None:
     """The time without gaps over the mean time gives the throughput ratio within 0.2 percentage points.
 
     The window with 32 busy processes is excluded: its times hold launch gaps, and it is 2.9 percentage points off.
     """
+    window = truth_windows()[name]
     before, disturbed, after = read(window)
 
     def idle_ratio(of: Read) -> float:
@@ -89,17 +88,17 @@ def test_every_stall_is_irregular_idle_time(name: str, irregular: float) -> None
 
     Under the cap a faster clock regains part of it: the mean time falls by 0.7 to 3.7 %.
     """
-    found = read(WINDOWS[name])[1].gaps
+    found = read(truth_windows()[name])[1].gaps
     assert found.irregular_ratio == pytest.approx(irregular, abs=5e-4)
     assert found.error_ratio < 2e-4
 
 
 def test_stall_of_a_window_without_times_is_a_power_dip() -> None:
     """Without times, a throughput loss of 10.1 % reads as 9.7 ± 0.7 % of irregular idle time."""
-    found = power_dips(WINDOWS["stall-0.3-decode-plain"].disturbed.trace.dense_power,
-                       WINDOWS["stall-0.3-decode-plain"].disturbed.window)  # fmt: skip
+    found = power_dips(truth_windows()["stall-0.3-decode-plain"].disturbed.trace.dense_power,
+                       truth_windows()["stall-0.3-decode-plain"].disturbed.window)  # fmt: skip
     assert found is not None
-    assert abs(found.irregular_ratio + WINDOWS["stall-0.3-decode-plain"].throughput_ratio) <= found.error_ratio
+    assert abs(found.irregular_ratio + truth_windows()["stall-0.3-decode-plain"].throughput_ratio) <= found.error_ratio
 
 
 def test_clean_windows_have_hardly_any_irregular_idle_time() -> None:
@@ -125,7 +124,7 @@ def test_levels_of_the_clock_are_found(name: str, shifts: tuple[float, float]) -
 
     With zeros the true change of the mean was -4.2 %, and the lower level gives -3.2 %.
     """
-    assert read(WINDOWS[name])[1].shift_ratios == pytest.approx(shifts, abs=2e-3)
+    assert read(truth_windows()[name])[1].shift_ratios == pytest.approx(shifts, abs=2e-3)
 
 
 def test_clean_medians_at_one_clock_agree() -> None:
@@ -134,7 +133,7 @@ def test_clean_medians_at_one_clock_agree() -> None:
     11 to 15 of the pairs agree within their own intervals: the interval of one window alone is too narrow.
     """
     apart, covered = [], 0
-    for window in BESIDES_HOGS:
+    for window in map(truth_windows().__getitem__, BESIDES_HOGS):
         fits = [sensitivity(inside(each)) for each in window.clean]
         betas = [fit.beta for fit in fits if isinstance(fit, Sensitivity)]
         beta = float(np.mean(betas)) if betas else 0.0
@@ -165,7 +164,7 @@ def test_load_time_before_windows(name: str, load_s: float, excess: float) -> No
 
     The true change of throughput was +0.92 % in one recording and -0.12 % in the other.
     """
-    about = WINDOWS[name].disturbed
+    about = truth_windows()[name].disturbed
     found, table = load_time(about, ()), excess_of("NVIDIA H200")
     assert table is not None
     assert (about.window.begin_ns - int(found.began_ns[0])) / 1e9 == pytest.approx(load_s, abs=0.03)
@@ -175,7 +174,7 @@ def test_load_time_before_windows(name: str, load_s: float, excess: float) -> No
 def test_cycle_of_the_power_controller_is_one_second() -> None:
     """The autocorrelation of the clock of clean capped GEMMs, over lags of 0.5 to 1.5 s, is largest at 1.0 s."""
     lags = []
-    for window in TIMED:
+    for window in map(truth_windows().__getitem__, TIMED):
         blocks = clock_blocks(window.before)
         assert blocks is not None
         logs = np.log(blocks.mhz[blocks.known])

@@ -23,6 +23,7 @@ def scenes() -> Iterator[Evidence]:
     yield evidence(declared={"sync_s": 1.5})
     yield evidence(declared={"timer": "caller"}, timings=every(15e-3, took_s=0.24e-3))
     yield evidence(declared={"timer": "events"}, timings=every(1e-3, took_s=3e-6))
-    yield evidence(signals={"utilization_ratio": 0.58}, timings=every(24e-6, took_s=20e-6))
-    yield evidence(declared={"timer": "events", "timer_overhead_s": 4e-6}, timings=every(30e-6, took_s=7e-6))
+    yield evidence(signals={"utilization_ratio": 0.58}, timings=every(24e-6, took_s=20e-6, length_s=1.5))
+    costly: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 4e-6}
+    yield evidence(declared=costly, timings=every(30e-6, took_s=7e-6, length_s=1.5))
     yield evidence(declared={"tampered": "torch.cuda.Event.elapsed_time, time.perf_counter"})

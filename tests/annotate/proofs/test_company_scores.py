@@ -12,11 +12,9 @@ from annotate.proofs import nobody_else
 from annotate.times.clock_sensitivity import Corrected, Sensitivity
 from tests.annotate.proofs.company_builders import sizes
 from tests.proof.pairs import Pair, pair
-from tests.truth_windows import TruthWindow, truth_windows
+from tests.truth_windows import TruthWindow, truth_names, truth_windows
 
-WINDOWS = truth_windows()
-BESIDES = [each for name, each in WINDOWS.items() if name.startswith("neighbour")]
-TIMED = [each for each in BESIDES if each.is_timed]
+BESIDES, TIMED = ([name for name in truth_names(timed=timed) if name.startswith("neighbour")] for timed in (False, True))
 # Odd seeds with listed neighbours; 555 has no times.
 SEEDS = (541, 555, 625, 685)
 
@@ -43,9 +41,10 @@ def _estimate(of: Evidence, number: Number) -> tuple[float, float]:
     return sum(each.low_ratio for each in found), sum(each.high_ratio for each in found)
 
 
-@pytest.mark.parametrize("of", BESIDES, ids=lambda each: each.name)
-def test_nobody_else_covers_real_neighbours(of: TruthWindow) -> None:
+@pytest.mark.parametrize("name", BESIDES)
+def test_nobody_else_covers_real_neighbours(name: str) -> None:
     """The true change of throughput lies within the bound; a window without times has no bound."""
+    of = truth_windows()[name]
     bounds = sizes(nobody_else.bounds(Case(of.disturbed)))
     state = nobody_else.prove(Case(of.disturbed), {}).state
     assert state is (ProofState.SHOWN if of.is_timed else ProofState.BROKEN)
@@ -53,9 +52,10 @@ def test_nobody_else_covers_real_neighbours(of: TruthWindow) -> None:
     assert (bounds[Number.THROUGHPUT] < 0.45) is of.is_timed
 
 
-@pytest.mark.parametrize("of", TIMED, ids=lambda each: each.name)
-def test_nobody_else_covers_times_with_neighbours(of: TruthWindow) -> None:
+@pytest.mark.parametrize("name", TIMED)
+def test_nobody_else_covers_times_with_neighbours(name: str) -> None:
     """The true changes of mean and median at one clock lie within the bounds, those of mean and throughput within estimates."""
+    of = truth_windows()[name]
     bounds, mean = sizes(nobody_else.bounds(Case(of.disturbed))), _mean_ratio(of)
     assert abs(mean) <= bounds[Number.MEAN] < 0.26
     assert abs(_at_clock_ratio(of) or 0.0) <= bounds[Number.MEDIAN_AT_CLOCK]
@@ -64,10 +64,11 @@ def test_nobody_else_covers_times_with_neighbours(of: TruthWindow) -> None:
         assert low <= truth <= high
 
 
-@pytest.mark.parametrize("of", WINDOWS.values(), ids=lambda each: each.name)
-def test_nobody_else_is_shown_for_lone_windows(of: TruthWindow) -> None:
+@pytest.mark.parametrize("name", truth_names())
+def test_nobody_else_is_shown_for_lone_windows(name: str) -> None:
     """Windows without neighbours show the proof and have no bounds."""
-    for each in of.clean if of in BESIDES else (of.disturbed, *of.clean):
+    of = truth_windows()[name]
+    for each in of.clean if name in BESIDES else (of.disturbed, *of.clean):
         assert nobody_else.prove(Case(each), {}).says == "nobody else"
         assert nobody_else.bounds(Case(each)) == ()
 

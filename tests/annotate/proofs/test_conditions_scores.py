@@ -19,7 +19,7 @@ from tests.annotate.proofs.clock_status import bound_ratio, decision
 from tests.proof.disturbances import family_name
 from tests.proof.pairs import Pair, pair
 from tests.proof.testified import Variant
-from tests.truth_windows import TruthWindow, truth_windows
+from tests.truth_windows import truth_windows
 
 # Families with conditions as their only disturbance.
 FAMILIES = ("sm-clock", "power-cap", "thermal", "mem-clock", "pause-before")
@@ -28,7 +28,6 @@ NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
 # The specification's targets: the difference of two undisturbed windows of capped work.
 REPEATABILITY = {Number.THROUGHPUT: 0.01, Number.MEAN: 0.006, Number.MEDIAN: 0.015}
 LONG_S = 3.0
-WINDOWS: tuple[TruthWindow, ...] = tuple(truth_windows().values())
 
 
 def bounds(about: Evidence) -> dict[Number, float]:
@@ -83,7 +82,7 @@ def test_recorded_clean_windows_are_valid_by_conditions() -> None:
 
     The true throughput of the exception differs by 1.4 % from that of its pair.
     """
-    made = {(each.name, index): decision(about) for each in WINDOWS for index, about in enumerate(each.clean)}
+    made = {(each.name, index): decision(about) for each in truth_windows().values() for index, about in enumerate(each.clean)}
     assert {key for key, found in made.items() if found.status is not Status.VALID} == {("nothing-train-plain", 1)}
     timed = [bound_ratio(found, Number.MEAN) for (name, _), found in made.items() if truth_windows()[name].is_timed]
     assert percents(timed)[0] < 0.01

@@ -16,10 +16,10 @@ from annotate.derived.time_modes import mode_bounds
 from annotate.evidence import RecordedWindow, WorkRecord
 from tests.proof.disturbances import drawn, family_name
 from tests.proof.pairs import Pair, length_s, pair
-from tests.truth_windows import TruthWindow, truth_windows
+from tests.truth_windows import TruthWindow, truth_names, truth_windows
 
 # Excluded: launches of 15 µs in parallel with 32 busy processes, because their times include launch gaps.
-TIMED = [each for each in truth_windows().values() if each.is_timed and each.name != "hogs-small-kernel"]
+TIMED = [name for name in truth_names(timed=True) if name != "hogs-small-kernel"]
 DEVIATION_FIELDS = {
     Number.THROUGHPUT: "throughput",
     Number.MEAN: "mean",
@@ -35,7 +35,7 @@ def numbers(name: str, index: int) -> MeasuredNumbers:
 
 def record(window: TruthWindow) -> WorkRecord:
     """Return a record of every clean window of the same kernel in other recordings."""
-    others = [each.name for each in TIMED if each is not window and each.name.split("-")[-1] == window.name.split("-")[-1]]
+    others = [each for each in TIMED if each != window.name and each.split("-")[-1] == window.name.split("-")[-1]]
     found = [numbers(name, index) for name in others for index in (0, 1)]
     values = ([each.number(number).value for number in DEVIATION_FIELDS] for each in found)
     clock_mhz = found[0].number(Number.MEDIAN_AT_CLOCK).clock_mhz if found else None
@@ -50,7 +50,7 @@ def numbers_with_record(name: str, index: int) -> MeasuredNumbers:
 
 def repeated(number: Number) -> Iterator[tuple[float, Repeatability]]:
     """Yield the difference of the two clean windows of each pair, and the repeatability of each window with its record."""
-    for window in TIMED:
+    for window in map(truth_windows().__getitem__, TIMED):
         values = [numbers(window.name, index).number(number).value for index in (0, 1)]
         assert values[0] is not None
         assert values[1] is not None
@@ -90,7 +90,7 @@ def test_median_at_the_reference_clock_differs_little() -> None:
 def test_clean_windows_have_steady_times() -> None:
     """The times of 40 of 42 clean windows change by at most 0.08 %, and those of the other two by less than 0.16 %."""
     worst = []
-    for window in TIMED:
+    for window in map(truth_windows().__getitem__, TIMED):
         for clean in window.clean:
             found = Case(clean).time_levels
             assert found is not None

@@ -20,8 +20,8 @@ from tests.gpuwatch.store.stored import a_run, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE
 from tests.waiting import sample_for
 
-# The difference is larger than interruptions of a block on a busy machine.
-FAST, SLOW = "sum(range(2_000))", "sum(range(200_000))"
+# Calls that mostly wait take little CPU.  The difference is larger than interruptions of a block on a busy machine.
+FAST, SLOW = "time.sleep(0.0002) or sum(range(200))", "time.sleep(0.01) or sum(range(300))"
 
 
 @pytest.fixture
@@ -135,17 +135,18 @@ class TestRuns:
 
 @pytest.fixture
 def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a working folder with functions; ``g`` takes a hundred times as long as ``f``."""
+    """Return a working folder with functions; ``g`` takes about forty times as long as ``f``."""
     monkeypatch.chdir(home)
-    (home / "a.py").write_text(f"def f():\n    return {FAST}\n")
-    (home / "b.py").write_text(f"def g():\n    return {SLOW}\ndef same():\n    return {FAST}\nvalue = 1\n")
+    (home / "a.py").write_text(f"import time\ndef f():\n    return {FAST}\n")
+    (home / "b.py").write_text(f"import time\ndef g():\n    return {SLOW}\ndef same():\n    return {FAST}\nvalue = 1\n")
     (home / "broken.py").write_text("def f(:\n")
     (home / "leaves.py").write_text("import sys\ndef f():\n    sys.exit(0)\n")
     (home / "raises.py").write_text("def f():\n    return g()\ndef g():\n    raise ValueError('too wide')\n")
     (home / "later.py").write_text("async def f(): ...\n")
     (home / "takes.py").write_text("def f(x):\n    return x\n")
     (home / "given.py").write_text(
-        "def inputs():\n    return (range(2_000),)\n\ndef f(x):\n    return sum(x)\n\ndef g(x):\n    return sum([*x, *x]) // 2\n"
+        "import time\n\ndef inputs():\n    return (range(200),)\n\n"
+        "def f(x):\n    return time.sleep(0.0002) or sum(x)\n\ndef g(x):\n    return time.sleep(0.0002) or sum([*x, *x]) // 2\n"
     )
     return home
 
@@ -179,7 +180,7 @@ class TestFunctions:
         git(folder, "init", "-q")
         git(folder, "add", "a.py")
         git(folder, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first")
-        (folder / "a.py").write_text(f"def f():\n    return {SLOW}\n")
+        (folder / "a.py").write_text(f"import time\ndef f():\n    return {SLOW}\n")
         ended = gpuwatch(*daemon.flags(), "compare", "a.py:f", "--at", "HEAD", *QUICK, "--no-check", "--json")
         found = ended.data["comparisons"][0]
         assert (found["a"], found["b"], found["decision"]) == ("a.py:f@HEAD", "a.py:f", "slower")
@@ -193,11 +194,11 @@ class TestFunctions:
     def test_compare_at_a_revision_imports_its_helpers(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
         """The revision's slower helper makes the working tree faster, and the worktree is removed afterwards."""
         git(folder, "init", "-q")
-        (folder / "helper.py").write_text(f"def work():\n    return {SLOW}\n")
+        (folder / "helper.py").write_text(f"import time\ndef work():\n    return {SLOW}\n")
         (folder / "uses.py").write_text("import helper\ndef f():\n    return helper.work()\n")
         git(folder, "add", "helper.py", "uses.py")
         git(folder, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first")
-        (folder / "helper.py").write_text(f"def work():\n    return {FAST}\n")
+        (folder / "helper.py").write_text(f"import time\ndef work():\n    return {FAST}\n")
         try:
             ended = gpuwatch(*daemon.flags(), "compare", "uses.py:f", "--at", "HEAD", *QUICK, "--no-check", "--json")
         finally:
@@ -217,7 +218,9 @@ class TestFunctions:
         assert ended.data["comparisons"][0]["reference_ratio"]["ratio"] < 0.1
 
     def test_compare_allows_results_to_differ_by_rtol(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
-        (folder / "near.py").write_text("def f():\n    return 1.0\ndef g():\n    return 1.01\n")
+        (folder / "near.py").write_text(
+            "import time\ndef f():\n    return time.sleep(0.0002) or 1.0\ndef g():\n    return time.sleep(0.0002) or 1.01\n"
+        )
         decisions = [
             gpuwatch(*daemon.flags(), "compare", "near.py:f", "near.py:g", *QUICK, *options, "--json").data["comparisons"][0]
             for options in ((), ("--rtol", "0.1"))
@@ -228,7 +231,8 @@ class TestFunctions:
         """Results that differ only on check_inputs make the functions incomparable."""
         (folder / "sizes.py").write_text(
             "def inputs(seed):\n    return (range(seed + 1),)\ndef check_inputs():\n    return [(range(9),), (range(50),)]\n"
-            "def f(x):\n    return len(x)\ndef g(x):\n    return min(len(x), 40)\n"
+            "import time\ndef f(x):\n    return time.sleep(0.0002) or len(x)\n"
+            "def g(x):\n    return time.sleep(0.0002) or min(len(x), 40)\n"
         )
         ended = gpuwatch(*daemon.flags(), "compare", "sizes.py:f", "sizes.py:g", *QUICK, "--json")
         assert ended.data["comparisons"][0]["decision"] == "incomparable"

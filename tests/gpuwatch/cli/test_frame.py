@@ -208,8 +208,10 @@ def test_closed_output_pipe_causes_no_message() -> None:
     assert ended.stdout.splitlines()[1] in ("0", "141")
 
 
-@pytest.mark.parametrize("where", [">/dev/full", ">&-"])
-@pytest.mark.parametrize("command", ["explain", "explain --json", "config show", "doctor --source simulated"])
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [("explain", ">/dev/full"), ("explain --json", ">&-"), ("config show", ">/dev/full"), ("doctor --source simulated", ">&-")],
+)
 def test_full_disk_or_closed_stream_prints_one_line(tmp_path: Path, command: str, where: str) -> None:
     shell = f"HOME={tmp_path} {sys.executable} -m gpuwatch {command} {where}"
     ended = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, timeout=PATIENCE_S)

@@ -10,6 +10,7 @@ from tests.gpuwatch.cli.conftest import Gpuwatch
 
 TRACES = Path(__file__).parents[2] / "traces"
 CAPSULE = str(TRACES / "h200-side-stream.capsule")
+ONE = str(TRACES.parents[1] / "docs" / "concepts" / "recordings" / "steady-gemm.capsule")  # one short window
 
 
 @pytest.mark.parametrize("name", ["h200-side-stream.capsule", "h200-nvidia-smi.csv", "power_step.npz"])
@@ -28,7 +29,7 @@ def test_judge_applies_policy_and_part_to_a_recording(gpuwatch: Gpuwatch) -> Non
 def test_judge_verifies_a_report_by_its_content(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     """A report is recognised by its suffix or first tag, and gets the answer of `verify`."""
     page = tmp_path / "run.html"
-    assert gpuwatch("report", "--trace", CAPSULE, "-o", str(page)).code == 0
+    assert gpuwatch("report", "--trace", ONE, "-o", str(page)).code == 0
     renamed = tmp_path / "attachment"
     renamed.write_bytes(page.read_bytes())
     for file in (page, renamed):

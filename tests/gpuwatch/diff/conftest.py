@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -16,9 +17,13 @@ WriteSource: TypeAlias = Callable[..., Path]
 
 
 @pytest.fixture
-def source(home: Path, monkeypatch: pytest.MonkeyPatch) -> WriteSource:
-    """Return a function that writes a file into the current folder, which is otherwise empty."""
-    folder = home / "work"
+def source(home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> WriteSource:
+    """Return a function that writes a file into the current folder, which is otherwise empty.
+
+    Each test has the same folder: cubins contain its path, and a known cubin is not disassembled again in this process.
+    """
+    folder = tmp_path_factory.getbasetemp() / "diff-sources"
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     monkeypatch.chdir(folder)
 

@@ -18,11 +18,14 @@ from jinja2 import TemplateError
 
 from annotate.capsule import pack
 from annotate.errors import AnnotateError
+from annotate.evidence import Evidence
+from annotate.judge import judge
 from annotate.rule import Severity
-from annotate.verdict import Answered, Status
+from annotate.user_policy import Policy
+from annotate.verdict import Answered, Status, Verdict
 from gpuwatch.cli import main, times
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.report import html_page, record, signatures
+from gpuwatch.report import html_page, record, rejudge, signatures
 from gpuwatch.report.record import Record, ReportedWindow
 from gpuwatch.signing import pem, signer_of
 from gpuwatch.sources.simulated.offline import simulate
@@ -50,6 +53,23 @@ def small_library() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(html_page, "packed_plotly", lambda: base64.b64encode(gzip.compress(b"var Plotly", mtime=0)).decode())
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def judged_once() -> Iterator[None]:
+    """Unpack and judge the same evidence under the same policy once; most forgeries change neither."""
+    verdicts: dict[tuple[int, str], tuple[Evidence, Verdict]] = {}
+
+    def judge_once(evidence: Evidence, policy: Policy) -> Verdict:
+        key = id(evidence), json.dumps(policy.to_dict(), sort_keys=True)
+        if key not in verdicts:
+            verdicts[key] = evidence, judge(evidence, policy)  # the evidence is kept, so that no other has its id
+        return verdicts[key][1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rejudge, "judge", judge_once)
+        patched.setattr(pack, "unpack", cache(pack.unpack))
         yield
 
 
