@@ -147,6 +147,7 @@ def _late_bounds(lying: Outlying, kept_ratio: float, *, is_at_one_clock: bool) -
 
 
 def _facts(every: Outlying, lying: Outlying, shape: Pattern) -> dict[str, Fact]:
+    kept_s = np.delete(lying.took_s, lying.indices)
     return {
         "outliers_count": len(lying.indices),
         "iterations_count": len(lying.took_s),
@@ -155,7 +156,7 @@ def _facts(every: Outlying, lying: Outlying, shape: Pattern) -> dict[str, Fact]:
         "rhythm_cost_ratio": every.cost_ratio - lying.cost_ratio,  # omitted, as part of the loop
         "pattern": shape.text,
         "kind": shape.name,
-        "trimmed_mean_s": float(np.delete(lying.took_s, lying.indices).mean()),
+        "trimmed_mean_s": float(kept_s.mean()) if len(kept_s) else None,  # few times may all lie far from their median
         "mean_s": float(lying.took_s.mean()),
     }
 
