@@ -15,14 +15,14 @@ from annotate.stats.robust import block_means, effective_count
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity
 from annotate.times.durations import inside
 
-# Properties of the chip, independent of board and settings: they change a kernel's time even at one clock.
+# Properties of the chip and its partition: a difference changes a kernel's time even at one clock.
 KIND: Mapping[str, str] = {
     "name": "model",
     "compute_capability": "compute capability",
     "cuda_cores_count": "CUDA cores",
     "mig_mode": "MIG mode",
 }
-# Properties of the model, then properties of a single board or its settings.
+# The rule hardware-mismatch rejects for a difference in the first group, and only flags for one in the second.
 MODEL: Mapping[str, str] = {
     "name": "model",
     "power_limit_w": "power limit",
@@ -78,9 +78,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The clock of each variant; ``true`` if both come from stamps.
+    """The clocks of baseline ``a`` and window ``b``; ``true`` if both come from stamps.
 
-    ``error_ratio`` is half of the 95 % interval of their ratio; 0 if it is not known.
+    ``error_ratio`` is half of the 95 % interval of the clocks' ratio; 0 if unknown.
     """
 
     a_mhz: float
@@ -160,7 +160,7 @@ def listed(found: Sequence[Difference], most: int = 2) -> str:
 def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
     """Return whether the energy counter, which only a driver reload resets, fell from the earlier to the later window.
 
-    None if it was not read in both windows or they ran on different GPUs.
+    None if the counter was not read in both windows, or for different or unknown GPUs.
     """
     if a.device is None or b.device is None or a.device.uuid != b.device.uuid:
         return None
@@ -233,7 +233,7 @@ def _clock_error_ratio(evidence: Evidence) -> float:
     clock = times.sm_clock_mhz
     if clock is None:
         return 0.0
-    # A block is one refresh of the power controller.  Fewer than eight blocks do not show the drift of the clock.
+    # A block is 100 ms, a tenth of the power controller's cycle.  Fewer than eight blocks do not show the drift of the clock.
     blocks = block_means(Column(times.at_ns, clock).observed, 100_000_000).values
     if len(blocks) < 8:
         return 0.0

@@ -1,4 +1,4 @@
-"""An unchanged CuPy benchmark: ``gpuwatch run --auto -- python examples/harness/cupy_benchmark.py``.  It needs a GPU."""
+"""An unchanged CuPy benchmark, for a GPU: ``gpuwatch run --auto -- python examples/harness/cupy_benchmark.py``."""
 
 import cupy
 from cupyx.profiler import benchmark

@@ -64,7 +64,7 @@ class Settings:
 
     @property
     def log(self) -> Path:
-        """Return the file to which a daemon without a terminal writes its messages."""
+        """Return the log of a daemon started on demand; any other daemon logs to standard error."""
         return self.state / "daemon.log"
 
     def origin(self, name: str) -> str:
@@ -135,7 +135,7 @@ def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Pat
 
 
 def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """List the unknown GPUWATCH_ variables.  These are not an error, because an orchestrator may set GPUWATCH_PORT."""
+    """List the unknown GPUWATCH_ variables.  An unknown one is not an error, because an orchestrator may set GPUWATCH_PORT."""
     known = {key.variable for key in KEYS} | _OTHER_VARIABLES
     ours = [name for name in environment if name.startswith("GPUWATCH_") and not name.startswith(_LIBRARY_VARIABLES)]
     return tuple(sorted(name for name in ours if name not in known))

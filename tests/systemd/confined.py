@@ -1,7 +1,7 @@
 """A command under a unit's restrictions: ``python -m tests.systemd.confined UNIT COMMAND …``.
 
-The command has only the system calls of SystemCallFilter (others fail with EPERM), no capability, no new privileges, and no
-memory that is both writable and executable.
+The command has only the system calls of SystemCallFilter; others fail with EPERM.  The command has no capability, no new
+privileges, and no memory that is both writable and executable.
 """
 
 from __future__ import annotations
