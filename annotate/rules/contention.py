@@ -87,10 +87,9 @@ def contention_residual(
 
     Limits of detection:
         A neighbour that is idle and holds no memory beyond the limit, or that stays for less than a second.  Turns of a
-        hidden neighbour inside timed entries,
-        which count as timed.  The measured process among two unlisted ones, if the driver shows another PID: one may be the
-        measured process, the other counts as foreign.  Undeclared own work (a cache flush, a second stream) looks like a
-        neighbour, unless complete process lists show no other process.
+        hidden neighbour inside timed entries, which count as timed.  The measured process among two unlisted ones, if the
+        driver shows another PID: one may be the measured process, the other counts as foreign.  Undeclared own work (a cache
+        flush, a second stream) looks like a neighbour, unless complete process lists show no other process.
 
     Remedy:
         Run ``nvidia-smi`` on the host, use a GPU that is not shared, or time or declare all work of the measured process.

@@ -22,7 +22,7 @@ from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
 
 # GPUWATCH_ variables that are not settings: the path of the configuration file, the enclosing window, and tags.
-_OTHER_VARIABLES = frozenset({"GPUWATCH_CONFIG", "GPUWATCH_PARENT", "GPUWATCH_TAGS"})
+_OTHER_VARIABLES = frozenset(f"GPUWATCH_{name}" for name in ("AUTO", "CONFIG", "EXTEND", "PARENT", "TAGS"))
 _TABLES = frozenset(name.partition(".")[0] for name in BY_NAME if "." in name)
 _LIBRARY_VARIABLES = "GPUWATCH_NVTX"  # prefix of the C library's variables
 # The first setting of each pair may not exceed the second; a configured value wins over a default.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -123,6 +124,7 @@ def family_name(seed: int) -> str:
     return str(generator(seed, "family").choice(_NAMES, p=_WEIGHTS / _WEIGHTS.sum()))
 
 
+@cache  # a page asks for each several times
 def drawn(family: str, seed: int, window_s: float) -> tuple[Disturbance, ...]:
     """Draw the disturbances of a window of this family: one, but none for ``nothing`` and two for ``combined``."""
     if family == NOTHING:

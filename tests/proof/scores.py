@@ -152,12 +152,6 @@ def _judge_row(pair: Pair, evidence: Evidence, *, clean: bool, truth: Mapping[st
     )
 
 
-def halves(judged: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """Split rows by seed: even seeds for tuning the bounds, odd seeds for the report."""
-    kept = list(judged)
-    return [row for row in kept if row.seed % 2 == 0], [row for row in kept if row.seed % 2]
-
-
 def coverage(judged: Iterable[Row], number: str) -> Share:
     """Return the share of answers whose true deviation lies within bound plus repeatability."""
     kept = list(judged)

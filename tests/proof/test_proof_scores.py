@@ -16,7 +16,6 @@ from tests.proof.scores import (
     Share,
     coverage,
     coverage_by_family,
-    halves,
     naming,
     quantile,
     rows,
@@ -119,12 +118,6 @@ def test_naming_separates_by_catch() -> None:
     found = naming(of, {"host-stall": frozenset({"a"})})["host-stall"]
     assert (found.own.count, found.by_catch.count, found.own.total) == (2, 2, 4)
     assert found.names == {"a": 2, "b": 2}
-
-
-def test_halves_split_by_seed() -> None:
-    even, odd = halves([row(seed=seed) for seed in range(5)])
-    assert [each.seed for each in even] == [0, 2, 4]
-    assert [each.seed for each in odd] == [1, 3]
 
 
 def test_rows_judge_both_windows_of_a_pair() -> None:

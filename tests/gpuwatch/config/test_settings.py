@@ -115,7 +115,7 @@ def test_empty_variable_counts_as_unset(home: dict[str, str]) -> None:
 
 
 def test_unknown_variables_are_listed_without_an_error(home: dict[str, str]) -> None:
-    env = home | {"GPUWATCH_SORCE": "nvml", "GPUWATCH_STATE": "/x"}
+    env = home | {"GPUWATCH_SORCE": "nvml", "GPUWATCH_STATE": "/x", "GPUWATCH_EXTEND": "torch", "GPUWATCH_AUTO": "1"}
     assert config.load(environment=env).source == "auto"
     assert config.unknown_variables(env) == ("GPUWATCH_SORCE",)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.exit_codes import Exit
+from gpuwatch.diff import sass
 from tests.gpuwatch.cli.conftest import Ended, Gpuwatch
 from tests.gpuwatch.diff.conftest import WriteSource
 
@@ -131,6 +132,7 @@ def test_file_name_with_a_dash_needs_dot_slash(gpuwatch: Gpuwatch, source: Write
 
 
 def test_missing_extra_names_the_pip_command(gpuwatch: Gpuwatch, source: WriteSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    sass._run_disassembler.cache_clear()  # another test may have disassembled the same cubin
     folder = source("ok.cu", OK).parent
     monkeypatch.setenv("PATH", str(folder))
     for name in ("nvidia", "triton", "cuda.bindings"):

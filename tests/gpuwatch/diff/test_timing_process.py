@@ -96,7 +96,10 @@ def test_ended_process_reports_its_last_output() -> None:
 
 
 def test_each_side_can_run_alone_after_timing() -> None:
-    body = answer(TIMED) + "for line in sys.stdin:\n    say(has_run_alone=True, fault='' if line == 'b 0.5\\n' else line)\n"
+    body = answer(TIMED) + (
+        "for line in sys.stdin:\n    is_asked = line == 'b 0.5\\n'\n"
+        "    say(has_run_alone=is_asked, fault='' if is_asked else line)\n"
+    )
     with process(body) as running:
         running.time()
         running.run_alone("b", 0.5)
