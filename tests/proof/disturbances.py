@@ -119,6 +119,11 @@ class Disturbance:
         )
 
 
+def is_inside(each: Disturbance) -> bool:
+    """Return whether a stall lies inside an iteration's time; idle stretches lie between iterations, whatever was drawn."""
+    return each.inside and each.family in ("host-stall", "garbage-pauses")
+
+
 def family_name(seed: int) -> str:
     """Draw the family of a pair, combinations included."""
     return str(generator(seed, "family").choice(_NAMES, p=_WEIGHTS / _WEIGHTS.sum()))

@@ -25,7 +25,7 @@ from annotate.derived.time_accounts import BOOKS_ERROR_RATIO
 from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.user_policy import Policy
-from tests.proof.disturbances import FAMILIES, Disturbance, drawn
+from tests.proof.disturbances import FAMILIES, Disturbance, drawn, is_inside
 from tests.proof.pairs import pair
 from tests.proof.scores import Answer, Row, rows
 from tests.proof.shapes import Shape
@@ -145,7 +145,7 @@ def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
     is_plain = row.variant == Variant.PLAIN
     found: set[str] = set()
     for each in disturbances:
-        is_between = is_plain or not each.inside
+        is_between = is_plain or not is_inside(each)
         if FAMILIES[each.family].stalls and each.shape is Shape.SQUARE and len(each.pieces) >= RHYTHM_COUNT and is_between:
             found.add("throughput")
         if each.family == "times-wrong" and (each.depth <= BOOKS_ERROR_RATIO or row.length_s < BOOKED_S):

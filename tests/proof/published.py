@@ -65,6 +65,8 @@ def section() -> list[str]:
         "- Equal gaps count as work, and long gaps that vary as host pauses (decision 0113).",
         "- Equal gaps that grow with their calls count as work, a swing is no larger than the clock shows, and its crests last up to 0.7 s",
         "  (decisions 0114, 0115).  All misses and false alarms below seed 4000 were looked at, of seeds below 20 000 only even ones.\n",
+        "One correction of the score followed a look at these tables: the generator puts idle stretches between iterations even if it drew",
+        "them inside, so their rhythms are among the cases above.  Before the correction 20 of 1639 windows that were off were called valid.\n",
         *tables(reported, fitted),
     ]
 

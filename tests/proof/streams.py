@@ -9,7 +9,7 @@ import numpy as np
 from annotate.evidence import Times, Values
 from tests.proof.board import Course
 from tests.proof.chance import generator
-from tests.proof.disturbances import Disturbance
+from tests.proof.disturbances import Disturbance, is_inside
 from tests.proof.timeline import FOREIGN_SHARE_RATIO, Flags, Plan, Timeline
 from tests.proof.workloads import Workload
 
@@ -212,7 +212,7 @@ def _modes(disturbances: tuple[Disturbance, ...], count: int, seed: int) -> Valu
 
 def _stalls(timeline: Timeline, disturbances: tuple[Disturbance, ...], plan: Plan) -> Values:
     """Return the stretches without launches in the window, or none if a stall lies inside an iteration."""
-    if any(each.inside and each.family in ("host-stall", "garbage-pauses") for each in disturbances):
+    if any(map(is_inside, disturbances)):
         return np.empty((0, 2))
     edges_s, working = timeline.edges_s, timeline.levels.working > 0.0
     idle = ~working & (edges_s[:-1] >= plan.begin_s + plan.enter_s - 1e-9) & (edges_s[:-1] < plan.end_s - 1e-9)

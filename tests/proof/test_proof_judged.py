@@ -107,7 +107,9 @@ def test_rhythm_of_pauses_leaves_throughput_open() -> None:
     assert left_open([rhythm], row) == {"throughput"}
     assert not left_open([replace(rhythm, pieces=pieces[:4])], row)
     assert not left_open([replace(rhythm, shape=Shape.TELEGRAPH)], row)
-    assert not left_open([replace(rhythm, inside=True)], replace(row, variant=Variant.TIMES))
+    timed = replace(row, variant=Variant.TIMES)
+    assert not left_open([replace(rhythm, inside=True)], timed)
+    assert left_open([replace(rhythm, inside=True, family="idle-stretch")], timed) == {"throughput"}  # never inside
 
 
 def test_books_leave_small_errors_of_times_open() -> None:
