@@ -11,6 +11,7 @@ from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
 from annotate.derived.busy import duty
+from annotate.derived.busy_share import gauge_share
 from annotate.derived.clock_shape import REGIME_CHANGE
 from annotate.derived.clock_shift import ClockShift, clock_bounds
 from annotate.derived.idle_bounds import (
@@ -179,12 +180,13 @@ def bursty_duty_cycle(
         what = f"neither the times nor utilisation show work for {untold:.1%} of the window"
         return Found(facts=facts | {"what": what, "counted_ratio": untold}, bounds=regular_bounds(untold))
     if gaps is None:
-        resting = 0.0 if busy is None else resting_ratio(busy, case.dips, dense_ratio=busy_ratio)
-        if not resting:
+        if busy is None or not 0.0 < busy < busy_ratio:
             return Clear(facts)
-        is_bound = case.is_rest_counted and is_power_free(evidence, worked_ratio=1.0 - resting) is False
-        what = f"the GPU was busy {busy:.0%} of the time"
-        return Found(facts=facts | {"what": what}, bounds=regular_bounds(resting) if is_bound else ())
+        gauge = gauge_share(case.busy_shares) if case.is_rest_counted else None
+        resting = resting_ratio(gauge, case.dips, dense_ratio=busy_ratio)
+        is_bound = is_power_free(evidence, worked_ratio=1.0 - resting) is False
+        what = f"SM activity was {busy:.0%}" if by == "SM activity" else f"the GPU was busy {busy:.0%} of the time"
+        return Found(facts=facts | {"what": what, "resting_ratio": resting}, bounds=regular_bounds(resting) if is_bound else ())
     counted = counted_regular_ratio(gaps)
     facts |= {"regular_ratio": gaps.regular_ratio, "counted_ratio": counted, "gap_s": gaps.usual_s}
     every_s = amount(evidence.declared, "every_s")
