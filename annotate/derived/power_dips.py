@@ -135,7 +135,8 @@ def _rhythm_s(
 ) -> float:
     """Return the usual length of dips in a rhythm; 0 if the dips within the window form no rhythm.
 
-    Its dips are alike, or too short for the record.  The idle time of a rhythm grows along a straight line.  The idle time of random dips deviates by the root of their count.
+    Its dips are alike, or too short for the record.  The idle time of a rhythm grows along a straight line.  The idle time of
+    random dips deviates by the root of their count.
     """
     within = ~dips.at_edge
     usual_s = rhythm_s(dips.idle_s[within])

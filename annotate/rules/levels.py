@@ -71,7 +71,7 @@ def iteration_levels(
     Limits of detection:
         Levels shorter than two blocks (their times are outliers or modes), and a level that held throughout.  Without
         stamps, a level of the clock is also a level of the times; it counts once.  Under a cap without stamps, changes that
-        vary the times by less than 2 % beyond the clock.
+        vary the times by less than 2 % beyond the clock and the noise of single calls.
 
     Remedy:
         Measure each level separately, or declare ``varies=True`` and quote the mean over whole periods.

@@ -156,7 +156,8 @@ def bursty_duty_cycle(
 
     Limits of detection:
         The cause of the pauses: sleeps, waits for the CPU and checks of results look alike.  Without times: pauses of a GPU
-        that is busy for 80 % or more.  Pauses between times without start times in a window below a second.
+        that is busy for 80 % or more, or whose utilisation is not known.  Pauses between times without start times in a
+        window below a second.
 
     Remedy:
         Launch back to back, synchronise only at the end, or declare intended pauses: ``claim='burst'``, or ``every=`` with
@@ -166,9 +167,9 @@ def bursty_duty_cycle(
         The gaps between timed entries, minus irregular ones (``idle-stretch``) and 1.3 percentage points of error.  Pauses
         raise the clock only if power is near its limit: uncapped and below 90 % in the driver's 20 ms record, they do not
         count.  Otherwise a third of them counts.  For times without start times, pauses are the share that neither the times
-        nor utilisation count as work.  Without times, pauses are the share that utilisation does not count, if it exceeds
-        20 % and power was near its limit.  The busy share is NVML's utilisation, refreshed each 208 ms, else the declared
-        share, else GPM's SM activity.
+        nor utilisation count as work.  Without times, in windows of a second or more, pauses are the share that utilisation
+        does not count, if it certainly exceeds 20 % and power was near its limit.  The busy share is NVML's utilisation,
+        refreshed each 208 ms, else the declared share, else GPM's SM activity; the last two are quoted only.
     """
     evidence, gaps = case.evidence, case.gaps
     busy, by = duty(evidence)

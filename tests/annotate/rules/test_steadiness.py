@@ -252,6 +252,12 @@ class TestBurstyDutyCycle:
     def test_declared_pauses_without_times_are_a_label(self, claim: Claim, declared: Mapping[str, Fact]) -> None:
         assert found(self.ask(claim, signals={"utilization_ratio": 0.6, "power_w": 690.0}, declared=declared)).bounds == ()
 
+    @pytest.mark.parametrize("every_s", [0.0, 1e9])
+    def test_impossible_period_does_not_excuse_pauses(self, every_s: float) -> None:
+        """A period of zero, or one longer than the window, is no claim about calls between pauses."""
+        answer = self.ask(signals={"utilization_ratio": 0.6, "power_w": 690.0}, declared={"every_s": every_s})
+        assert found(answer).bounds
+
     @pytest.mark.parametrize(
         ("signals", "length_s"),
         [
