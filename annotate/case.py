@@ -10,7 +10,7 @@ from annotate.derived.held import may_be_capped
 from annotate.derived.measured_numbers import MeasuredNumbers, measured_numbers
 from annotate.derived.neighbours import Neighbours, neighbours
 from annotate.derived.steady_reference import SteadyBy, steady_reference
-from annotate.derived.time_accounts import TimeAccounts, timed_accounts, untimed_accounts
+from annotate.derived.time_accounts import SHORTEST_NS, TimeAccounts, timed_accounts, untimed_accounts
 from annotate.derived.time_levels import TimeLevels, time_levels
 from annotate.derived.time_overlap import TimeOverlap, time_overlap
 from annotate.evidence import Evidence
@@ -45,8 +45,9 @@ class Case(CaseSeries):
 
     @property
     def is_rest_counted(self) -> bool:
-        """Return True if regular idle time counts without times: it is neither declared nor doubtful."""
-        return not (self.has_times or self.is_sparse or self.is_busy_contradicted)
+        """Return True if regular idle time counts without times: it is not declared, and utilisation shows it."""
+        is_shown = self.evidence.window.length_ns >= SHORTEST_NS and not self.is_busy_contradicted
+        return is_shown and not (self.has_times or self.is_sparse)
 
     @Kept
     def accounts(self) -> TimeAccounts | None:

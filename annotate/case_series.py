@@ -72,8 +72,9 @@ class CaseSeries:
 
     @property
     def is_sparse(self) -> bool:
-        """Return True if the claim is about calls between pauses: a burst, or calls with a declared period."""
-        return self.claim is Claim.BURST or amount(self.evidence.declared, "every_s") is not None
+        """Return True if the claim is about calls between pauses: a burst, or calls with a period that fits in the window."""
+        every_s = amount(self.evidence.declared, "every_s")
+        return self.claim is Claim.BURST or (every_s is not None and 0.0 < every_s <= self.evidence.window.length_s)
 
     @Kept
     def idle_w(self) -> float | None:

@@ -47,6 +47,7 @@ STATEMENTS_COUNT = sum(
         "times that are too short within the gauge's error, and host pauses that it hides": 37,
         "the difference of clean windows, by number, cap and memory; peaks of a swing; a spread of cards as a setting": 50,
         "many GPUs measured without delaying each other": 12,
+        "noise of single calls, SM activity, late process lists and waits for data that are no hazard": 24,
         "refusals of every wrong value in one form, paths checked before the work, escaped labels in every log and output": 325,
         "results of other tools judged and compared, a gate for CI": 1_330,
         "P-state, links and MIG instances on the page, a dashboard and rules for 2 000 GPUs": 357,

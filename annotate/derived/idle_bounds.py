@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.budget import Bound, Estimate, Group, Number, Replaces
-from annotate.derived.busy_share import REST_RATIO
+from annotate.derived.busy_share import REST_RATIO, BusyShare
 from annotate.derived.held import power_cap
 from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, TimeAccounts
@@ -83,18 +83,19 @@ def untold_regular_ratio(
 
 
 def resting_ratio(
-    busy_ratio: float,
+    busy: BusyShare | None,
     dips: IdleGaps | None,
     *,
     dense_ratio: Annotated[float, "dense loops on an H200 keep it 87-100 % busy"] = 0.8,
 ) -> float:
-    """Return the regular idle share of a window without times; 0 from ``dense_ratio`` on, because dense loops read as low.
+    """Return the regular idle share of a window without times; 0 without utilisation.
 
-    It is the share that utilisation does not count as work, minus irregular power dips.
+    It is the share that utilisation does not count as work, minus irregular power dips.  It is 0 if utilisation can have been
+    ``dense_ratio``, because dense loops read as low and readings at the edges may describe the time before.
     """
-    if not 0.0 < busy_ratio < dense_ratio:
+    if busy is None or busy.ratio <= 0.0 or busy.most_ratio >= dense_ratio:
         return 0.0
-    return max(0.0, 1.0 - busy_ratio - (dips.irregular_ratio if dips is not None else 0.0))
+    return max(0.0, 1.0 - busy.ratio - (dips.irregular_ratio if dips is not None else 0.0))
 
 
 def keeps_period(

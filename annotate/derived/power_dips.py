@@ -18,6 +18,7 @@ _FEWEST_WORKING = 3  # samples at the highest power: fewer may be a spike
 _AROUND_NS = 500_000_000
 _CENTRES_COUNT = 1000
 _FEWEST_DIPS = 5  # fewest dips of a rhythm
+_MANY_DIPS = 20  # the sum of fewer unlike dips can grow along a line by chance
 _SHALLOWEST_RATIO, _SHALLOW_RATIO = 0.03, 0.25  # a capped clock's controller alone changes power by a quarter
 _NOISES, _NOISE_QUANTILE = 3.0, 0.95
 _ERROR_RATIO, _LEAST_ERROR_S = 0.25, 1e-3  # error of a dip: power lags the work
@@ -135,10 +136,12 @@ def _rhythm_s(
 ) -> float:
     """Return the usual length of dips in a rhythm; 0 if the dips within the window form no rhythm.
 
-    Its dips are alike, or too short for the record.  The idle time of a rhythm grows along a straight line.  The idle time of random dips deviates by the root of their count.
+    Its dips are alike, too short for the record, or many.  The idle time of a rhythm grows along a straight line.  The idle time of
+    random dips deviates by the root of their count.
     """
     within = ~dips.at_edge
-    usual_s = rhythm_s(dips.idle_s[within])
+    is_many = int(within.sum()) >= _MANY_DIPS
+    usual_s = centre(dips.idle_s[within]) if is_many else rhythm_s(dips.idle_s[within])
     if not usual_s:
         return 0.0
     kept = within & (dips.idle_s <= BEYOND * usual_s)

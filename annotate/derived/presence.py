@@ -12,7 +12,8 @@ import numpy as np
 from annotate.evidence import HEARTBEAT_NS, STALE_NS, Evidence, Lane, Ownership, Process, ProcessList, Times, Values, Visibility
 from annotate.evidence.asked import kept
 
-_LASTS_NS = 1_000_000_000  # on H200s lists lagged the memory gauge by at most 0.4 s
+_LASTS_NS = 1_000_000_000
+_LAGS_NS = 600_000_000  # on H200s lists lagged the memory gauge by at most 0.4 s, and are read each 0.2 s
 _FEWEST_LISTS = 2
 
 
@@ -114,8 +115,9 @@ def unlisted_because(evidence: Evidence, unread_limit_s: float) -> str | None:
 
 @kept
 def unexplained_bytes(evidence: Evidence) -> float | None:
-    """Return the memory in use that neither a listed process nor the driver's reserve explains, for half of the window or for a second.
+    """Return the memory in use that neither a listed process nor the driver's reserve explains.
 
+    It was in use for half of the window or for a whole second, beyond the lists before and shortly after each reading.
     None if more than half of the samples are unknown or the window is shorter than three refreshes of the gauge.
     """
     window = evidence.window
@@ -127,8 +129,12 @@ def unexplained_bytes(evidence: Evidence) -> float | None:
     at_ns = np.array([process_list.at_ns for process_list in evidence.trace.process_lists], np.int64)
     held_bytes = np.array([_held_bytes(process_list) for process_list in evidence.trace.process_lists])
     index = np.searchsorted(at_ns, used.at_ns, side="right") - 1
+    later = np.searchsorted(at_ns, used.at_ns + _LAGS_NS, side="right") - 1
+    now_bytes, later_bytes = (held_bytes[np.maximum(each, 0)] for each in (index, later))
+    # Lists lag: memory that a later list explains is that of a process that allocates.
+    listed_bytes = np.where(later_bytes > now_bytes, later_bytes, now_bytes)
     fresh = (index >= 0) & (used.at_ns - at_ns[np.maximum(index, 0)] <= STALE_NS)
-    rest_bytes = np.where(fresh, used.values - held_bytes[np.maximum(index, 0)] - reserved_bytes, np.nan)
+    rest_bytes = np.where(fresh, used.values - listed_bytes - reserved_bytes, np.nan)
     known = rest_bytes[~np.isnan(rest_bytes)]
     if len(known) * 2 < len(rest_bytes):
         return None

@@ -7,13 +7,12 @@ from annotate.budget import Figure, Proof, ProofShown, ProofState
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
-from annotate.derived.busy import duty
 from annotate.derived.busy_share import BusyShare, gauge_share
 from annotate.derived.dark_time import power_intervals
-from annotate.derived.idle_bounds import counted_regular_ratio, is_power_free, keeps_period, resting_ratio
+from annotate.derived.idle_bounds import counted_regular_ratio, is_power_free, keeps_period
 from annotate.derived.presence import alone
 
-_NO_WORK = "no-work"
+_NO_WORK, _DUTY = "no-work", "bursty-duty-cycle"
 _SEEN_RATIO = 0.01  # the specification: a smaller busy share does not count as work
 _HARDLY_RATIO = 0.05  # largest busy share of an idle GPU, by rounding to whole percents and a page at each edge
 _DARK_RATIO = 0.5  # largest share of the window without power samples
@@ -28,7 +27,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
         return ProofShown(
             proof=Proof.WORK_SEEN, state=ProofState.BROKEN, says="no work seen", broken_by=(_NO_WORK,), facts=facts
         )
-    missing = _missing(case, shares, seen)
+    missing = _missing(case, shares, seen, found)
     return ProofShown(
         proof=Proof.WORK_SEEN,
         state=ProofState.UNPROVEN if missing else ProofState.SHOWN,
@@ -57,7 +56,7 @@ def _one_unknown_worked(case: Case) -> bool:
     return not others.at_work and any((each.least_ratio or 0.0) >= _SEEN_RATIO for each in others.perhaps_own)
 
 
-def _missing(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None) -> tuple[str, ...]:
+def _missing(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None, found: Mapping[str, Answer]) -> tuple[str, ...]:
     """Return the evidence that the proof lacks."""
     lacking: list[str] = []
     if not shares:
@@ -68,7 +67,7 @@ def _missing(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None) ->
         lacking.append("a witness of work beyond the few percent that utilisation shows")
     if not _is_idle_known(case):
         lacking.append("idle time (times with start times, the driver's power record, or utilisation)")
-    if case.claim is Claim.SUSTAINED and _is_clock_unknown(case):
+    if case.claim is Claim.SUSTAINED and _is_clock_unknown(case, found.get(_DUTY)):
         lacking.append("power (20 ms record, limit and cap), which shows whether the loop's pauses raise the clock")
     return tuple(lacking)
 
@@ -88,12 +87,16 @@ def _is_idle_known(case: Case) -> bool:
     return case.dips is not None and _dark_ratio(case) <= _DARK_RATIO
 
 
-def _is_clock_unknown(case: Case) -> bool:
-    """Return True if regular pauses count and no evidence shows whether they raise the clock."""
+def _is_clock_unknown(case: Case, duty: Answer | None) -> bool:
+    """Return True if regular pauses count and no evidence shows whether they raise the clock.
+
+    Without times, the answer of ``bursty-duty-cycle`` has their share under the limits of the policy.
+    """
     if case.gaps is None:
-        busy, _ = duty(case.evidence)
-        resting = resting_ratio(busy, case.dips) if busy is not None and case.is_rest_counted else 0.0
-        return resting > 0.0 and is_power_free(case.evidence, worked_ratio=1.0 - resting) is None
+        resting = duty.facts.get("resting_ratio") if isinstance(duty, Found) and case.is_rest_counted else None
+        if not isinstance(resting, float) or resting <= 0.0:
+            return False
+        return is_power_free(case.evidence, worked_ratio=1.0 - resting) is None
     if counted_regular_ratio(case.gaps) == 0.0:
         return False
     every_s = amount(case.evidence.declared, "every_s")

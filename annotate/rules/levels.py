@@ -71,7 +71,7 @@ def iteration_levels(
     Limits of detection:
         Levels shorter than two blocks (their times are outliers or modes), and a level that held throughout.  Without
         stamps, a level of the clock is also a level of the times; it counts once.  Under a cap without stamps, changes that
-        vary the times by less than 2 % beyond the clock.
+        vary the times by less than 2 % beyond the clock and the noise of single calls.
 
     Remedy:
         Measure each level separately, or declare ``varies=True`` and quote the mean over whole periods.
@@ -91,9 +91,9 @@ def _answer(case: Case, least_ratio: float, *, is_growth: bool) -> Answer:
     if found is None:
         return _TOO_FEW
     facts = _facts(found)
-    beyond_ratio = 0.0 if is_growth or not found.is_steady else beyond_clock_ratio(found, case.blocks)
+    beyond_ratio = 0.0 if is_growth or not found.is_steady else beyond_clock_ratio(found, case.blocks, case.timings)
     if beyond_ratio:
-        facts["what"] = f"vary by {beyond_ratio:.1%} from one tenth of a second to another beyond their clock"
+        facts["what"] = f"vary by {beyond_ratio:.1%} between blocks of {readable(found.width_ns / 1e9)} beyond their clock"
         bounds = beyond_clock_bounds(beyond_ratio, "iteration-levels")
     elif found.is_steady or found.grows is not is_growth:
         return Clear(facts)

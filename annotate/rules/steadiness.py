@@ -11,6 +11,7 @@ from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
 from annotate.derived.busy import duty
+from annotate.derived.busy_share import gauge_share
 from annotate.derived.clock_shape import REGIME_CHANGE
 from annotate.derived.clock_shift import ClockShift, clock_bounds
 from annotate.derived.idle_bounds import (
@@ -155,7 +156,8 @@ def bursty_duty_cycle(
 
     Limits of detection:
         The cause of the pauses: sleeps, waits for the CPU and checks of results look alike.  Without times: pauses of a GPU
-        that is busy for 80 % or more.  Pauses between times without start times in a window below a second.
+        that is busy for 80 % or more, or whose utilisation is not known.  Pauses between times without start times in a
+        window below a second.
 
     Remedy:
         Launch back to back, synchronise only at the end, or declare intended pauses: ``claim='burst'``, or ``every=`` with
@@ -165,9 +167,9 @@ def bursty_duty_cycle(
         The gaps between timed entries, minus irregular ones (``idle-stretch``) and 1.3 percentage points of error.  Pauses
         raise the clock only if power is near its limit: uncapped and below 90 % in the driver's 20 ms record, they do not
         count.  Otherwise a third of them counts.  For times without start times, pauses are the share that neither the times
-        nor utilisation count as work.  Without times, pauses are the share that utilisation does not count, if it exceeds
-        20 % and power was near its limit.  The busy share is NVML's utilisation, refreshed each 208 ms, else the declared
-        share, else GPM's SM activity.
+        nor utilisation count as work.  Without times, in windows of a second or more, pauses are the share that utilisation
+        does not count, if it certainly exceeds 20 % and power was near its limit.  The busy share is NVML's utilisation,
+        refreshed each 208 ms, else the declared share, else GPM's SM activity; the last two are quoted only.
     """
     evidence, gaps = case.evidence, case.gaps
     busy, by = duty(evidence)
@@ -179,12 +181,13 @@ def bursty_duty_cycle(
         what = f"neither the times nor utilisation show work for {untold:.1%} of the window"
         return Found(facts=facts | {"what": what, "counted_ratio": untold}, bounds=regular_bounds(untold))
     if gaps is None:
-        resting = 0.0 if busy is None else resting_ratio(busy, case.dips, dense_ratio=busy_ratio)
-        if not resting:
+        if busy is None or not 0.0 < busy < busy_ratio:
             return Clear(facts)
-        is_bound = case.is_rest_counted and is_power_free(evidence, worked_ratio=1.0 - resting) is False
-        what = f"the GPU was busy {busy:.0%} of the time"
-        return Found(facts=facts | {"what": what}, bounds=regular_bounds(resting) if is_bound else ())
+        gauge = gauge_share(case.busy_shares) if case.is_rest_counted else None
+        resting = resting_ratio(gauge, case.dips, dense_ratio=busy_ratio)
+        is_bound = is_power_free(evidence, worked_ratio=1.0 - resting) is False
+        what = f"SM activity was {busy:.0%}" if by == "SM activity" else f"the GPU was busy {busy:.0%} of the time"
+        return Found(facts=facts | {"what": what, "resting_ratio": resting}, bounds=regular_bounds(resting) if is_bound else ())
     counted = counted_regular_ratio(gaps)
     facts |= {"regular_ratio": gaps.regular_ratio, "counted_ratio": counted, "gap_s": gaps.usual_s}
     every_s = amount(evidence.declared, "every_s")

@@ -79,6 +79,17 @@ def test_even_idle_time_of_unlike_stalls_is_irregular() -> None:
     assert found.irregular.sum() >= len(lengths_s)
 
 
+def test_many_waits_of_unlike_lengths_are_a_rhythm() -> None:
+    """A training loop waits 10 to 80 ms for each batch, after steps of 120 ms."""
+    waits_s = np.random.default_rng(1).uniform(0.01, 0.08, 60)
+    begins_s = 0.12 + np.concatenate([[0.0], np.cumsum(waits_s + 0.12)[:-1]])
+    found = power_dips(
+        *record(list(zip(begins_s.tolist(), (begins_s + waits_s).tolist(), strict=True)), length_s=10.0), idle_w=120.0
+    )
+    assert found is not None
+    assert not found.irregular.any()
+
+
 def test_stalls_at_random_times_are_irregular() -> None:
     """Twelve equal stalls of 5 ms are a rhythm if they come each 300 ms, and irregular at random times."""
     regular_s = [0.15 + 0.3 * i for i in range(12)]

@@ -273,6 +273,22 @@ class TestContentionResidual:
         about = evidence(signals={"memory_used_bytes": lambda t: 5_000_000_000 if 1.0 < t < 1.2 else 3_000_000_000})
         assert isinstance(ask(contention_residual, about), Clear)
 
+    def test_growth_that_later_lists_explain_is_clear(self) -> None:
+        """The window's process allocates 2 GB/s for 1.5 s; the lists show each allocation 0.3 s later."""
+
+        def grown_bytes(t: float) -> int:
+            return round(2e9 * min(max(t - 1.0, 0.0), 1.5))
+
+        about = evidence(signals={"memory_used_bytes": lambda t: 3_000_000_000 + grown_bytes(t)})
+        lists = [
+            replace(
+                each, processes=(replace(OWN, memory_bytes=2_355_000_000 + grown_bytes((each.at_ns - BEGIN_NS) / 1e9 - 0.3)),)
+            )
+            for each in about.trace.process_lists
+        ]
+        about = replace(about, trace=replace(about.trace, process_lists=tuple(lists)))
+        assert isinstance(ask(contention_residual, about), Clear)
+
     @pytest.mark.parametrize(("stayed_s", "kind"), [(1.3, Found), (0.8, Clear)])
     def test_memory_of_a_late_hidden_process_is_found(self, stayed_s: float, kind: type[Answer]) -> None:
         """Memory of a hidden process that came at the end of a window counts if it stayed for a second."""

@@ -11,8 +11,11 @@ import pytest
 from annotate.budget import Bound, Group, Number
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact, Timings, Trace
+from annotate.judge import judge
 from annotate.rule import Answer, Clear, Found, Severity, Unobserved
 from annotate.rules.steadiness import RULES, bursty_duty_cycle, regime_change
+from annotate.user_policy import Policy
+from annotate.verdict import Status
 from tests.annotate.builders import BEGIN_NS, DEVICE, Signal, evidence
 
 CAPPED_MHZ = 1560
@@ -248,6 +251,32 @@ class TestBurstyDutyCycle:
     @pytest.mark.parametrize(("claim", "declared"), [(Claim.BURST, {}), (Claim.SUSTAINED, {"every_s": 0.013})])
     def test_declared_pauses_without_times_are_a_label(self, claim: Claim, declared: Mapping[str, Fact]) -> None:
         assert found(self.ask(claim, signals={"utilization_ratio": 0.6, "power_w": 690.0}, declared=declared)).bounds == ()
+
+    @pytest.mark.parametrize("every_s", [0.0, 1e9])
+    def test_impossible_period_does_not_excuse_pauses(self, every_s: float) -> None:
+        """A period of zero, or one longer than the window, is no claim about calls between pauses."""
+        answer = self.ask(signals={"utilization_ratio": 0.6, "power_w": 690.0}, declared={"every_s": every_s})
+        assert found(answer).bounds
+
+    @pytest.mark.parametrize(
+        ("signals", "length_s"),
+        [
+            ({"utilization_ratio": None, "sm_activity_ratio": 0.74}, 6.0),
+            ({"utilization_ratio": 0.5}, 0.9),
+            ({"utilization_ratio": lambda t: 0.0 if t < 0.45 else 1.0}, 1.4),
+        ],
+    )
+    def test_doubtful_idle_time_has_no_bounds(self, signals: Mapping[str, Signal], length_s: float) -> None:
+        """Dense decoding reads as 74 % of SM activity; pages at the edges of a short window may show the time before."""
+        answer = found(self.ask(signals={"power_w": 690.0, **signals}, length_s=length_s))
+        assert answer.bounds == ()
+
+    @pytest.mark.parametrize(("limit", "is_proven"), [(0.8, False), (0.5, True)])
+    def test_busy_limit_also_changes_the_proof(self, limit: float, is_proven: bool) -> None:
+        """Without the power record, a busy share below the policy's limit leaves proof 1 unproven."""
+        about = evidence(signals={"utilization_ratio": 0.6, "power_w": None})
+        status = judge(about, Policy(limits={"bursty-duty-cycle": {"busy_ratio": limit}})).status
+        assert (status is not Status.UNPROVEN) is is_proven
 
     def test_busy_share_without_utilisation_is_declared_or_activity(self) -> None:
         declared = self.ask(signals={"utilization_ratio": None, "sm_activity_ratio": None}, declared={"busy_ratio": 0.3})
