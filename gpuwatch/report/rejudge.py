@@ -44,7 +44,7 @@ def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     """Judge the window again and compare.
 
     An earlier judge's words, severities and retired rules are not compared.  If a trusted key signed the verdict
-    (``is_trusted``), an earlier judge's status is not compared either.
+    (``is_trusted``), an earlier judge's status and answers are not compared either, but its figures are.
     """
     reported = window.verdict
     differs = [f"begun: the report shows {window.begun}, the run's id another time"] if begun_fits(window) is False else []
@@ -60,7 +60,9 @@ def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     again = judge(window.evidence, policy)
     is_earlier = earlier_judge(reported) is not None
     differs += _head_differences(reported, again, has_status=not (is_earlier and is_trusted))
-    differs += _earlier_differences(reported, again) if is_earlier else _finding_differences(reported, again)
+    differs += (
+        _earlier_differences(reported, again, is_trusted=is_trusted) if is_earlier else _finding_differences(reported, again)
+    )
     if not is_earlier and not _is_same_data(_other_parts(reported), _other_parts(again)):
         differs.append("numbers, bounds, labels or proofs: report and evidence differ")
     return Agreement(window=window, again=again, differs=tuple(differs))
@@ -109,7 +111,7 @@ def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
         yield from _differences(rule, ours.get(rule), theirs.get(rule), _EXACT + _WORDS if has_same_words else _EXACT)
 
 
-def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
+def _earlier_differences(reported: Verdict, again: Verdict, *, is_trusted: bool) -> Iterator[str]:
     """Yield differences from an earlier judge's answers and figures, for rules and names that still exist."""
     from annotate.rules import RETIRED
 
@@ -122,7 +124,8 @@ def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
             if rule not in RETIRED and rule not in _NEW_RULES:
                 yield f"{rule}: the report shows {_words(then)}, the evidence {_words(now)}"
         elif {then.answered, now.answered} == {Answered.FOUND, Answered.CLEAR}:
-            yield f"{rule}: the report shows {then.answered.value}, the evidence {now.answered.value}"
+            if not is_trusted:
+                yield f"{rule}: the report shows {then.answered.value}, the evidence {now.answered.value}"
         else:
             names = [
                 name for name, value in then.facts.items() if not _is_text(value) and not _is_near(value, now.facts.get(name))
