@@ -113,7 +113,8 @@ def _say(answer: Agreement, signer: CheckedSignature) -> None:
             then = plain(verdict.judge_version)
             output.emit(f"  gpuwatch {then} judged then, {__version__} now: perhaps the rules changed, not the report")
     if earlier is not None:
-        output.emit(f"  judged by an earlier version ({earlier}): not compared: wording, severities and retired rules")
+        others = ", ".join(sorted(rejudge.REVISED_RULES))
+        output.emit(f"  judged by an earlier version ({earlier}): not compared: wording, severities, retired rules, {others}")
         if answer.again is not None and answer.again.status is not verdict.status:
             output.emit(f"  by the rules of {__version__} the same evidence is {answer.again.status.value.upper()}")
     output.emit(f"  signature: {plain(str(signer))}")

@@ -22,6 +22,7 @@ _NEW_RULES = frozenset({
     "no-work", "idle-stretch", "unaccounted-time", "clock-levels", "lock-unproven", "dark-time", "overlapping-window",
     "iteration-growth", "iteration-levels", "record-shift", "work-levels", "claimed-work",
 })  # fmt: skip
+REVISED_RULES = frozenset({"regime-change"})  # 0.2 finds more: it limits the swing of a capped clock (decision 0115)
 _EARLIER_RATIO = 3e-3  # tolerance for mean clocks, which 0.1 weighted differently
 _LAST_BITS_RATIO = 1e-7  # below any digit that a page shows
 _CLOCK_S = 2  # the id is made just before the window starts, and both times are truncated to seconds
@@ -43,8 +44,8 @@ class Agreement:
 def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     """Judge the window again and compare.
 
-    An earlier judge's words, severities and retired rules are not compared.  If a trusted key signed the verdict
-    (``is_trusted``), an earlier judge's status and answers are not compared either, but its figures are.
+    An earlier judge's words, severities, retired and revised rules are not compared.  If a trusted key signed the verdict
+    (``is_trusted``), an earlier judge's status is not compared either.
     """
     reported = window.verdict
     differs = [f"begun: the report shows {window.begun}, the run's id another time"] if begun_fits(window) is False else []
@@ -60,9 +61,7 @@ def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     again = judge(window.evidence, policy)
     is_earlier = earlier_judge(reported) is not None
     differs += _head_differences(reported, again, has_status=not (is_earlier and is_trusted))
-    differs += (
-        _earlier_differences(reported, again, is_trusted=is_trusted) if is_earlier else _finding_differences(reported, again)
-    )
+    differs += _earlier_differences(reported, again) if is_earlier else _finding_differences(reported, again)
     if not is_earlier and not _is_same_data(_other_parts(reported), _other_parts(again)):
         differs.append("numbers, bounds, labels or proofs: report and evidence differ")
     return Agreement(window=window, again=again, differs=tuple(differs))
@@ -111,7 +110,7 @@ def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
         yield from _differences(rule, ours.get(rule), theirs.get(rule), _EXACT + _WORDS if has_same_words else _EXACT)
 
 
-def _earlier_differences(reported: Verdict, again: Verdict, *, is_trusted: bool) -> Iterator[str]:
+def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
     """Yield differences from an earlier judge's answers and figures, for rules and names that still exist."""
     from annotate.rules import RETIRED
 
@@ -124,7 +123,7 @@ def _earlier_differences(reported: Verdict, again: Verdict, *, is_trusted: bool)
             if rule not in RETIRED and rule not in _NEW_RULES:
                 yield f"{rule}: the report shows {_words(then)}, the evidence {_words(now)}"
         elif {then.answered, now.answered} == {Answered.FOUND, Answered.CLEAR}:
-            if not is_trusted:
+            if rule not in REVISED_RULES:
                 yield f"{rule}: the report shows {then.answered.value}, the evidence {now.answered.value}"
         else:
             names = [
