@@ -82,12 +82,7 @@ def untold_regular_ratio(
     return max(0.0, 1.0 - worked - (dips.irregular_ratio if dips is not None else 0.0) - error_ratio)
 
 
-def resting_ratio(
-    busy: BusyShare | None,
-    dips: IdleGaps | None,
-    *,
-    dense_ratio: Annotated[float, "dense loops on an H200 keep it 87-100 % busy"] = 0.8,
-) -> float:
+def resting_ratio(busy: BusyShare | None, dips: IdleGaps | None, *, dense_ratio: float) -> float:
     """Return the regular idle share of a window without times; 0 without utilisation.
 
     It is the share that utilisation does not count as work, minus irregular power dips.  It is 0 if utilisation can have been

@@ -4,7 +4,7 @@ import triton.testing
 from matmul import make_matmul
 from without_gpu import use_host_without_gpu
 
-import gpuwatch.auto  # noqa: F401
+import gpuwatch.auto  # noqa: F401 - the import opens the windows
 
 use_host_without_gpu()
 

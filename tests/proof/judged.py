@@ -1,6 +1,6 @@
 """Rows of judged windows of the generator's pairs.
 
-python -m tests.proof.judged --seeds 0:3000 [--even|--odd] [--processes 2] [--add]
+python -m tests.proof.judged --seeds 36000:52000 [--processes 2] [--add]
 judges both windows of each pair and writes tests/proof/results.json.  ``make pages`` computes the proof's figures from this file.
 ``--add`` keeps the file's rows of other seeds.
 """
@@ -247,15 +247,11 @@ def judged(seeds: Sequence[int], processes: int) -> Iterator[list[JudgedRow]]:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proof.judged", description=__doc__)
     parser.add_argument("--seeds", default="0:100", metavar="FIRST:END", help="judge the pairs of seeds FIRST to END - 1")
-    half = parser.add_mutually_exclusive_group()
-    half.add_argument("--even", action="store_true", help="judge even seeds only: the half to fit constants on")
-    half.add_argument("--odd", action="store_true", help="judge odd seeds only: the half to report")
     parser.add_argument("--processes", type=int, choices=range(1, PROCESSES_COUNT + 1), default=1)
     parser.add_argument("--add", action="store_true", help="keep the rows of other seeds")
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args(arguments)
-    first, end = (int(each) for each in asked.seeds.split(":"))
-    wanted = [seed for seed in range(first, end) if not (asked.even and seed % 2) and not (asked.odd and not seed % 2)]
+    wanted = range(*(int(each) for each in asked.seeds.split(":")))
     found = [row for of_pair in judged(wanted, asked.processes) for row in of_pair]
     kept = [each for each in load(asked.out) if each.row.seed not in wanted] if asked.add and asked.out.exists() else []
     write([*kept, *found], asked.out)
