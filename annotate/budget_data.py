@@ -48,7 +48,7 @@ def budget_to_data(budget: Budget) -> dict[str, Any]:
 
 
 def budget_from_data(data: Mapping[str, Any]) -> Budget | None:
-    """Read ``budget`` and ``proofs`` of a verdict, or None for schema 1.
+    """Read ``budget`` and ``proofs`` of a verdict; return None for schema 1.
 
     Raises InvalidValueError: if the data is invalid.
     """

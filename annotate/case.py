@@ -1,4 +1,4 @@
-"""One window's evidence in one asking pass, with the derived facts that rules and proofs share."""
+"""One window's evidence in one pass of the judge, with the derived facts that rules and proofs share."""
 
 from annotate.case_series import CaseSeries
 from annotate.claims import Claim
@@ -45,7 +45,7 @@ class Case(CaseSeries):
 
     @property
     def is_rest_counted(self) -> bool:
-        """Return True if regular idle time counts without times: it is not declared, and utilisation shows it."""
+        """Return True if undeclared regular idle time counts: without times, from 1 s on, unless energy contradicts utilisation."""
         is_shown = self.evidence.window.length_ns >= SHORTEST_NS and not self.is_busy_contradicted
         return is_shown and not (self.has_times or self.is_sparse)
 
@@ -53,7 +53,7 @@ class Case(CaseSeries):
     def accounts(self) -> TimeAccounts | None:
         """Return the books: timed and declared time or, without times, the window's processes' time against busy time.
 
-        None without a usable busy share.
+        Return None without a usable busy share, or without times if no record accounts for the busy time.
         """
         if not self.has_times:
             return untimed_accounts(self.evidence, self.busy_shares)
@@ -82,7 +82,7 @@ class Case(CaseSeries):
 
     @Kept
     def time_levels(self) -> TimeLevels | None:
-        """Return the levels of the times at one clock, or None for too few times."""
+        """Return the levels of the times, at one clock if a conversion is possible, or None for too few times."""
         clocked = self.clocked
         times = self.one_clock if clocked is self.timings else one_clock_times(clocked, self.fit)
         found = time_levels(self.evidence, self.timings, times)

@@ -17,7 +17,7 @@ from annotate.stats.change_points import SeriesLevel
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
 from annotate.times.durations import inside
 
-_SETTLED_SD = 0.05  # of a block: in 137 recorded capped windows at most 0.029 if clean, 0.039 otherwise, and 0.10 from idle
+_SETTLED_SD = 0.05  # of a block (decision 0115): in 137 recorded capped windows at most 0.039, in a second from idle 0.10
 _SURE_SD = 1.96  # standard deviations: half the 95 % interval of a normal distribution
 
 
@@ -115,7 +115,7 @@ class CaseSeries:
     def clock_variance(self) -> float:
         """Return the variance per block of the clock's logarithm, due to the controller's cycle; 0 if no clock is known.
 
-        After 3 s of load the cycle leaves no more than recorded ones; more is a change of the clock.
+        After 3 s of load the variance is limited: recorded windows stay below the limit, and more is a change of the clock.
         """
         variance = self.blocks.variance() if self.blocks is not None else 0.0
         return min(variance, _SETTLED_SD**2) if self.load.is_settled else variance
@@ -150,7 +150,7 @@ class CaseSeries:
 
     @property
     def clocked(self) -> Timings:
-        """Return the times with clocks: the stamped clock, else the driver's clock scaled to the stamps."""
+        """Return the times; in stamped series, entries without a stamp take the driver's clock scaled to the stamps."""
         timings, blocks = self.timings, self.blocks
         if timings.sm_clock_mhz is None or blocks is None or np.isfinite(timings.sm_clock_mhz).all():
             return timings

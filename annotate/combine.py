@@ -37,7 +37,7 @@ _ALWAYS_ASKED = (Proof.WORK_SEEN, Proof.BOOKS, Proof.CONDITIONS, Proof.NOBODY_EL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """Everything except the policy that decides the status of one window."""
+    """Everything that decides the status of one window, except the policy."""
 
     numbers: tuple[NumberBudget, ...] = ()  # as measured, with repeatability, without causes
     causes: tuple[Bound, ...] = ()  # merged over all passes, in the order of RULES
@@ -128,7 +128,7 @@ def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
 def _claimed(grounds: Grounds, claim: Claim) -> tuple[Number, ...]:
     """Return the numbers that decide the status.
 
-    With times, these are the claim's.  Without times in the window, throughput counts, and for compared windows the ratio.
+    With times, these are the claim's.  Without times in the window, throughput counts.  Compared windows add the ratio.
     """
     numbers = CLAIMED[claim] if grounds.has_times else ()
     if Number.THROUGHPUT not in numbers and (not grounds.has_times or grounds.are_times_outside):

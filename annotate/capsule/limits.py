@@ -52,7 +52,7 @@ def as_times(found: npt.NDArray[Any]) -> Times:
 def window(found: WindowRecord) -> WindowRecord:
     """Return a valid window.
 
-    Raises ValueError if the window ends before it begins or is too long.
+    Raises ValueError if the window ends before it begins, is too long or lies beyond 146 years.
     """
     if not -FARTHEST_NS < found.begin_ns <= found.end_ns < FARTHEST_NS:
         raise ValueError(f"expected a window that begins before it ends, found {found.begin_ns} to {found.end_ns}")
@@ -82,7 +82,7 @@ def numbers(record: object) -> None:
 
 
 def amounts(record: object) -> None:
-    """Check that all fields of a record are numbers of zero or more.
+    """Check that each field of a record is None or a number of zero or more.
 
     Raises ValueError.
     """

@@ -7,7 +7,7 @@ import msgspec
 
 from annotate.evidence import Device, Event, Fact, Host, Lane, OtherWindow, Process, Visibility, WindowRecord, WorkRecord
 
-SCHEMA = 2  # 2 adds clocks and batch sizes to timings; a reader of schema 1 reports these as damage
+SCHEMA = 2  # 2 adds clocks and batch sizes to timings, which readers of schema 1 cannot decode
 MANIFEST, ARRAYS = "manifest.json", "arrays"
 
 # Far above the capsules that gpuwatch writes: a day of one GPU takes 2 MB.

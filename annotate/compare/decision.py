@@ -23,8 +23,8 @@ MARGIN_RATIO = 0.005
 class Decision(StrEnum):
     """The decision on a variant against the reference: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
 
-    SAME: the difference lies inside the tolerance.  INCONCLUSIVE: the interval is too wide to decide.  INCOMPARABLE: the two
-    do not compute the same, or ran under conditions that differ.
+    SAME: the difference lies inside the tolerance.  INCONCLUSIVE: the intervals do not decide, or median and mean disagree.
+    INCOMPARABLE: the two do not compute the same, or ran under conditions that differ.
 
     Example:
         >>> from annotate.compare.decision import Decision
@@ -77,14 +77,14 @@ class Comparison:
     Attributes:
         a: Name of the reference.
         b: Name of the other variant.
-        decision: Answer on b against a.
+        decision: Decision on b against a.
         ratio: Interval of the median at the same clock, from interleaved blocks or corrected times.
         own_ratio: Interval of the median with each variant at the clock that its power allows; None if not measured.
         mean_ratio: Interval of the mean.
         trimmed_mean_ratio: Interval of the mean without a tenth of the quads at each end.
         mean_used: Mean that decided together with the median: plain or trimmed.
-        slower_blocks_ratio: Ratio of b's blocks that are slower than the others to all blocks of b.
-        faster_blocks_ratio: Ratio of b's blocks that are faster than the others to all blocks of b.
+        slower_blocks_ratio: Share of the pairs of blocks in which b is slower than in the usual pairs.
+        faster_blocks_ratio: Share of the pairs of blocks in which b is faster than in the usual pairs.
         a_s: Median time of a, in seconds per call.
         b_s: Median time of b, in seconds per call.
         one_clock: Numbers of two machines at one clock; None for other comparisons.
@@ -94,11 +94,11 @@ class Comparison:
         timer: Timer of interleaved blocks: events or host.
         cache: State of the L2 cache at each call, cold or warm; None if not controlled.
         pairs_count: Number of pairs of blocks.
-        needed_pairs_count: Number of further pairs that an inconclusive answer needs; None if more pairs do not help.
+        needed_pairs_count: Number of further pairs that may decide an inconclusive comparison; None if more pairs do not help.
         floor_ratio: Noise floor of this GPU, a ratio.
         margin_ratio: Largest difference of SAME: the 90 % intervals of median and mean must lie within it, a ratio.
         conditions: Conditions that both variants should share, with the values of each.
-        reasons: Sentences that explain the answer.
+        reasons: Sentences that explain the decision.
         simulated: True if no real GPU was measured.
 
     Example:

@@ -70,7 +70,7 @@ def decide_at(about: Comparison, quads: Quads, confidence: float) -> Comparison:
 
 
 def decide_levels(median: Levels, mean: Levels, *, floor_ratio: float, margin_ratio: float) -> Decision:
-    """Apply the rule to the intervals of median and mean."""
+    """Return the decision by the intervals of median and mean."""
     change = math.log(median.wide.centre)
     if abs(change) > math.log1p(floor_ratio) and median.wide.excludes(1.0):
         # A median and a mean of different signs show a mixture of blocks, not a difference.
@@ -88,7 +88,7 @@ def _is_beyond(usual: Interval, floor_ratio: float, decision: Decision) -> bool:
 
 
 def correct_for_many(comparisons: Sequence[Comparison], quads: Mapping[str, Quads]) -> tuple[Comparison, ...]:
-    """Apply Holm's correction to several variants against one: the clearest difference is tested at 5 % over their number.
+    """Apply Holm's correction to several variants against one: 5 % over their count is the level of the clearest difference.
 
     ``quads`` are keyed by the name of the second variant.  A difference that fails at its level becomes INCONCLUSIVE, and so
     do all that are less clear.

@@ -163,7 +163,7 @@ def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
     """Return the reasons why the two runs cannot be compared."""
 
     def ends(finding: Finding) -> bool:
-        # These hazards end the comparison unless accepted; the others become reasons of the answer.
+        # These three hazards end the comparison even as a flag, other hazards only as a rejection.
         if finding.rule in ("hardware-mismatch", "software-mismatch", "boot-changed"):
             return finding.severity in ("flag", "reject")
         if finding.rule == "clock-between-arms" and corrected:

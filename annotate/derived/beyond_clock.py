@@ -1,7 +1,7 @@
 """The variation of raw times beyond that of their clock, under a power cap.
 
 The controller swings the clock, and the times of a kernel follow it at most in proportion.  A change that is too fast or too
-regular for levels can hide in that swing, but not in its size.
+regular for levels still makes the times vary more than the clock.
 """
 
 from typing import Annotated
@@ -54,7 +54,7 @@ def _noise_variance(found: TimeLevels, timings: Timings) -> float:
 
 
 def beyond_clock_bounds(ratio: float, rule: str) -> tuple[Bound, ...]:
-    """Return the distance of each number from the outer fifth of such times, without an estimate; none for 0."""
+    """Return a bound for each raw number, without an estimate: the distance of the outer fifth from the mean; none for 0."""
     if not ratio:
         return ()
     return tuple(Bound(number=each, rule=rule, group=Group.CLOCK, ratio=_TAIL_SD * ratio) for each in _NUMBERS)

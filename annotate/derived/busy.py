@@ -47,7 +47,7 @@ def beyond_declared_ratio(evidence: Evidence) -> float | None:
 def launch_bound(evidence: Evidence) -> bool:
     """Return whether the median timed call is below 50 µs, so that its time includes much of the gap to the next launch."""
     times = inside(evidence)
-    # Below this an event pair contains the gap to the next launch and overstates the busy time.
+    # Below 50 µs an event pair contains the gap to the next launch and overstates the busy time.
     return bool(len(times.took_s)) and centre(times.took_s) < 50e-6
 
 
@@ -55,8 +55,8 @@ def launch_bound(evidence: Evidence) -> bool:
 def beyond_timed_ratio(evidence: Evidence) -> float | None:
     """Return utilisation minus the timed share, over the interval that the timed iterations span.
 
-    None without utilisation, for fewer than two iterations, for an interval below a second, and for calls so short that
-    their times hold launch gaps.
+    Return None without utilisation, for fewer than two iterations, for an interval below a second, and for calls so short
+    that their times hold launch gaps.
     """
     times = inside(evidence)
     if len(times.at_ns) < 2 or launch_bound(evidence):

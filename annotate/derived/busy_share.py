@@ -197,8 +197,8 @@ def _activity(trace: Trace, begin_ns: int, end_ns: int) -> tuple[float, float, f
 def _by_gauge(evidence: Evidence, name: str) -> BusyShare | None:
     """Return the busy share by the mean of a utilisation gauge.
 
-    A reading describes the refresh before it, and may be one refresh old.  No reading shows which readings describe the
-    window's edges, so the bounds come from the means with and without them.
+    A reading describes the refresh before it, and may be one refresh old.  The readings that describe the window's edges
+    are not known, so the bounds come from the means with and without the readings near the edges.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns(name)

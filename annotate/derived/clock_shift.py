@@ -74,10 +74,10 @@ def clock_shift(
 ) -> ClockShift:
     """Return the deviation of a window's numbers from the numbers at each of its levels and in the steady state.
 
-    ``variance`` is ``ClockBlocks.variance``: the variance of one block's logarithm, as the clock's cycle leaves it in a mean.  The
-    bound takes the farthest reference.  The estimate takes the nearer of the highest and lowest level, or the steady state
-    if that is farther.  The cycle's effect on a single level is repeatability, not bias.  ``edges_ratio`` is the most that
-    unstamped changes of level can hide.
+    ``variance`` is ``CaseSeries.clock_variance``: that of one block's logarithm, as the clock's cycle leaves it in a mean.
+    The bound takes the farthest reference.  The estimate takes the nearer of the highest and lowest level, or the steady
+    state if that is farther.  The cycle's effect on a single level is repeatability, not bias.  ``edges_ratio`` is the most
+    that unstamped changes of level can hide.
     """
     logs = np.log(blocks.mhz[blocks.known])
     slowness = _Slowness(np.exp(-beta * (logs - logs.mean())), beta * variance**0.5)
@@ -93,7 +93,7 @@ def clock_shift(
         Number.MEAN: _shift(mean, steady_mean, -mean_excess),
         Number.MEDIAN: _shift(median, steady_median, -median_excess),
     }
-    # The load names the shape if it enlarges the bound, or if its excess is larger than any level shows under a wide swing.
+    # The load names the shape if it enlarges the bound or, without a steady state, exceeds the bound of the levels.
     by_onset = shifts[Number.MEAN].bound_ratio > _shift(mean, [], 0.0).bound_ratio
     by_onset |= not steady_mean and mean_excess > _shift(mean, [], 0.0).bound_ratio
     return ClockShift(
@@ -246,7 +246,7 @@ def _agrees(
     lowest: Annotated[float, "under a cap an H200's gauge reads 8 to 12 % above the true clock"] = 0.85,
     highest: Annotated[float, "uncapped it agrees to 0.2 % (docs/HARDWARE.md)"] = 1.02,
 ) -> bool:
-    """Return whether stamped and driver's clock agree within known errors; False if no block has both clocks."""
+    """Return whether stamped and driver's clock agree within known errors; False if no stamps scaled the driver's clock."""
     return lowest <= blocks.scale <= highest and blocks.scale != 1.0
 
 

@@ -88,7 +88,7 @@ def canary_lows(
     record_count: Annotated[float, "the median of five runs survives two bad ones"] = 5.0,
     capped_ratio: Annotated[float, "a cap for less time cannot affect the canary"] = 0.02,
 ) -> Mapping[str, float] | None:
-    """Return the canary's relative shortfall from its record, for clock and copy; None without enough runs on record.
+    """Return the canary's relative shortfall from its record, for clock and copy; None without canary or enough recorded runs.
 
     If the power cap held or was not observed, the clock of a canary is not comparable and is left out.
     """
@@ -120,7 +120,7 @@ def canary_bounds(
     error_ratio: Annotated[float, "the driver reports an uncapped clock to 0.2 % on an H200"] = 0.002,
     capped_ratio: Annotated[float, "a cap for less time cannot affect the canary"] = 0.02,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``clock-low-no-reason`` against this card's record; none if the canary is as fast.
+    """Return the bounds of ``clock-low-no-reason`` by this card's record; none for an equally fast canary or a known reason.
 
     Without a record, a canary 5 % below the driver's highest clock gives bounds of unknown size.
     """

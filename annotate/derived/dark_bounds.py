@@ -11,7 +11,7 @@ from annotate.derived.dark_time import DarkInterval, clock_intervals, list_inter
 from annotate.evidence import Evidence
 from annotate.evidence.asked import kept
 
-_DARK_RATIO = 0.5  # the specification: a proof that is dark for longer is unproven, and its dark time gives no bounds
+_DARK_RATIO = 0.5  # the specification: from this share on, the dark time of a proof gives no bounds
 _NEIGHBOUR_RATIO, _NEIGHBOUR_AT_CLOCK_RATIO = 1.0, 0.03  # the most that a neighbour takes; at one clock 2.8 % was measured
 
 
@@ -63,7 +63,7 @@ def dark_bounds(
     """Return the bounds of ``dark-time``; simultaneous silences of several proofs count once.
 
     ``has_gaps`` means that gaps between entries show the idle time.  The power record is then not needed, and the bounds
-    replace those of its silence.  A proof that is dark for half of the window is unproven and gives no bounds.
+    replace those of its silence.  A proof that is dark for half of the window or longer gives no bounds.
     """
     clock, power, lists = (each if _length_ns(each) < _DARK_RATIO * length_ns else () for each in (clock, power, lists))
     mild = [DarkInterval(each.begin_ns, each.end_ns, _NEIGHBOUR_AT_CLOCK_RATIO) for each in lists]

@@ -110,7 +110,7 @@ def _late(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
             unbounded = make(Number.THROUGHPUT, Group.INSIDE, None, taken)
             yield replace(unbounded, seen_ratio=taken.nearer_ratio if taken else 0.0)
         elif work.has_times:
-            yield make(Number.THROUGHPUT, Group.INSIDE, 0.0)  # the shift against the record includes it
+            yield make(Number.THROUGHPUT, Group.INSIDE, 0.0)  # the shift against the record includes late time
         if work.has_times and work.mean is None:
             yield make(Number.MEAN, Group.INSIDE, None)
         return

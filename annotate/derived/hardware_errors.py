@@ -27,7 +27,7 @@ def hardware_errors(evidence: Evidence, *, replays_count: float, replays_per_min
     """
     window = evidence.window
     rises = {name: evidence.increase(name) for name in (*_GRAVE, *_SLIGHT)}
-    remaps = {text: _stands(evidence, name) for name, text in _REMAPS.items()}
+    remaps = {text: _was_on(evidence, name) for name, text in _REMAPS.items()}
     replays = evidence.increase("pcie_replay_count")
     facts: dict[str, Fact] = {name: rise.amount for name, rise in rises.items() if rise is not None}
     slight = _counted(rises, _SLIGHT)
@@ -56,7 +56,7 @@ def _counted(rises: Mapping[str, Increase | None], texts: Mapping[str, str]) -> 
     return [f"{amount:.0f} {text}{'' if amount == 1 else 's'}" for amount, text in found]
 
 
-def _stands(evidence: Evidence, name: str) -> bool | None:
+def _was_on(evidence: Evidence, name: str) -> bool | None:
     """Return whether a state was on in the window or the 11 s before it, or None if it was not read."""
     column, window = evidence.trace.column(name), evidence.window
     near = column.where((column.at_ns >= window.begin_ns - 11_000_000_000) & (column.at_ns <= window.end_ns)).observed

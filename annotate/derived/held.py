@@ -112,7 +112,7 @@ def by_counter(evidence: Evidence, name: str) -> Held | None:
 def by_bits(evidence: Evidence, bits: Reason) -> Held | None:
     """Return the share by sampled event reasons; None in a window below three refreshes or if mostly unobserved.
 
-    Also None if no sample has the bits and the GPU cannot report all of them.
+    Return None too if no sample has the bits and the GPU cannot report all of them.
     """
     times, masks = reasons(evidence)
     if not len(times):
@@ -171,7 +171,7 @@ def _first(seen: Column, from_ns: int) -> float:
 def running(evidence: Evidence, name: str, bits: Reason) -> Column:
     """Return 1.0 while a reason held and 0.0 otherwise: per refresh by its counter, else per grid time by sampled bits.
 
-    A counter shows each stretch up to a refresh late.  Empty if neither was observed.
+    A counter shows each stretch up to a refresh late.  Return an empty column if neither was observed.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns(name)

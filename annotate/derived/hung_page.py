@@ -44,12 +44,12 @@ def hung_spans_ns(
     return tuple(
         (int(edges_ns[i]), int(edges_ns[i + 1]))
         for i in np.flatnonzero(np.diff(edges_ns) > longest_s * 1e9)
-        if _stands(trace, int(edges_ns[i]), int(edges_ns[i + 1]))
+        if _is_frozen(trace, int(edges_ns[i]), int(edges_ns[i + 1]))
         and _is_contradicted(trace, int(edges_ns[i]), int(power.at_ns[last[i]]))
     )
 
 
-def _stands(trace: Trace, begin_ns: int, end_ns: int) -> bool:
+def _is_frozen(trace: Trace, begin_ns: int, end_ns: int) -> bool:
     """Return whether no gauge changed in this span."""
     for name in _PAGE:
         column = trace.column(name).observed

@@ -74,7 +74,7 @@ def untold_regular_ratio(
 ) -> float:
     """Return the regular idle share of a window whose times have no start times; 0 without accounts.
 
-    It is the share that neither the accounts nor utilisation count as work, minus irregular power dips and the books' error.
+    Neither the accounts nor utilisation count this share as work.  Irregular power dips and the books' error are subtracted.
     """
     if accounts is None:
         return 0.0
@@ -85,8 +85,8 @@ def untold_regular_ratio(
 def resting_ratio(busy: BusyShare | None, dips: IdleGaps | None, *, dense_ratio: float) -> float:
     """Return the regular idle share of a window without times; 0 without utilisation.
 
-    It is the share that utilisation does not count as work, minus irregular power dips.  It is 0 if utilisation can have been
-    ``dense_ratio``, because dense loops read as low and readings at the edges may describe the time before.
+    Utilisation does not count this share as work.  Irregular power dips are subtracted.  The share is 0 if utilisation can have
+    been ``dense_ratio``, because dense loops read as low and readings at the edges may describe the time before.
     """
     if busy is None or busy.ratio <= 0.0 or busy.most_ratio >= dense_ratio:
         return 0.0

@@ -76,7 +76,7 @@ class IdleGaps:
 
     @property
     def fixed_ratio(self) -> float:
-        """Return the share of the window that this idle time takes in all regular gaps between entries."""
+        """Return the share of the window that ``fixed_s`` takes in all regular gaps between entries."""
         return len(self._between_s) * self.fixed_s / self.window_s
 
     @property
@@ -88,8 +88,8 @@ class IdleGaps:
     def is_proportional(self) -> bool:
         """Return whether the regular gaps grow in proportion with the entries before them, as idle time does not.
 
-        The gaps' slope over the entries' times, with its interval, must exceed 0.  It must also agree with the length of the
-        gaps, with and without the timer's part.
+        The whole interval of the gaps' slope over the entries' times must exceed 0.  The interval must also overlap the range
+        from ``fixed_s`` to ``usual_s``, each divided by the median entry.
         """
         took_s = (self.begin_ns[1:-1] - self.end_ns[:-2]) / 1e9
         kept = ~self.irregular[1:-1] & (took_s > 0.0)

@@ -117,7 +117,7 @@ def claims_kernel(evidence: Evidence) -> bool:
 
 
 def waited_s(evidence: Evidence, timed: Loop) -> float | None:
-    """Return the GPU's idle time in a call, by utilisation, or None if that, or the time of other work, is not known."""
+    """Return the GPU's idle time in a call, or None if utilisation or the time of other work is not known."""
     busy_s, other = timed.call_busy_s, evidence.other_work
     if busy_s is None or (other is None and has_other_work(evidence)):
         return None

@@ -69,7 +69,7 @@ def neighbours(
     named = [each for each in others if each.listed or (each.peak_ratio or 0.0) > ACTIVE_RATIO]
     perhaps_own: tuple[Presence, ...] = ()
     if not own_listed and (not whole or not evidence.window.pids):
-        # The busiest of them may be the measured process under another PID.
+        # The busiest process may be the measured one under another PID.
         perhaps_own = tuple(sorted(named, key=Presence.load, reverse=True)[:1])
     listed = [each for each in named if each.listed and each not in perhaps_own]
     # A list without own processes may be of another PID namespace: further PIDs are unknown, not listed neighbours.

@@ -25,7 +25,7 @@ class OnsetTurn:
 def cap_turn(evidence: Evidence, *, capped_ratio: float, free_ratio: float) -> OnsetTurn | None:
     """Find the time at which the cap engaged or let go.
 
-    None unless parts of a second or more certainly differ, or one part certainly held both states.
+    Return None unless parts of a second or more certainly differ, or one part certainly held both states.
     """
     window = evidence.window
     # The counter's error, a refresh at each edge, still separates capped from free over a second.
@@ -58,7 +58,7 @@ def _turn(evidence: Evidence) -> OnsetTurn:
 def engaged_ns(evidence: Evidence, at_ns: int) -> int:
     """Return the time at which a cap that held to the window's end engaged: by violation time if it agrees with ``at_ns``.
 
-    The counter steps once per refresh.  In a window of a second that is too coarse: the onset decides the severity.
+    The counter steps once per refresh, which is too coarse in a window of a second: the onset decides the severity.
     """
     held = by_violation(evidence, "power_violation_ns")
     if held is None:

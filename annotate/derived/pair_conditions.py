@@ -160,7 +160,7 @@ def listed(found: Sequence[Difference], most: int = 2) -> str:
 def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
     """Return whether the energy counter, which only a driver reload resets, fell from the earlier to the later window.
 
-    None if the counter was not read in both windows, or for different or unknown GPUs.
+    Return None if the counter was not read in both windows, or for different or unknown GPUs.
     """
     if a.device is None or b.device is None or a.device.uuid != b.device.uuid:
         return None
@@ -170,7 +170,7 @@ def driver_reloaded(a: Evidence, b: Evidence) -> bool | None:
 
 
 def clocks_mhz(a: Evidence, b: Evidence) -> Clocks | None:
-    """Return the mean true clocks of both, else the medians of the driver's gauge at work, or None if one is unknown."""
+    """Return both mean true clocks, else both medians of the driver's gauge at work, or None if one is unknown."""
     true = [_true_mhz(each) for each in (a, b)]
     if true[0] is not None and true[1] is not None:
         error_ratio = float(np.hypot(_clock_error_ratio(a), _clock_error_ratio(b)))

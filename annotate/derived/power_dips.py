@@ -136,8 +136,8 @@ def _rhythm_s(
 ) -> float:
     """Return the usual length of dips in a rhythm; 0 if the dips within the window form no rhythm.
 
-    Its dips are alike, too short for the record, or many.  The idle time of a rhythm grows along a straight line.  The idle time of
-    random dips deviates by the root of their count.
+    The dips of a rhythm are alike, too short for the record, or many.  The idle time of a rhythm grows along a straight line.
+    The idle time of random dips deviates by the root of their count.
     """
     within = ~dips.at_edge
     is_many = int(within.sum()) >= _MANY_DIPS

@@ -117,8 +117,8 @@ def unlisted_because(evidence: Evidence, unread_limit_s: float) -> str | None:
 def unexplained_bytes(evidence: Evidence) -> float | None:
     """Return the memory in use that neither a listed process nor the driver's reserve explains.
 
-    It was in use for half of the window or for a whole second, beyond the lists before and shortly after each reading.
-    None if more than half of the samples are unknown or the window is shorter than three refreshes of the gauge.
+    The memory was in use for half of the window or for a whole second, beyond the lists before and shortly after each reading.
+    Return None without lists, reserve or three refreshes of the gauge in the window, or if most samples are unknown.
     """
     window = evidence.window
     reserved_bytes = evidence.device.memory_reserved_bytes if evidence.device else None
@@ -138,7 +138,7 @@ def unexplained_bytes(evidence: Evidence) -> float | None:
     known = rest_bytes[~np.isnan(rest_bytes)]
     if len(known) * 2 < len(rest_bytes):
         return None
-    # Not the largest, since a list and a gauge read at different times disagree while memory is being allocated.
+    # The largest sample does not count: list and gauge are read at different times, and disagree during an allocation.
     return max(float(np.median(known)), _lasting(used.at_ns, rest_bytes, at_ns))
 
 

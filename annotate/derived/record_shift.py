@@ -20,7 +20,7 @@ _NATURAL_RATIO, _NATURAL_AT_CLOCK_RATIO = 0.014, 0.0015
 
 
 def compared(numbers: Sequence[NumberBudget], record: WorkRecord | None) -> Mapping[Number, RecordShift]:
-    """Return the shift of each number that the record also holds; its error includes the number's own repeatability."""
+    """Return the shift of each number that the record also holds; its error includes the number's interval in this window."""
     found: dict[Number, RecordShift] = {}
     for each in numbers:
         beside = shift(each.value, recorded_values(each, record))
@@ -49,8 +49,8 @@ def clock_record_bounds(
 ) -> tuple[Bound, ...] | None:
     """Return the bound of throughput in a window without times: its steady clock against that of the record.
 
-    None if either clock is unknown or the window itself has no steady state.  In the second case the record is already the
-    reference, in group ``clock``.
+    Return None if either clock is unknown or the window itself has no steady state.  In the second case the record is already
+    the reference, in group ``clock``.
     """
     recorded_mhz = evidence.record.values("steady_clock_mhz") if evidence.record is not None else ()
     if blocks is None or not recorded_mhz or not blocks.known.any():

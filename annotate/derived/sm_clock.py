@@ -18,7 +18,7 @@ from annotate.times.durations import LEAST_MHZ, MOST_MHZ, inside
 def working(evidence: Evidence) -> Column:
     """Return the gauge over the window without its first refresh, NaN while the driver reports the GPU idle.
 
-    Empty in a window shorter than three refreshes, or if more than half of the values are unobserved or idle.
+    Return an empty column below three refreshes, or if more than half of the values are unobserved or idle.
     """
     if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("sm_clock_mhz"):
         return EMPTY

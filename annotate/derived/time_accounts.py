@@ -74,7 +74,7 @@ class TimeAccounts:
         return above if counted >= 0.0 else counted - error_ratio
 
     def counted_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
-        """Return the part of the rest, with its sign, that errors of witness and books cannot explain."""
+        """Return the part of the rest, with its sign, beyond the errors of witness and books; at least a positive ``hidden_ratio``."""
         below = self.claimed_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, GAUGE_ERROR_RATIO)
         return max(self.above_ratio(error_ratio), self.hidden_ratio) or -max(0.0, below)
 
@@ -87,7 +87,7 @@ class TimeAccounts:
     def hidden_ratio(self) -> float:
         """Return the part of equal gaps after the calls that can be work, beyond its error.
 
-        It is the part that utilisation counted as busy, or can have missed if the gaps grow with the calls before them.
+        Utilisation counted this part as busy, or can have missed this part if the gaps grow with the calls before them.
         """
         if self.busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO:
             return 0.0
@@ -153,7 +153,8 @@ def untimed_accounts(evidence: Evidence, shares: Sequence[BusyShare]) -> TimeAcc
     """Return the books of a window without times: the shares of the window's processes and of others.
 
     If the window's processes were provably alone, all busy time is their own.  Otherwise the driver's record of each process
-    counts.  In a container one unknown PID may be the measured process.  None if no record accounts for the busy time.
+    counts.  In a container one unknown PID may be the measured process.  Return None below a second, without utilisation, or
+    if no record accounts for the busy time.
     """
     busy = gauge_share(shares)
     if busy is None or evidence.window.length_ns < SHORTEST_NS:

@@ -116,7 +116,7 @@ class TimeLevels:
 
     @property
     def hidden_ratio(self) -> float:
-        """Return the largest |K| of an undetected step that holds half of the window."""
+        """Return the largest effect on the mean of an undetected step that holds half of the window."""
         return hidden_step(count, self.variance) / 2.0 if (count := len(self.took_s)) >= _LEAST_BLOCKS else float("inf")
 
     @cached_property
@@ -204,7 +204,7 @@ def _is_long(timings: Timings) -> bool:
 def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> TimeLevels | None:
     """Return the levels of these times, or None for fewer than six entries (three of a second each).
 
-    A block holds at least 100 ms and 30 entries, in a short window at least three entries.  There are at most 600 blocks.
+    A block holds 100 ms and 30 calls (at one clock three calls) or more; short windows have up to 12 blocks of three entries.
     """
     if evidence.window.length_ns <= 0 or not has_enough(timings) or not len(times.took_s):
         return None
@@ -223,7 +223,7 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     if is_each_level:
         variance = _cut_cycle_variance(len(logs), width_ns) if swings else 0.0
     else:
-        variance = _swing_variance(logs, slope, width_ns) if swings else _neighbour_variance(logs)
+        variance = _swing_variance(logs, slope, width_ns) if swings else _adjacent_variance(logs)
     variance = max(variance, _STEADY_RATIO**2)
     shortest_count = 1 if is_each_level else 2
     return TimeLevels(
@@ -282,7 +282,7 @@ def _cut_cycle_variance(count: int, width_ns: int) -> float:
     return float((left_ratio / hidden_step(count, 1.0, share_ratio=1.0 / count)) ** 2)
 
 
-def _neighbour_variance(logs: Values) -> float:
+def _adjacent_variance(logs: Values) -> float:
     """Return the variance by the median difference between adjacent values, which levels and slopes hardly change."""
     return (_NORMAL_SD * centre(np.abs(np.diff(logs)))) ** 2 / 2.0 if len(logs) > 1 else 0.0
 

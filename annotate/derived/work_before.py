@@ -57,7 +57,7 @@ def _spacing_ns(pages: Column, window: WindowRecord) -> int:
 def _even_before(shown: Column, even_ratio: float) -> Column:
     """Return the last refreshes before the window that lie within ``even_ratio`` of their median.
 
-    Empty if the last 0.5 s before the window were not observed.
+    Return an empty column if the last 0.5 s before the window were not observed.
     """
     known = shown.observed
     if not len(known) or known.at_ns[-1] < shown.at_ns[-1] - 500_000_000:

@@ -190,7 +190,7 @@ def _is_fed(
 def traffic_levels(evidence: Evidence) -> WorkLevels | None:
     """Return the levels of GPM's memory traffic, whose readings are means since the reading before.
 
-    None if the GPU was not busy throughout, traffic is very low, or fewer than two means lie in the window.
+    Return None if the GPU was not busy throughout, traffic is very low, or fewer than two means lie in the window.
     """
     if not _is_fed(evidence):
         return None

@@ -47,7 +47,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class OtherWindow:
-    """A window of another process that overlaps this one on the same GPU."""
+    """Another window that overlaps this one on the same GPU; a window of an own process is nested."""
 
     begin_ns: int
     end_ns: int

@@ -12,7 +12,7 @@ USE_STANDS_NS = 12_000_000_000  # the utilisation record is read every ten secon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRecord:
-    """An interval of the driver's own dense power record (about 20 ms apart): parallel tuples, oldest first."""
+    """An interval of the driver's dense power record (samples about 20 ms apart): parallel tuples, oldest first."""
 
     uuid: str
     at_ns: int

@@ -133,7 +133,7 @@ class Trace:
 
         The readings are the nearest ones outside the interval.  A reading inside also counts within 5 % of the interval
         (at least 50 ms) of an edge: a slow lane is first read when the window opens.
-        None too for a counter that fell: a driver reload reset that counter.
+        Return None too for a counter that fell: a driver reload reset that counter.
         """
         seen = self.column(name).observed
         at_ns, values = seen.at_ns, seen.values

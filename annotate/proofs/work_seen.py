@@ -14,7 +14,7 @@ from annotate.derived.presence import alone
 
 _NO_WORK, _DUTY = "no-work", "bursty-duty-cycle"
 _SEEN_RATIO = 0.01  # the specification: a smaller busy share does not count as work
-_HARDLY_RATIO = 0.05  # largest busy share of an idle GPU, by rounding to whole percents and a page at each edge
+_HARDLY_RATIO = 0.05  # largest busy share of an idle GPU, by rounding to whole percents and a refresh at each edge
 _DARK_RATIO = 0.5  # largest share of the window without power samples
 
 
@@ -90,7 +90,7 @@ def _is_idle_known(case: Case) -> bool:
 def _is_clock_unknown(case: Case, duty: Answer | None) -> bool:
     """Return True if regular pauses count and no evidence shows whether they raise the clock.
 
-    Without times, the answer of ``bursty-duty-cycle`` has their share under the limits of the policy.
+    Without times, the answer of ``bursty-duty-cycle`` holds the share of the pauses under the limits of the policy.
     """
     if case.gaps is None:
         resting = duty.facts.get("resting_ratio") if isinstance(duty, Found) and case.is_rest_counted else None

@@ -24,13 +24,13 @@ from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserve
 def order_bias(
     case: Case,
     *,
-    drift_ratio: Annotated[Share, "95th percentile of identical work timed in turn on an H200: 0.5 to 3.2 % by kernel"] = 0.032,
+    drift_ratio: Annotated[Share, "95th percentile of identical work in sequence on an H200: 0.5 to 3.2 % by kernel"] = 0.032,
 ) -> Answer:
     """Finds a comparison of windows that ran one after the other.
 
     Why it matters:
         The GPU warms up and its power controller swings with a period near a second, so the second variant runs under other
-        conditions.  Identical GEMMs in turn differed by 3.2 %, interleaved ones by 0.04 %.
+        conditions.  Identical GEMMs in sequence differed by 3.2 %, interleaved ones by 0.04 %.
 
     Limits of detection:
         The effect of the order in this pair.  The bound is the same for every sequential pair, has no sign, and never

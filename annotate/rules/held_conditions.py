@@ -219,7 +219,7 @@ def work_levels(
     Source:
         The driver's 20 ms power record above rest in blocks of 100 ms, including unbroken load before the window, with
         change points as for the clock.  GPM's memory traffic, a mean since the reading before.  On an H200 without a
-        disturbance they vary by up to 0.9 % and 0.5 %.
+        disturbance, power varies by up to 0.9 % and traffic by up to 0.5 %.
     """
     evidence = case.evidence
     moved = case.clock_shift.shifts[Number.THROUGHPUT].bound_ratio if case.clock_shift is not None else 0.0

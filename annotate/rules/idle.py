@@ -153,7 +153,7 @@ def _without_interval(case: Case, idle: IdleGaps) -> Answer:
 
 
 def _by_gauge(case: Case, lost_ratio: float | None) -> Answer:
-    """Return the answer by utilisation alone, for windows without usable times and power record."""
+    """Return the answer by utilisation alone, if neither times nor the power record show an idle stretch."""
     if lost_ratio is None:
         return Unobserved(case.evidence.absence or "neither times, nor idle power, nor utilisation were observed")
     facts: dict[str, Fact] = {"idle_ratio": lost_ratio, "by": UTILISATION}

@@ -42,9 +42,9 @@ def iteration_growth(
         Declare ``varies=True`` and quote the mean, or measure a fixed amount of work.
 
     Source:
-        The Theil-Sen slope through trimmed means of blocks of 100 ms and 30 iterations, if a straight line explains more
-        than levels after a cost for each parameter; or three or more levels in one direction.  The bound is the largest
-        deviation from the line's first and last fifth and its ends, or from a level that holds a fifth.
+        The Theil-Sen slope through trimmed means of blocks of 100 ms and 30 iterations (three at one clock), if a straight
+        line explains more than levels after a cost for each parameter; or three or more levels in one direction.  The bound
+        is the largest deviation from the line's first and last fifth and its ends, or from a level that holds a fifth.
     """
     return _answer(case, least_ratio, is_growth=True)
 
@@ -77,9 +77,9 @@ def iteration_levels(
         Measure each level separately, or declare ``varies=True`` and quote the mean over whole periods.
 
     Source:
-        Change points of trimmed means of blocks of 100 ms and 30 iterations.  The penalty follows from the differences
-        between neighbours or, for raw times under a cap, from a cycle of the power controller.  In 3 of 42 clean H200
-        windows, levels change the mean by more than 0.05 %: by 0.08 to 0.15 %, in two of them after the last stamp.
+        Change points of trimmed means of blocks of 100 ms and 30 iterations (three at one clock).  The penalty follows from
+        the differences of adjacent blocks or, for raw times under a cap, from a cycle of the power controller.  In 3 of 42
+        clean H200 windows, levels change the mean by 0.08 to 0.15 %, in two of them after the last stamp.
     """
     return _answer(case, least_ratio, is_growth=False)
 

@@ -216,8 +216,8 @@ def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
         the median within the larger group.  Mean and throughput have bounds for groups more than 7 % apart: the distance from
         a group that holds a fifth.  They have none under ``varies=True``, which claims the mean.
 
-        Without stamps, the power controller alone makes a capped GEMM 16384 run at two clocks 3.3 % apart.  Groups that
-        close, and every Nth iteration of a harness, give no bounds.  H200, driver 580.159.04.
+        Without stamps, the power controller alone makes a capped GEMM 16384 run at two clocks 3.3 % apart.  Capped groups up
+        to 7 % apart, and every Nth iteration of a harness, give no bounds.  H200, driver 580.159.04.
     """
     times = case.one_clock
     if len(times.took_s) < FEWEST_COUNT:

@@ -203,7 +203,7 @@ def numa_pcie_affinity(case: Case) -> Answer:
     """Finds a benchmark that runs on the far socket of its GPU, or a link that is slower than card and slot allow.
 
     Why it matters:
-        Copies between host and device use that link: from the wrong socket, or on a narrow link, 12.1 GB/s became 3.8 GB/s.
+        Copies between host and device use the PCIe link: from the wrong socket, or on a narrow link, 12.1 GB/s became 3.8.
         Launches take some tenths of a microsecond longer.  Kernels on data in device memory are not affected.
 
     Limits of detection:

@@ -1,6 +1,6 @@
 """A robust straight line through points with outliers, and the error of its slope.
 
-The points are in the order of time, and neighbours may be correlated.
+The points are in the order of time, and adjacent points may be correlated.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class FittedLine:
     ) -> float | None:
         """Return half the width of the slope's interval, by a jackknife that leaves out one batch of adjacent values at a time.
 
-        None if one batch alone decides the slope.
+        Return None if one batch alone decides the slope.
 
         Source: Künsch, Annals of Statistics 17 (1989) 1217-1241.
         """

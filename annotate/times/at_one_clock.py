@@ -45,10 +45,10 @@ class OneClockTimes:
 
 
 def loosely_at_one_clock(timings: Timings) -> OneClockTimes | None:
-    """Return stamped times at their median clock if no exponent fits them; None if too few have a clock.
+    """Return stamped times at their median clock, converted by a least-squares exponent; None if too few have a clock.
 
-    The exponent is that of least squares, at least 0 and at most 1, because a kernel follows the clock at most in proportion.
-    What such an exponent leaves is not the clock's doing.
+    The exponent is limited to 0 to 1, because a kernel follows the clock at most in proportion.  Variation that such an
+    exponent leaves has another cause than the clock.
     """
     clock_mhz = timings.sm_clock_mhz
     known = np.isfinite(clock_mhz) & (clock_mhz > 0.0) & (timings.took_s > 0.0) if clock_mhz is not None else None

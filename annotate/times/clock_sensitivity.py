@@ -1,4 +1,4 @@
-"""The sensitivity of a kernel's time to the true SM clock, and its time at a stated one.
+"""The sensitivity of a kernel's time to the true SM clock, and the kernel's time at a stated clock.
 
 Time is proportional to the clock to the power −β.  The exponent β is near 1 for a kernel limited by arithmetic, near 0 for a
 kernel limited by memory.  Under a power cap the clock varies, and short estimates vary with the clock; at one clock the

@@ -58,7 +58,7 @@ class Pattern:
 def outlying(
     timings: Timings,
     *,
-    spreads: Annotated[float, "robust standard deviations about the neighbours"] = 5.0,
+    spreads: Annotated[float, "robust standard deviations about the local median"] = 5.0,
     least_ratio: Annotated[float, "share of the median; a smaller excess is never an outlier"] = 0.03,
 ) -> Outlying:
     """Return the warm iterations that lie farther than both limits from the median of the half second around them."""
@@ -111,7 +111,7 @@ def time_slices(
 
 
 def _are_single(indices: npt.NDArray[np.intp]) -> bool:
-    """Return True if more than half of the distances between these indices are longer than 1."""
+    """Return True if more than half of the distances between these indices exceed 1, or for fewer than two indices."""
     return len(indices) < 2 or float((np.diff(indices) == 1).mean()) < 0.5
 
 
