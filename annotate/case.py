@@ -45,7 +45,7 @@ class Case(CaseSeries):
 
     @property
     def is_rest_counted(self) -> bool:
-        """Return True if undeclared regular idle time counts: without times, from 1 s on, unless energy contradicts utilisation."""
+        """Return True if undeclared regular idle time counts: no times, 1 s or more, energy not against utilisation."""
         is_shown = self.evidence.window.length_ns >= SHORTEST_NS and not self.is_busy_contradicted
         return is_shown and not (self.has_times or self.is_sparse)
 

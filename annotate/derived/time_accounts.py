@@ -74,7 +74,7 @@ class TimeAccounts:
         return above if counted >= 0.0 else counted - error_ratio
 
     def counted_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
-        """Return the part of the rest, with its sign, beyond the errors of witness and books; at least a positive ``hidden_ratio``."""
+        """Return the part of the rest, with its sign, beyond the errors of witness and books; at least ``hidden_ratio`` if above 0."""
         below = self.claimed_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, GAUGE_ERROR_RATIO)
         return max(self.above_ratio(error_ratio), self.hidden_ratio) or -max(0.0, below)
 
