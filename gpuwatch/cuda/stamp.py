@@ -62,12 +62,12 @@ class Stamped:
         return None if np.isnan(value) else value
 
     def first_ns(self, stamps: Numbers) -> Times:
-        """Return each stamp's first write by an SM: the work before the stamp was done by then."""
+        """Return the time of each stamp's first write by an SM: the work before the stamp was done by then."""
         seen = self.at_ns[stamps]
         return np.asarray(np.where(seen > 0, seen, np.iinfo(np.int64).max).min(axis=1))
 
     def last_ns(self, stamps: Numbers) -> Times:
-        """Return each stamp's last write by an SM: the work after the stamp began later."""
+        """Return the time of each stamp's last write by an SM: the work after the stamp began later."""
         return np.asarray(self.at_ns[stamps].max(axis=1))
 
     def began_ns(self, stamp: int) -> int:
