@@ -74,8 +74,8 @@ def bench(
         max_s: Longest time to measure, in seconds.
         target_ratio: Half width of the median's 95 % interval at which measuring ends, as a ratio of the median.
         warmup_max_s: Longest warm-up, in seconds.
-        retries: Number of further attempts until the verdict is valid.  The result keeps every attempt and never takes the
-            best.
+        retries: Largest number of further attempts until the verdict is valid.  The result keeps every attempt and never
+            takes the best.
         progress: True shows a line of progress; None shows it on a terminal.
         settings: Settings in place of those of environment and files.
         tags: Tags to keep with the window, as ``{"team": "vision"}``.

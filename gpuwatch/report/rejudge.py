@@ -44,8 +44,8 @@ class Agreement:
 def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     """Judge the window again and compare.
 
-    An earlier judge's words, severities, retired and revised rules are not compared.  If a trusted key signed the verdict
-    (``is_trusted``), an earlier judge's status is not compared either.
+    An earlier judge's words, severities and retired rules are not compared, nor the answers of revised rules.  If a trusted
+    key signed the verdict (``is_trusted``), an earlier judge's status is not compared either.
     """
     reported = window.verdict
     differs = [f"begun: the report shows {window.begun}, the run's id another time"] if begun_fits(window) is False else []
@@ -111,7 +111,7 @@ def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
 
 
 def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
-    """Yield differences from an earlier judge's answers and figures, for rules and names that still exist."""
+    """Yield differences from an earlier judge's rules and figures and, except for revised rules, from the answers."""
     from annotate.rules import RETIRED
 
     ours, theirs = (_by_rule(verdict) for verdict in (reported, again))
@@ -170,7 +170,7 @@ def _is_same_data(ours: Any, theirs: Any) -> bool:
 
 
 def begun_fits(window: ReportedWindow) -> bool | None:
-    """Return True if the shown wall time matches the run's id, or None if either is missing or invalid, or has no zone."""
+    """Return True if the shown wall time matches the run's id; None if time or id is missing or invalid, or without a zone."""
     begun_s = run_ids.begun_s(window.run_id or "")
     if begun_s is None or window.begun is None:
         return None

@@ -34,6 +34,7 @@ def read_table(path: Path, blob: bytes, columns: ColumnNames) -> ResultFile:
     """Read the named columns.
 
     Raises ValueError: for missing columns, and for values that are not numbers.
+    Raises UsageError: for JSON above 64 MiB.
     """
     is_json = blob.lstrip()[:1] in (b"{", b"[")
     names = {"--times": columns.times, "--clock": columns.clock, "--begin": columns.begin}
