@@ -113,7 +113,7 @@ def opened_events(cuda: Any) -> Iterator[Timer]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruments:
-    """The GPU, driver and timer that the probes use; tests replace all of them."""
+    """The GPU, driver and timer that the probes use, all of which tests replace."""
 
     open_cuda: Callable[[], tuple[Any | None, Any | None]] = open_cuda
     open_driver: Callable[[], Any | None] = current_driver
@@ -243,7 +243,7 @@ def _timed(
 
 
 def _software(torch: Any) -> dict[str, str]:
-    """Return the versions that affect a GEMM: ``gemm`` names the library, or the torch release that contains it."""
+    """Return the versions that affect a GEMM, empty without torch; ``gemm`` names the library, or else torch's release."""
     if torch is None:
         return {}
     cuda = str(torch.version.cuda)

@@ -32,10 +32,10 @@ class SeenGpu:
 
 
 def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
-    """Read the machine and run the probes; ``say`` takes a line about each.
+    """Read the machine and run the probes; ``say`` takes a line about each probe.
 
     Raises GpuwatchError: when no GPU exists or is usable.
-    Raises UsageError: for a recording, because it cannot run work.
+    Raises UsageError: for a recording, which cannot run work.
     """
     if settings.source.startswith("replay"):
         raise UsageError("--source: expected auto, nvml or simulated for --qualify, found a recording")

@@ -55,7 +55,7 @@ class SourceTree:
         return module
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find a module of the tree for ``sys.meta_path``; None for other modules."""
+        """Find a module of the tree for ``sys.meta_path``; return None for other modules."""
         spec = PathFinder.find_spec(name, self._path if path is None else path, target)
         if spec is None or not self._is_below(spec.origin or next(iter(spec.submodule_search_locations or ()), None)):
             return None
@@ -116,7 +116,7 @@ class SourceTree:
         return str(mapped) if mapped.is_dir() else entry
 
     def _is_of_tree(self, module: object) -> bool:
-        """Return True for a module of this tree, and for the working tree's module of the same name."""
+        """Return True for a module of this tree, and for a module of the working tree whose folder this tree has, too."""
         try:
             name = getattr(module, "__name__", None)
             file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
