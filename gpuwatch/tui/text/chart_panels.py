@@ -76,7 +76,7 @@ def lines(panel: Panel, of: PanelData, rows_count: int) -> Iterator[list[Piece]]
 
 
 def clip_trace(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
-    """Return the part of a trace inside the range, without values in the gaps."""
+    """Return the part of a trace inside the range, and values that are valid at its start, without values in the gaps."""
 
     def part(column: Column, lane: Lane) -> Column:
         rows = slice(*np.searchsorted(column.at_ns, [begin_ns - plot.HOLDS_NS, end_ns]))
