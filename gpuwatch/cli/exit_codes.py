@@ -60,7 +60,7 @@ def list_statuses(verdicts: Iterable[Verdict]) -> set[Status]:
 
 
 class ReaderLeft(Exception):  # noqa: N818 - not an error: `| head` closes its input early
-    """The reader of standard output closed it.  A BrokenPipeError would get click's exit code."""
+    """The exit after the reader of standard output has closed it.  A BrokenPipeError would get click's exit code."""
 
 
 class Stop(Exception):  # noqa: N818 - not every stop is an error: Ctrl-C ends a command too
