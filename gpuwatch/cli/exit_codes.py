@@ -24,7 +24,7 @@ class Exit(IntEnum):
 
 MEANINGS: Mapping[Exit, str] = {
     Exit.OK: "The command did its work.",
-    Exit.FAILED: "The command failed; standard error gives the reason.  Also a negative answer of `doctor`, `verify`, `judge`, `ci`, `compare --fail-on`, `diff --fail-on`.",
+    Exit.FAILED: "The command failed; standard error gives the reason.  Also a negative answer of `doctor`, `daemon status`, `verify`, `judge`, `ci`, `compare --fail-on`, `diff --fail-on`.",
     Exit.USAGE: "An option, argument, setting or file is wrong.",
     Exit.FLAGGED: "`--fail-on` names flagged, and a window is flagged.  `selftest --qualify`: only some numbers are comparable.",
     Exit.REJECTED: "`--fail-on` names rejected, and a window is rejected.  `selftest --qualify`: no numbers are comparable.",

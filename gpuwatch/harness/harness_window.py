@@ -1,4 +1,4 @@
-"""A window that a harness opens around its timed part.  It raises no errors, and prints nothing before the harness ends."""
+"""The window around a harness's timed part, which raises no errors and prints nothing before the summary."""
 
 from __future__ import annotations
 
