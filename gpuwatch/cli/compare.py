@@ -240,7 +240,10 @@ def _run_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_r
 
 
 def _inputs(loaded: Sequence[Loaded]) -> Any:  # arguments of any kind
-    """Return the function that makes inputs; an empty tuple if no function takes arguments."""
+    """Return the function that makes inputs; an empty tuple if no function takes arguments.
+
+    Raises UsageError: without a function inputs(), and if only some functions take arguments.
+    """
     wanting = [each for each in loaded if wants_inputs(each.call)]
     if not wanting:
         return ()

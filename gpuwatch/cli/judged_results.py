@@ -45,7 +45,7 @@ class ResultOptions:
 
     @property
     def columns(self) -> ColumnNames | None:
-        """Return the named columns.
+        """Return the named columns; None without --times.
 
         Raises UsageError: for --clock or --begin without --times.
         """

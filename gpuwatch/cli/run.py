@@ -60,6 +60,7 @@ class _TimesFile:
         """Return the file's modification time (ns) and size (bytes), to detect writing; None without a file.
 
         Also import the reader, or NumPy's threads would start inside the window.
+        Raises UsageError: for --series without --times.
         """
         if self.series is not None and self.times_file is None:
             raise click.UsageError("--series: expected --times FILE with it, found none")
@@ -251,7 +252,7 @@ def _environment(watched: Window, settings: Settings) -> dict[str, str]:
 
 
 def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
-    """Open the JSON file before the command runs, so that a wrong path fails early."""
+    """Open the JSON file before the command runs.  Raises UsageError: when the file cannot be opened."""
     if path == "-":
         if sys.stdout is None:
             raise click.UsageError("--json -: expected an open standard output, found a closed one")

@@ -91,7 +91,10 @@ def _look(source: Source, device: Device) -> SeenGpu:
 
 
 def _of_uuid(seen: dict[str, SeenGpu], uuid: str | None) -> SeenGpu:
-    """Return the GPU that the probes used; CUDA names a MIG instance by the same digits with another prefix."""
+    """Return the GPU that the probes used, by default the first.  Raises GpuwatchError: when the driver does not list the GPU.
+
+    CUDA names a MIG instance by the same digits with another prefix.
+    """
     if uuid is not None:
         for each, found in seen.items():
             if each.partition("-")[2].lower() == uuid.partition("-")[2].lower():

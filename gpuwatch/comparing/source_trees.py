@@ -42,7 +42,11 @@ class SourceTree:
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
 
     def execute(self, name: str, source: Path) -> ModuleType:
-        """Execute a file of the tree as a module of this name; ``sys.modules`` keeps it.  Exceptions of the file propagate."""
+        """Execute a file of the tree as a module of this name; ``sys.modules`` keeps the module.
+
+        Exceptions of the file propagate.
+        Raises ImportError: for a file that is not Python.
+        """
         loader = _TreeLoader(name, str(source), self)
         spec = importlib.util.spec_from_file_location(name, source, loader=loader)
         if spec is None:

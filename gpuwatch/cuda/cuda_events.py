@@ -159,7 +159,10 @@ def load_library() -> Any:
 
 
 def _context(library: Any) -> tuple[int, int]:
-    """Return address and number of the current context: after a reset another context may have the same address."""
+    """Return address and number of the current context: after a reset another context may have the same address.
+
+    Raises RuntimeError: without a context.
+    """
     address, number = ctypes.c_void_p(), ctypes.c_ulonglong()
     _check(library.cuCtxGetCurrent(ctypes.byref(address)))
     if not address.value:
