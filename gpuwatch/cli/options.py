@@ -31,7 +31,7 @@ COUNT = click.IntRange(1, (1 << 53) - 1)  # the largest integer that every JSON 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 FLAGS = "gpuwatch.flags"  # key of the given settings in a click context
-LIBRARY_SOCKET = "GPUWATCH_NVTX_SOCKET"  # the C library prefers it to the setting
+LIBRARY_SOCKET = "GPUWATCH_NVTX_SOCKET"  # which the C library prefers to the setting
 
 _SETTINGS = (
     ("source", "SOURCE", "Read GPUs from auto, nvml, simulated[:SCENE,…] or replay:PATH."),

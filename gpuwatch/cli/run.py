@@ -26,10 +26,10 @@ from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 
-_BACK_TO_BACK_RATIO = 0.9  # of the command's time; start times that are unknown can only be derived if calls fill this much
+_BACK_TO_BACK_RATIO = 0.9  # least share of the command's time that calls without start times must fill
 
 _AUTO = "gpuwatch.auto"  # key in click's meta: the command already has the most parameters allowed
-_STARTUP = Path(__file__).parents[1] / "harness" / "startup"  # each Python program below imports its sitecustomize
+_STARTUP = Path(__file__).parents[1] / "harness" / "startup"  # Python programs under --auto import its sitecustomize
 
 
 class _Unfinished(Exception):  # noqa: N818 - raised inside the window, and caught around it

@@ -33,7 +33,7 @@ from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.process import torch_state
 from gpuwatch.timers import HostTimer, Timer, TimingPlan
 
-GEMM_SIZE = 8192  # above the power cap of boards that have one, and long enough to hide the launch
+GEMM_SIZE = 8192  # reaches the power cap of boards that have one, and is long enough to hide the launch
 _COPY_BYTES = 1 << 30
 _SPINS_COUNT = 15
 _LAUNCHES_COUNT = 100_000  # about one second, to include the host's periodic work

@@ -9,7 +9,7 @@ from gpuwatch.timers import Timer, TimingPlan
 ENTRY_S = 300e-6
 _CALLS_MOST_COUNT = 2000
 _TRIES_COUNT = 5
-_LONG_S = 0.05  # a call of this length is tried once
+_LONG_S = 0.05  # a call of this length or longer is tried once
 
 
 def try_call(setting: CacheSetting, timer: Timer) -> tuple[float, float | None]:

@@ -30,7 +30,7 @@ class WorkChecks:
     match: Match | None
     is_output_unchanged: bool | None  # when the inputs changed
     first_call_s: float | None  # None: an earlier call checked the result or the inputs
-    cost: CallCost  # the inputs' data type, if none was named
+    cost: CallCost  # with the inputs' data type if the caller named none
 
     @property
     def facts(self) -> dict[str, FactValue]:

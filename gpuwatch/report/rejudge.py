@@ -22,7 +22,7 @@ _NEW_RULES = frozenset({
     "no-work", "idle-stretch", "unaccounted-time", "clock-levels", "lock-unproven", "dark-time", "overlapping-window",
     "iteration-growth", "iteration-levels", "record-shift", "work-levels", "claimed-work",
 })  # fmt: skip
-REVISED_RULES = frozenset({"regime-change"})  # 0.2 finds more: it limits the swing of a capped clock (decision 0115)
+REVISED_RULES = frozenset({"regime-change"})  # 0.2 finds more changes: a capped clock's swing has a limit (decision 0115)
 _EARLIER_RATIO = 3e-3  # tolerance for mean clocks, which 0.1 weighted differently
 _LAST_BITS_RATIO = 1e-7  # below any digit that a page shows
 _CLOCK_S = 2  # the id is made just before the window starts, and both times are truncated to seconds

@@ -65,7 +65,7 @@ class StoredHistory:
             runs, left_out_count = self._begun(reader, boot, at_ns)
             source = near[-1].source if near else ""
             shown, _ = snapshot.shown_windows(runs)
-        # As in the daemon's list: GPUs without readings around that moment were absent.
+        # As in the daemon's list: GPUs without readings around ``at_ns`` were absent.
         there = tuple(gpu for gpu in gpus if gpu.rows or gpu.lost is not None)
         return Live(
             at_ns=at_ns,
