@@ -12,8 +12,8 @@ from gpuwatch.view.live import Live
 class HistorySource(Protocol):
     """A source of history: ``history.StoredHistory`` over the store, ``history.Recorded`` over a recording.
 
-    Times are CLOCK_MONOTONIC nanoseconds of the displayed boot.  Every query may raise StoreError with a one-line message.
-    The drawing thread calls only ``close``.
+    Times are CLOCK_MONOTONIC nanoseconds of the displayed boot, in a log of nvidia-smi nanoseconds since 1970.  Every query
+    may raise StoreError with a one-line message.  The drawing thread calls only ``close``.
     """
 
     def span_ns(self) -> tuple[int, int] | None:
