@@ -97,7 +97,7 @@ def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no type
     try:
         cuda = DriverCuda(driver)
     except RuntimeError as error:
-        raise GpuwatchError(f"selftest: expected a usable GPU, found: {error}; `gpuwatch doctor` says more") from error
+        raise GpuwatchError(f"selftest: expected a usable GPU, found: {error}; run `gpuwatch doctor` for the cause") from error
     torch_state.stand_in(cuda)
     return cuda, None
 

@@ -40,7 +40,7 @@ def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
     if settings.source.startswith("replay"):
         raise UsageError("--source: expected auto, nvml or simulated for --qualify, found a recording")
     if settings.source == "auto" and not has_driver():
-        raise GpuwatchError("selftest: expected an NVIDIA driver, found none; `gpuwatch doctor` says more")
+        raise GpuwatchError("selftest: expected an NVIDIA driver, found none; run `gpuwatch doctor` for the cause")
     begin_ns, begun_wall_s = clock.now_ns(), clock.wall_s()
     with closing(open_source(settings.source, clock.MonotonicClock())) as source:
         seen = {device.uuid: _look(source, device) for device in source.devices()}
@@ -101,7 +101,7 @@ def _of_uuid(seen: dict[str, SeenGpu], uuid: str | None) -> SeenGpu:
                 return found
         raise GpuwatchError(f"selftest: expected the driver to list the GPU that CUDA uses, {uuid}, found {', '.join(seen)}")
     if not seen:
-        raise GpuwatchError("selftest: expected a GPU, found none; `gpuwatch doctor` says more")
+        raise GpuwatchError("selftest: expected a GPU, found none; run `gpuwatch doctor` for the cause")
     return next(iter(seen.values()))
 
 
