@@ -30,8 +30,8 @@ _STATUSES = {
     Status.UNPROVEN.value: "Evidence that the claim requires is missing: `why` names the evidence. The number may be fine; this "
     "window cannot prove it.",
     Status.FLAGGED.value: "A disturbance may have changed the number by more than the tolerance, the number repeats less well "
-    "than requested, or a proof is broken. Quote the cause with the number, remove it, or accept a hazard that you meant to "
-    "measure with --accept RULE.",
+    "than requested, or a proof is broken. Quote the cause with the number, remove the cause, or accept a hazard that you "
+    "meant to measure with --accept RULE.",
     Status.REJECTED.value: "The number is off by more than five tolerances, or is not what it claims to be. Remove the cause and "
     "measure again.",
 }

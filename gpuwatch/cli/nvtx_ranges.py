@@ -228,7 +228,7 @@ def _inside_others(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _ask(runs: list[str], settings: Settings, parent: str | None) -> _Judged:
-    """Return the verdicts of the windows inside this run's: the report is untrusted.  Raises DaemonError: without a daemon."""
+    """Return the verdicts of those windows that are inside this run's window.  Raises DaemonError: without a daemon."""
     if not runs:
         return _Judged()
     client = connect_running(settings)

@@ -10,9 +10,7 @@ from typing import Any
 OURS = "__gpuwatch_original__"  # the attribute of a replacement that keeps the original
 
 
-def replace_function(
-    owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> bool:  # module or class
+def replace_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:  # of any kind
     """Replace a function by ``make(original)``, with the same name and signature.
 
     Return False if the function is missing or already replaced, otherwise True.
