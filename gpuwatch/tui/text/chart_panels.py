@@ -102,7 +102,7 @@ def _band(panel: Panel, of: PanelData) -> tuple[plot.Band, bool]:
     if panel is not POWER:
         return (plot.Band(found.low * 100.0, found.high * 100.0), False) if panel.percent else (found, False)
     if not np.isfinite(found.low).any():
-        found = plot.band(of.trace.column(MEAN_POWER), dots)  # the only power signal of a log of nvidia-smi
+        found = plot.band(of.trace.column(MEAN_POWER), dots)  # the only power signal of some logs of nvidia-smi
     dense = plot.band(of.trace.dense_power, dots, holds_ns=DENSE_HOLDS_NS)
     return dense.over(found), bool(np.isfinite(dense.low).any())
 
