@@ -25,7 +25,7 @@ _TRIES_COUNT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkChecks:
-    """The results of the calls made before any timing."""
+    """The results of the calls made before the timed entries."""
 
     match: Match | None
     is_output_unchanged: bool | None  # when the inputs changed
