@@ -107,7 +107,7 @@ class Stamps:
     def allocate(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
         """Allocate ``count`` stamps; None without a CUDA context, without cuda-bindings, or during a capture.
 
-        Stamps take at most ``stamp_buffers.MOST_BYTES`` of device memory, so ``count`` of the result may be smaller.
+        ``stamp_buffers.MOST_BYTES`` limits the device memory of the stamps, so ``count`` of the result may be smaller.
         ``driver`` defaults to that of cuda-bindings.
         Raises RuntimeError: when the driver refuses.
         """

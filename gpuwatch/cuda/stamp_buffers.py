@@ -9,7 +9,7 @@ from gpuwatch.cuda.driver import Context, checked, context, load_kernel, sms_cou
 from gpuwatch.process import torch_state
 
 STAMP_BYTES = 16  # the two registers of one SM
-MOST_BYTES = 64 << 20  # device memory for one window's stamps
+MOST_BYTES = 64 << 20  # device memory for one window's stamps, without the calibration
 _SPARE_COUNT = 16  # stamps: more than the edges of a window and a canary need
 
 
