@@ -1,4 +1,4 @@
-# make demo and make test run on a fresh machine with Python 3.11 or newer; make help lists the targets.
+# make demo and make test run on a fresh machine with Python 3.11 or newer; make help lists the main targets.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin

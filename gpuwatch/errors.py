@@ -1,13 +1,13 @@
 """gpuwatch's exception hierarchy.
 
 GpuwatchError
-├── UsageError            a request that can never succeed; exit code 2 on the command line
+├── UsageError            a request that can never succeed; exit code 2 on the command line (`gpuwatch run`: 125)
 │   └── TrustedMarkError  a claimed number for a mark that began without --untrusted
 ├── SourceError           evidence that a source cannot give
 │   ├── SourceGoneError   the whole driver, recording or simulation is gone; try again later
 │   └── DeviceLostError   one GPU is gone; the others continue
 ├── StoreError            the store cannot be opened, read or written
-├── ExportError           windows cannot be exported; earlier exports stay whole
+├── ExportError           windows cannot be exported or reported; earlier exports stay whole
 ├── DaemonError           the daemon cannot be reached, refused, or went away
 ├── WrongResultError      a result differs from its reference; nothing was timed
 └── RejectedError         the verdict is rejected, and the caller requested an exception
@@ -104,7 +104,7 @@ class StoreError(GpuwatchError):
 
 
 class ExportError(GpuwatchError):
-    """Windows that cannot be exported; earlier exports stay whole.
+    """Windows that cannot be exported, or a report that is too large; earlier exports stay whole.
 
     Example:
         >>> from gpuwatch.errors import ExportError, GpuwatchError

@@ -18,7 +18,7 @@ _DIGITS_COUNT = 64
 def read(path: Path) -> dict[str, Any]:
     """Return the content of a file; an empty dict for a missing, damaged, large or irregular file, or another schema."""
     try:
-        # Reading a pipe would block, and a device may never end.
+        # Opening a pipe would block, and a device may never end.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
@@ -41,7 +41,7 @@ def write(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def _number(text: str) -> float:
-    """Read a number.  Raises ValueError: for infinities, NaN and whole numbers beyond a float."""
+    """Read a number.  Raises ValueError: for infinities, NaN and more than 64 characters."""
     if len(text) > _DIGITS_COUNT or not math.isfinite(number := float(text)):
         raise ValueError(f"expected a number, found {text[:_DIGITS_COUNT]}")
     return int(text) if text.lstrip("-").isdigit() else number

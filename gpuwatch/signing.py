@@ -117,7 +117,7 @@ def fingerprint(public_key: bytes) -> str:
 def read_public(path: Path) -> bytes:
     """Read the raw key of a PEM file.
 
-    Raises UsageError: for any other content, above all a private key.
+    Raises UsageError: for an unreadable file, and for other content, above all a private key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -144,7 +144,7 @@ def pem(public_key: bytes) -> bytes:
 
 
 def _load_key(path: Path) -> Ed25519PrivateKey:
-    """Return the key in the file; create a missing file.  Raises OSError, ValueError: for a file that is not a private key."""
+    """Return the file's key; create a missing file.  Raises OSError, ValueError: for any file but this user's private key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
@@ -152,7 +152,7 @@ def _load_key(path: Path) -> Ed25519PrivateKey:
         made = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         with contextlib.suppress(FileExistsError):  # another worker created it first
             atomic_write.create(path, made, mode=0o600, is_synced=True)
-    there = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # reading a pipe would block
+    there = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would block
     with os.fdopen(there, "rb") as file:
         mode = os.fstat(there)
         if not stat.S_ISREG(mode.st_mode):

@@ -1,4 +1,4 @@
-"""The command line: one file per command, imported only when the command is used."""
+"""The command line: one file per command, imported when the command is used."""
 
 import importlib
 import sys

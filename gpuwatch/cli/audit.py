@@ -134,7 +134,7 @@ def command(
 
 
 def _evidence(interval: _IntervalOptions) -> tuple[Evidence, ...]:
-    """Return the evidence of an interval or recording, one piece per window and GPU.  Raises UsageError."""
+    """Return the evidence of an interval or recording, one piece per window and GPU.  Raises UsageError: for wrong options."""
     if interval.trace is None:
         if interval.begin is None:
             raise UsageError("--to: expected --from with it, found none")

@@ -58,7 +58,7 @@ def signals_held() -> Iterator[set[signal.Signals]]:
 
 
 def refuse_if_ended() -> None:
-    """Raise Stop if a signal asked gpuwatch to end before the command started."""
+    """Raise Stop if a signal to end arrived before the command started."""
     for number in _ENDING:
         if number in signal.sigpending():
             raise Stop(Exit.INTERRUPTED, f"received {number.name} before the command started; nothing was run", "interrupted")

@@ -23,7 +23,7 @@ _INDEX_LENGTH = 2  # digits: no machine has a hundred GPUs, and three digits may
 def choose(names: Sequence[str], devices: Iterable[Device], *, without: int = 0) -> tuple[str, ...]:
     """Return the UUIDs of the named GPUs, each once, and print the choice to standard error.
 
-    ``without`` counts GPUs of the driver that ``devices`` lacks; they make an index uncertain.
+    ``without`` counts GPUs of the driver that ``devices`` lacks, which make an index uncertain.
     Raises UsageError: for a name of no GPU or of several, and for an uncertain index.
     """
     known = pci.in_order({device.uuid: device for device in devices}.values())

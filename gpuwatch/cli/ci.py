@@ -29,7 +29,7 @@ from gpuwatch.report.record import ReportedWindow
 
 _MOST_WINDOWS_COUNT = 1_000
 _COMMITTED_S, _LOOKS_COUNT = 1.0, 3
-_VERDICT_LOOKS_COUNT = 30  # a judge on a busy machine can take that long
+_VERDICT_LOOKS_COUNT = 30  # every 1 s; a judge on a busy machine can take 30 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def command(
     """Run COMMAND, or read the windows --since a time, and compare each window with the baseline at one clock.
 
     A window fails if it is slower than the baseline, or rejected for a fault of the benchmark.  A window is neutral if a
-    neighbour, heat or missing evidence spoiled it; --retry then runs COMMAND again.  Exits with COMMAND's code if COMMAND
-    failed, else 1 for fail, --neutral-exit for neutral, 0 for pass.
+    neighbour, heat or missing evidence spoiled it, or if the comparison is undecided; --retry then runs COMMAND again.  Exits
+    with COMMAND's code if COMMAND failed, else 1 for fail or without a window, --neutral-exit for neutral, 0 for pass.
     """
     from annotate.compare.two_machines import MachineTerms
 

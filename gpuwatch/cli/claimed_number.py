@@ -1,4 +1,4 @@
-"""Facts for the judge: the number that untrusted code claims, and the work that its operator states."""
+"""Facts for the judge: the number that untrusted code claims, and the work of a call as the operator states it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def work_option(command: _F) -> _F:
 
 
 def claimed_facts(calls: int | None, call_time: str | None) -> dict[str, FactValue]:
-    """Return the facts that --calls and --call-time claim.  Raises UsageError: for wrong amounts."""
+    """Return the facts that --calls and --call-time claim.  Raises UsageError: for a wrong time, or a time without calls."""
     try:
         call_s = None if call_time is None else duration_ns(call_time) / 1e9
     except QuantityError as error:
@@ -74,7 +74,7 @@ def claimed_facts(calls: int | None, call_time: str | None) -> dict[str, FactVal
 
 
 def work_facts(text: str | None) -> dict[str, FactValue]:
-    """Return the facts of --work, such as ``flops=1.4e11,dtype=bf16,bytes=1e8``.  Raises UsageError."""
+    """Return the facts of --work, such as ``flops=1.4e11,dtype=bf16,bytes=1e8``.  Raises UsageError: for other text."""
     facts: dict[str, FactValue] = {}
     for part in text.split(",") if text else []:
         name, _, value = part.partition("=")

@@ -173,7 +173,7 @@ def _markdown(comparisons: Sequence[Comparison], verdict: Verdict | None) -> str
 def read_decisions(text: str | None) -> set[str]:
     """Read the decisions of --fail-on.
 
-    Raises UsageError: for an unknown one.
+    Raises UsageError: for an unknown decision, and for none.
     """
     named = {word.strip().lower() for word in text.split(",") if word.strip()} if text is not None else set()
     if text is not None and (not named or named - set(Decision)):
@@ -196,7 +196,7 @@ def _check_functions(variants: tuple[str, ...], are_functions: list[bool], revis
 
 
 def _compare_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_ratio: float) -> Compared:
-    """Compare functions.  Raises Stop: when one raises, after printing its own part of the traceback."""
+    """Compare functions.  Raises Stop: when a function raises, after printing the function's part of the traceback."""
     try:
         with checkouts.cleaned_up() if how.revision is not None else nullcontext():
             return _run_functions(variants, how, tolerance_ratio)
@@ -240,7 +240,10 @@ def _run_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_r
 
 
 def _inputs(loaded: Sequence[Loaded]) -> Any:  # arguments of any kind
-    """Return the function that makes inputs; an empty tuple if no function takes arguments."""
+    """Return the function that makes inputs; an empty tuple if no function takes arguments.
+
+    Raises UsageError: without a function inputs(), and if only some functions take arguments.
+    """
     wanting = [each for each in loaded if wants_inputs(each.call)]
     if not wanting:
         return ()

@@ -40,7 +40,7 @@ class ComparedSide:
     """The windows of one argument: one for a run, one or more for a file.
 
     ``is_identified`` is false for a report with redacted serial numbers or host names: other reports have equal placeholders.
-    It is also false for a result file of another tool, which names no card.
+    The field is also false for a result file of another tool, which names no card.
     """
 
     text: str
@@ -60,7 +60,7 @@ def compare_sides(texts: tuple[str, str], policy: Policy | None, terms: MachineT
 
     Files of several windows are compared label by label.
 
-    Raises UsageError, StoreError.
+    Raises UsageError, StoreError: when a run or file cannot be read, or no windows can be paired.
     """
     sides = _read_sides(texts)
     terms = replace(terms, is_identified=all(side.is_identified for side in sides))
@@ -130,7 +130,7 @@ def _from_file(text: str) -> ComparedSide:
 def file_windows(text: str) -> tuple[ComparedWindow, ...]:
     """Return the windows of a report, result file or recording.
 
-    Raises UsageError.
+    Raises UsageError: for any other file, and for a file without evidence.
     """
     return _from_file(text).windows
 
@@ -158,7 +158,7 @@ def _named(evidence: Evidence) -> str:
 
 
 def _paired(a: ComparedSide, b: ComparedSide) -> list[tuple[ComparedWindow, ComparedWindow]]:
-    """Pair two single windows whatever their names, else windows of the same label.  Raises UsageError: when there is no pair."""
+    """Pair two single windows whatever their names, else windows of one label.  Raises UsageError: for no or unclear pairs."""
     if len(a.windows) == len(b.windows) == 1:
         return [_with_distinct_names(a, b, a.windows[0], b.windows[0])]
     counts = [Counter(window.name for window in side.windows) for side in (a, b)]

@@ -13,7 +13,7 @@ from gpuwatch.errors import UsageError
 
 _SUFFIXES = (".json", ".yml", ".yaml", ".sh")
 _FOLDERS = ("kubernetes", "provisioning", "slurm")
-_OF_A_CHECKOUT = ("compose.yml", "up.sh")  # they run gpuwatch from its sources
+_OF_A_CHECKOUT = ("compose.yml", "up.sh")  # files that run gpuwatch from a checkout
 _SCRIPT_MODE, _FILE_MODE = 0o755, 0o644
 
 

@@ -225,7 +225,7 @@ def _words(option: str, text: str | None) -> list[str]:
 
 
 def _named_values(option: str, texts: Sequence[str], read: Callable[[str, str], _Value]) -> dict[str, list[_Value]]:
-    """Return the values of each text NAME=A,B by name; ``read`` receives a value and the whole text."""
+    """Return the values of each text NAME=A,B by name; ``read`` gets value and text.  Raises UsageError: for other text."""
     found: dict[str, list[_Value]] = {}
     for text in texts:
         name, equals, values = text.partition("=")

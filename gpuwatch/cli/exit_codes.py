@@ -24,7 +24,7 @@ class Exit(IntEnum):
 
 MEANINGS: Mapping[Exit, str] = {
     Exit.OK: "The command did its work.",
-    Exit.FAILED: "The command failed; standard error gives the reason.  Also a negative answer of `doctor`, `verify`, `judge`, `ci`, `compare --fail-on`, `diff --fail-on`.",
+    Exit.FAILED: "The command failed; standard error gives the reason.  Also a negative answer of `doctor`, `daemon status`, `verify`, `judge`, `ci`, `compare --fail-on`, `diff --fail-on`.",
     Exit.USAGE: "An option, argument, setting or file is wrong.",
     Exit.FLAGGED: "`--fail-on` names flagged, and a window is flagged.  `selftest --qualify`: only some numbers are comparable.",
     Exit.REJECTED: "`--fail-on` names rejected, and a window is rejected.  `selftest --qualify`: no numbers are comparable.",
@@ -60,7 +60,7 @@ def list_statuses(verdicts: Iterable[Verdict]) -> set[Status]:
 
 
 class ReaderLeft(Exception):  # noqa: N818 - not an error: `| head` closes its input early
-    """The reader of standard output closed it.  A BrokenPipeError would get click's exit code."""
+    """The exit after the reader of standard output has closed it.  A BrokenPipeError would get click's exit code."""
 
 
 class Stop(Exception):  # noqa: N818 - not every stop is an error: Ctrl-C ends a command too

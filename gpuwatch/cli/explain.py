@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 
 
 _STATUSES = {
-    Status.VALID.value: "Every rule that the claim requires had its evidence, and no rule found an unaccepted hazard.",
-    Status.UNPROVEN.value: "No hazard was found, but evidence that the claim requires is missing: `why` names it. The number "
-    "may be fine; this window cannot prove it.",
-    Status.FLAGGED.value: "A rule found a hazard that may change the number. Quote the hazard with the number, remove its cause, or accept "
-    "it with --accept RULE if you meant to measure it.",
-    Status.REJECTED.value: "A rule found a hazard that is too large to quote the number. Remove the cause and measure again.",
+    Status.VALID.value: "The evidence that the claim requires is complete, and no unaccepted disturbance changed the number by "
+    "more than the tolerance.",
+    Status.UNPROVEN.value: "Evidence that the claim requires is missing: `why` names the evidence. The number may be fine; this "
+    "window cannot prove it.",
+    Status.FLAGGED.value: "A disturbance may have changed the number by more than the tolerance, the number repeats less well "
+    "than requested, or a proof is broken. Quote the cause with the number, remove the cause, or accept a hazard that you "
+    "meant to measure with --accept RULE.",
+    Status.REJECTED.value: "The number is off by more than five tolerances, or is not what it claims to be. Remove the cause and "
+    "measure again.",
 }
 
 _WIDEST = 100  # columns; longer lines are hard to read

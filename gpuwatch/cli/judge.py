@@ -94,7 +94,7 @@ def command(
 
     Results come from vLLM, SGLang, NVBench, nccl-tests, hyperfine, Google Benchmark, KernelBench and kernelbot, or any CSV or
     JSON with --times.  The output lists the evidence that the file lacks.  If the file, or --from and --to, give the time of
-    the measurement, gpuwatch also judges the stored telemetry of the GPUs on which a process held a context.
+    measurement, gpuwatch also judges the stored telemetry of GPUs where a process held a context.
     """
     policy, fail_on, as_json = asdict(policy_options), answer.fail_on, answer.as_json
     if results.times is not None or is_result(Path(file)):

@@ -45,7 +45,7 @@ class ResultOptions:
 
     @property
     def columns(self) -> ColumnNames | None:
-        """Return the named columns.
+        """Return the named columns; None without --times.
 
         Raises UsageError: for --clock or --begin without --times.
         """
@@ -76,9 +76,9 @@ class _Answer:
 
 
 def read(path: Path, wanted: ResultOptions) -> ResultFile:
-    """Read a result file, or one series of it.
+    """Read a result file, or only the series that --series names.
 
-    Raises UsageError.
+    Raises UsageError: for another file, and for a series that the file lacks.
     """
     whole = read_results(path, wanted.columns)
     found = whole.only(wanted.series)
@@ -123,7 +123,10 @@ def judge_results(
 
 
 def _place(found: ResultFile, path: Path, wanted: ResultOptions, place: ResultPlace) -> tuple[Evidence, ...]:
-    """Return the stored evidence of the file's interval on the GPUs that did the work.  Raises StoreError, UsageError."""
+    """Return the stored evidence of the file's interval on the GPUs that did the work.
+
+    Raises StoreError, UsageError: when the interval is unknown, or the store has no readings of that time.
+    """
     only, span_ns = found.series[0] if len(found.series) == 1 else None, found.span_ns
     if place.begin is None and place.end is None and found.wall_s is None and span_ns is None:
         raise StoreError("the file has no time of measurement; measure with `gpuwatch run --times`, or give --from and --to")
@@ -170,7 +173,7 @@ def _wall_of_span(store: Reader, span_ns: tuple[int, int], written: Sequence[flo
 
 
 def number_words(number: NumberBudget | None) -> str:
-    """Write a duration with its repeatability, and its clock if it was converted to one."""
+    """Write a duration with the repeatability and, for a converted duration, the clock; ``-`` for none."""
     if number is None or number.value is None:
         return "-"
     at = f" at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else ""

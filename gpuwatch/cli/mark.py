@@ -40,7 +40,7 @@ class _TermOptions:
     uid: int | None
 
     def terms(self) -> dict[str, Any]:
-        """Return the fields of the mark's request.  Raises UsageError."""
+        """Return the fields of the mark's request.  Raises UsageError: for wrong values."""
         try:
             expires_s = duration_ns(self.expires) / 1e9
         except QuantityError as error:

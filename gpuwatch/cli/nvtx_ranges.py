@@ -228,7 +228,7 @@ def _inside_others(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _ask(runs: list[str], settings: Settings, parent: str | None) -> _Judged:
-    """Request the verdicts of these windows, and keep only windows inside this run's: the report is untrusted."""
+    """Return the verdicts of those windows that are inside this run's window.  Raises DaemonError: without a daemon."""
     if not runs:
         return _Judged()
     client = connect_running(settings)

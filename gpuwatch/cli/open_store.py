@@ -58,7 +58,7 @@ def readable_folder(settings: Settings) -> Path:
 def reader(settings: Settings) -> Reader:
     """Open the store for reading.
 
-    Raises StoreError: when there is no store yet, with the remedy.
+    Raises StoreError: when there is no store yet, or this user may not read it, with the remedy.
     """
     from gpuwatch.store import Reader
 
@@ -87,7 +87,7 @@ def _instead() -> str:
 def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
     """Return the run with this id, unique start of an id, or label (the latest); without a name the ``back``-th from the end.
 
-    Raises StoreError.
+    Raises StoreError: when no run matches.
     """
     if name is not None:
         name = clean_text(name)  # an argument may be any bytes

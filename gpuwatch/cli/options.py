@@ -31,7 +31,7 @@ COUNT = click.IntRange(1, (1 << 53) - 1)  # the largest integer that every JSON 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 FLAGS = "gpuwatch.flags"  # key of the given settings in a click context
-LIBRARY_SOCKET = "GPUWATCH_NVTX_SOCKET"  # the C library prefers it to the setting
+LIBRARY_SOCKET = "GPUWATCH_NVTX_SOCKET"  # which the C library prefers to the setting
 
 _SETTINGS = (
     ("source", "SOURCE", "Read GPUs from auto, nvml, simulated[:SCENE,…] or replay:PATH."),
@@ -152,7 +152,7 @@ class PolicyOptions:
     precision: str | None
 
     def policy(self) -> Policy | None:
-        """Make the policy; None without options.  Raises UsageError, UnknownNameError, InvalidValueError."""
+        """Make the policy; None without options.  Raises UsageError, UnknownNameError, InvalidValueError: for wrong options."""
         if self.claim is None and not (self.accept or self.limits or self.tolerance or self.precision):
             return None
         by_rule: dict[str, dict[str, float]] = {}
@@ -172,7 +172,7 @@ class PolicyOptions:
 
 
 def read_share(option: str, text: str | None) -> float | None:
-    """Read an option's share, such as 0.5% or 0.005; None for None.  Raises UsageError."""
+    """Read an option's share, such as 0.5% or 0.005; None for None.  Raises UsageError: for other text."""
     try:
         return None if text is None else share_ratio(text)
     except QuantityError as error:
@@ -276,7 +276,7 @@ def tag_option(help_text: str) -> Callable[[_F], _F]:
 
 
 def statuses(option: str, text: str | None) -> frozenset[Status]:
-    """Read a comma-separated set of statuses.  Raises UsageError: for an unknown one."""
+    """Read a comma-separated set of statuses.  Raises UsageError: for an unknown status."""
     names = [] if text is None else [name.strip() for name in text.split(",")]
     if unknown := [name for name in names if name.lower() not in list(Status)]:
         raise UsageError(f"{option}: expected some of {', '.join(Status)}, separated by commas, found {unknown[0]!r}")
@@ -284,7 +284,7 @@ def statuses(option: str, text: str | None) -> frozenset[Status]:
 
 
 def fail_on(text: str | None) -> frozenset[Status]:
-    """Read the statuses of --fail-on.  Raises UsageError: for an unknown one, and for valid."""
+    """Read the statuses of --fail-on.  Raises UsageError: for an unknown status, and for valid."""
     named = statuses("--fail-on", text)
     if Status.VALID in named:
         raise UsageError("--fail-on: expected some of flagged, rejected, unproven, found 'valid', which is not a failure")

@@ -194,7 +194,7 @@ def _finite(value: Any) -> Any:  # any JSON value
 def check_folder(folder: Path, option: str) -> None:
     """Check before the work that the folder exists or can be created.
 
-    Raises UsageError.
+    Raises UsageError: for a path through a file, and for a folder that cannot be written.
     """
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if not there.is_dir():

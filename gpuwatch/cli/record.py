@@ -66,7 +66,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
 
 
 def _duration_s(option: str, text: str) -> float:
-    """Read a duration; a bare number is seconds."""
+    """Read a duration; a bare number is seconds.  Raises UsageError: for other text, and for 0 s or more than 24 h."""
     try:
         length_s = float(text)
     except ValueError:
@@ -80,7 +80,7 @@ def _duration_s(option: str, text: str) -> float:
 
 
 def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Evidence]:
-    """Record through a window, which makes the daemon read at the full rate and store the readings."""
+    """Record through a window, so that the daemon reads at the full rate.  Raises DaemonError: without a daemon or a GPU."""
     from gpuwatch.client.connection import connect
     from gpuwatch.client.window import window
 

@@ -57,7 +57,7 @@ def stored(run: Run) -> tuple[Verdict, ...]:
 def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]:
     """Judge a run's stored evidence under this policy, or for None under the run's; worst first.
 
-    Raises StoreError.
+    Raises StoreError: when the evidence cannot be read.
     """
     if not run.uuids:
         return stored(run)
@@ -65,7 +65,7 @@ def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]
 
 
 def policy_of(run: Run) -> Policy:
-    """Return a run's policy, or only its claim's policy if this version lacks a rule or limit of it."""
+    """Return a run's policy, or only its claim's policy if this version lacks a rule or limit that the run's policy names."""
     try:
         return Policy.from_dict(run.policy)
     except AnnotateError:
@@ -77,7 +77,7 @@ def all_again(
 ) -> list[tuple[Verdict, ...]]:
     """Judge these runs with ``again``, in several processes if there are many.
 
-    Raises StoreError.
+    Raises StoreError: when evidence cannot be read.
     """
     workers_count = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
     if len(runs) < shared_count or workers_count < 2:
@@ -117,7 +117,7 @@ def recorded(
 ) -> tuple[Evidence, ...]:
     """Return the windows of a recording, or the named interval of it.
 
-    Raises UsageError.
+    Raises UsageError: for another file, an unknown GPU, and an interval outside the recording.
 
     ``begin`` and ``end`` are seconds since the start, "-5s" before the end, or times.  The start is the window's if the
     recording has one window per GPU, else the first reading.
@@ -173,7 +173,7 @@ def _of_gpus(pieces: Sequence[Evidence], gpus: Sequence[str]) -> tuple[Evidence,
 def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pids: Sequence[int]) -> tuple[Evidence, ...]:
     """Return stored evidence of an interval without a window, one piece per GPU.
 
-    Raises UsageError, StoreError.
+    Raises UsageError, StoreError: for an invalid interval, an unknown GPU, and a store without readings.
     """
     now_s = clock.wall_s()
     begin_s = times.wall_s(begin, "--from", now_s=now_s)

@@ -26,10 +26,10 @@ from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 
-_BACK_TO_BACK_RATIO = 0.9  # of the command's time; start times that are unknown can only be derived if calls fill this much
+_BACK_TO_BACK_RATIO = 0.9  # least share of the command's time that calls without start times must fill
 
 _AUTO = "gpuwatch.auto"  # key in click's meta: the command already has the most parameters allowed
-_STARTUP = Path(__file__).parents[1] / "harness" / "startup"  # each Python program below imports its sitecustomize
+_STARTUP = Path(__file__).parents[1] / "harness" / "startup"  # Python programs under --auto import its sitecustomize
 
 
 class _Unfinished(Exception):  # noqa: N818 - raised inside the window, and caught around it
@@ -60,6 +60,7 @@ class _TimesFile:
         """Return the file's modification time (ns) and size (bytes), to detect writing; None without a file.
 
         Also import the reader, or NumPy's threads would start inside the window.
+        Raises UsageError: for --series without --times.
         """
         if self.series is not None and self.times_file is None:
             raise click.UsageError("--series: expected --times FILE with it, found none")
@@ -251,7 +252,7 @@ def _environment(watched: Window, settings: Settings) -> dict[str, str]:
 
 
 def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
-    """Open the JSON file before the command runs, so that a wrong path fails early."""
+    """Open the JSON file before the command runs.  Raises UsageError: when the file cannot be opened."""
     if path == "-":
         if sys.stdout is None:
             raise click.UsageError("--json -: expected an open standard output, found a closed one")

@@ -25,7 +25,7 @@ _FOREVER_S = 1e6  # a scene of this length or longer does not repeat
 def play(names: str, settings: config.Settings, folder: Path) -> list[tuple[Scene, Window]]:
     """Play the scenes in parallel in real time, one GPU each, and keep the windows in the store of the settings.
 
-    The daemon's log is written to ``folder``.  Raises UsageError, DaemonError.
+    The daemon's log is written to ``folder``.  Raises UsageError, DaemonError: for an unknown scene, and without a daemon.
     """
     scenes = scenes_named(names)
     with own_daemon(settings, folder) as facts:
@@ -77,7 +77,7 @@ def _bench(scene: Scene, epoch_ns: int, now_ns: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def own_daemon(settings: config.Settings, folder: Path) -> Iterator[dict[str, Any]]:
-    """Run a separate daemon during the block, and yield the daemon's status.  Raises DaemonError."""
+    """Run a separate daemon during the block, and yield the daemon's status.  Raises DaemonError: when it does not start."""
     log = folder / "daemon.log"
     with log.open("w") as errors:
         command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon"]

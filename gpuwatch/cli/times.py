@@ -14,7 +14,7 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,6})?))?\Z", re.ASCII)
 def wall_s(text: str, option: str, *, now_s: float) -> float:
     """Return a time in seconds since the epoch; times without a zone are local.
 
-    Raises UsageError.
+    Raises UsageError: for other text.
     """
     word = text.strip().replace("−", "-")
     with contextlib.suppress(QuantityError):

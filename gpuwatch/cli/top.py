@@ -132,7 +132,7 @@ def _show(live: Live, *, as_json: bool) -> None:
 
 
 def _to_dict(live: Live) -> dict[str, Any]:
-    """Return plain data for JSON; None means not observed, times are CLOCK_MONOTONIC nanoseconds."""
+    """Return plain data for JSON.  None means not observed; times are CLOCK_MONOTONIC nanoseconds, or a recording's times."""
     return {
         "at_ns": live.at_ns,
         "source": live.source,

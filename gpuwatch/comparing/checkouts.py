@@ -1,4 +1,4 @@
-"""Git worktrees of revisions in a temporary folder, removed when they are no longer needed."""
+"""Git worktrees of revisions in a temporary folder, removed at the end."""
 
 import atexit
 import contextlib

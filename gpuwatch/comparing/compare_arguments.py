@@ -134,7 +134,7 @@ def _check_choices(request: CompareRequest) -> None:
 def checked_inputs(inputs: object, *, name: str = "inputs") -> tuple[Any, ...]:
     """Return the arguments of each call.
 
-    Raises UsageError: for a bare tensor, whose rows would count as arguments.
+    Raises UsageError: for any other type, such as a bare tensor, whose rows would count as arguments.
     """
     if not isinstance(inputs, list | tuple):
         raise UsageError(
@@ -146,7 +146,7 @@ def checked_inputs(inputs: object, *, name: str = "inputs") -> tuple[Any, ...]:
 def check_result(name: str, result: object) -> None:
     """Check a result.
 
-    Raises UsageError: when it is a coroutine or generator, which has done no work yet.
+    Raises UsageError: when the result is a coroutine or generator, which has done no work yet.
     """
     if any(is_kind(result) for is_kind in _DEFERRED):
         if inspect.iscoroutine(result):

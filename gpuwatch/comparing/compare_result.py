@@ -17,7 +17,7 @@ from gpuwatch.measuring.measurement import finite
 from gpuwatch.measuring.reference import Match
 
 SCHEMA = 1
-# Each variant runs at its own clock under a power limit; a smaller difference between the two ratios is not reported.
+# Least reported difference between the ratio alone and the ratio in turns; under a power limit the clocks of both differ.
 _GAP_RATIO = 0.005
 _STARVED_RATIO = 0.5
 NOT_COMPARED = "results were not compared"
@@ -27,14 +27,14 @@ NOT_COMPARED = "results were not compared"
 class Compared:
     """The result of ``compare``: each variant against the reference, and the window around the measurement.
 
-    ``print`` shows it as a report, and ``compared["b"]`` is the comparison of the variant ``b``.
+    ``print`` shows the result as a report, and ``compared["b"]`` is the comparison of the variant ``b``.
 
     Attributes:
         comparisons: One ``annotate.compare.decision.Comparison`` per variant besides the reference.
         matches: Largest error of each variant's results against the reference's, and its limit, as ratios.
         timer: Timer of the blocks: events or host.
         window: Window around the measurement; None with ``watch=False``.
-        cache: L2 cache that each call found, cold or warm; None if it was not controlled.
+        cache: State of the L2 cache before each call, cold or warm; None if the state was not controlled.
         checked_sets_count: Number of sets of inputs on which results were compared.
 
     Raises KeyError: when ``compared[name]`` names no compared variant.
@@ -54,11 +54,11 @@ class Compared:
     matches: Mapping[str, Match]
     timer: str
     window: Window | None = None
-    cache: str | None = None  # state of the L2 cache before each call: cold, warm; None: not controlled
-    checked_sets_count: int = 0  # sets of inputs used to compare results
+    cache: str | None = None
+    checked_sets_count: int = 0
 
     def __getitem__(self, name: str) -> Comparison:
-        """Return the comparison of a variant.  Raises KeyError: when it was not compared."""
+        """Return the comparison of a variant.  Raises KeyError: when the variant was not compared."""
         return {comparison.b: comparison for comparison in self.comparisons}[name]
 
     @property
@@ -116,7 +116,7 @@ class Compared:
 
 
 def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, match: Match | None) -> Comparison:
-    """Add the reasons for the decision: correctness first, then waiting for launches, then the ratio at own clocks."""
+    """Return the comparison with its reasons and launch shares; a wrong result changes the decision to INCOMPARABLE."""
     reasons = list(comparison.reasons)
     decision, timer = comparison.decision, comparison.timer
     if match is None:

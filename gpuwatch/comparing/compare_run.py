@@ -66,8 +66,8 @@ def compare(
 
     Args:
         arms: Two or more functions by name; each does one call.  A function whose name begins with ``make_`` makes variants:
-            it returns a function of one call with its own buffers.  It is called with each set of inputs, or without
-            inputs ``buffers_count`` times.
+            it returns a function of one call with its own buffers.  Such a function is called with each set of inputs, or
+            without inputs ``buffers_count`` times.
         inputs: Arguments of each call: a tuple, or a function that returns one.  Such a function is called
             ``buffers_count`` times, because data addresses affect a time, with ``seed=0``, 1, 2 if it takes a seed.
         reference: Name of the variant to compare with; by default the first.
@@ -80,7 +80,7 @@ def compare(
         check: False leaves the results uncompared.
         tolerance_ratio: Former name of ``rtol``, a ratio.
         buffers_count: Number of sets of inputs.
-        floor_ratio: Noise floor of this GPU, a ratio; by default the one that ``gpuwatch selftest`` stored.
+        floor_ratio: Noise floor of this GPU, a ratio; by default the one that ``gpuwatch selftest`` stored, else 0.003.
         seed: Seed of the order of blocks, a whole number.
         label: Name of the window; by default the variants' names.
         watch: False opens no window, so that there is no verdict.
@@ -114,7 +114,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _CacheChoice:
-    """The work before each call, the name of the cache it leaves, and the facts to declare."""
+    """The state of the cache before each call, the work that makes this state, and the facts to declare."""
 
     name: Cache | None = None
     before: Callable[[], object] | None = None

@@ -14,7 +14,7 @@ _GIT_VARIABLES = (
 
 
 def run_git(folder: Path, *arguments: str) -> str | None:
-    """Run git in the repository around a folder, without git's environment variables; return None if git fails."""
+    """Run git in the repository around a folder; return the output, or None if git fails.  Raises UsageError: without git."""
     environment = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
     # Git must neither prompt for a password nor run a command that an address names (ext::).
     environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "http:https:ssh:file"}

@@ -33,7 +33,7 @@ from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.process import torch_state
 from gpuwatch.timers import HostTimer, Timer, TimingPlan
 
-GEMM_SIZE = 8192  # above the power cap of boards that have one, and long enough to hide the launch
+GEMM_SIZE = 8192  # reaches the power cap of boards that have one, and is long enough to hide the launch
 _COPY_BYTES = 1 << 30
 _SPINS_COUNT = 15
 _LAUNCHES_COUNT = 100_000  # about one second, to include the host's periodic work
@@ -97,7 +97,7 @@ def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no type
     try:
         cuda = DriverCuda(driver)
     except RuntimeError as error:
-        raise GpuwatchError(f"selftest: expected a usable GPU, found: {error}; `gpuwatch doctor` says more") from error
+        raise GpuwatchError(f"selftest: expected a usable GPU, found: {error}; run `gpuwatch doctor` for the cause") from error
     torch_state.stand_in(cuda)
     return cuda, None
 
@@ -113,7 +113,7 @@ def opened_events(cuda: Any) -> Iterator[Timer]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruments:
-    """The GPU, driver and timer that the probes use; tests replace all of them."""
+    """The GPU, driver and timer that the probes use, all of which tests replace."""
 
     open_cuda: Callable[[], tuple[Any | None, Any | None]] = open_cuda
     open_driver: Callable[[], Any | None] = current_driver
@@ -243,7 +243,7 @@ def _timed(
 
 
 def _software(torch: Any) -> dict[str, str]:
-    """Return the versions that affect a GEMM: ``gemm`` names the library, or the torch release that contains it."""
+    """Return the versions that affect a GEMM, empty without torch; ``gemm`` names the library, or else torch's release."""
     if torch is None:
         return {}
     cuda = str(torch.version.cuda)

@@ -81,7 +81,10 @@ def wants_inputs(call: Callable[..., object]) -> bool:
 
 
 def _load_module(named: Path, revision: str | SourceTree | None) -> ModuleType:
-    """Execute the file as a module with a unique name; the module's imports resolve to the file's folder first."""
+    """Execute the file as a module with a unique name; the module can import from the file's folder.
+
+    Raises UsageError: when the file cannot be imported, or calls sys.exit.
+    """
     name = f"{MODULE_PREFIX}{next(_numbers)}_{named.stem}"
     try:
         if revision is None:

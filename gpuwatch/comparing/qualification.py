@@ -29,7 +29,7 @@ _MOST_BYTES = 16 << 20  # room for some thousand cards
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """A measured number, and half of its 95 % interval as a ratio; None: unknown.
+    """A measured number, and half of the number's 95 % interval as a ratio, None if unknown.
 
     ``clock_mhz`` and ``beta`` belong to a time at one clock: the clock, and the exponent of the time's dependence on it.
     """
@@ -47,7 +47,7 @@ class Amount:
 
     @staticmethod
     def of(verdict: Verdict, number: Number, beta: float | None = None) -> Amount | None:
-        """Return a number of a verdict with its repeatability, plus the full bounds of the verdict's notes.
+        """Return a number of a verdict with its repeatability plus the bounds of notes; None if the verdict lacks the number.
 
         Bounds of hazards that flag or reject are left out, because the qualification names these hazards.  A low memory clock,
         for example, is this card's speed, not an error.  The timer's overhead is equal for every card, and is left out too.
@@ -70,7 +70,7 @@ class Amount:
 
     @staticmethod
     def of_series(values: Values | None) -> Amount | None:
-        """Return the median of a time series, with an interval from blocks of it; None for a short series."""
+        """Return the median of a time series, with an interval from 20 blocks; None for fewer than 20 values."""
         known = np.empty(0) if values is None else values[np.isfinite(values)]
         if len(known) < _BLOCKS_COUNT:
             return None
@@ -93,8 +93,8 @@ class Qualification:
     """The qualification of one machine's GPU, as `gpuwatch selftest --qualify` measured it.
 
     ``amounts`` has the names of ``qualify_decision.PROBES`` as keys; ``missing`` gives the reason for each absent one.
-    ``neighbours`` describes other work on the GPU in sentences.  ``faults`` are the other hazards that reject a probe's window,
-    ``disturbances`` those that flag it.
+    ``neighbours`` describes other work on the GPU in sentences.  ``faults`` are the other hazards that reject a probe's window.
+    ``disturbances`` are the other hazards that flag a probe's window, and the evidence that a window lacks.
     """
 
     device: Device

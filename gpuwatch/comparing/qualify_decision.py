@@ -48,9 +48,9 @@ class Probe:
     has_library: bool = False  # the number depends on a library's version
 
 
-# Floors: the largest differences between the cards of docs/FLEET.md, rounded up; for the light clock, its step.  For GEMM at
-# one clock, more than these cards' difference: another fleet showed 0.34 % (annotate/times/reference_clock.py).
-# The host dominates a launch: reruns on one instance differed by 23 %.
+# Floors: the largest differences between the first five cards of docs/FLEET.md, rounded up; for the light clock, less than a
+# step of 15 MHz.  For GEMM at one clock, more than these cards' difference: another fleet showed 0.34 %
+# (annotate/times/reference_clock.py).  The host dominates a launch: reruns on one instance differed by 23 %.
 PROBES = (
     Probe("light_clock_mhz", "clock under light work", Reach.RAW, 0.005, is_rate=True),
     Probe("copy_s", "copy 1 GiB", Reach.ALL, 0.008),

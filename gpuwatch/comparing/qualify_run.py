@@ -32,15 +32,15 @@ class SeenGpu:
 
 
 def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
-    """Read the machine and run the probes; ``say`` takes a line about each.
+    """Read the machine and run the probes; ``say`` takes a line about each probe.
 
     Raises GpuwatchError: when no GPU exists or is usable.
-    Raises UsageError: for a recording, because it cannot run work.
+    Raises UsageError: for a recording, which cannot run work.
     """
     if settings.source.startswith("replay"):
         raise UsageError("--source: expected auto, nvml or simulated for --qualify, found a recording")
     if settings.source == "auto" and not has_driver():
-        raise GpuwatchError("selftest: expected an NVIDIA driver, found none; `gpuwatch doctor` says more")
+        raise GpuwatchError("selftest: expected an NVIDIA driver, found none; run `gpuwatch doctor` for the cause")
     begin_ns, begun_wall_s = clock.now_ns(), clock.wall_s()
     with closing(open_source(settings.source, clock.MonotonicClock())) as source:
         seen = {device.uuid: _look(source, device) for device in source.devices()}
@@ -91,14 +91,17 @@ def _look(source: Source, device: Device) -> SeenGpu:
 
 
 def _of_uuid(seen: dict[str, SeenGpu], uuid: str | None) -> SeenGpu:
-    """Return the GPU that the probes used; CUDA names a MIG instance by the same digits with another prefix."""
+    """Return the GPU that the probes used, by default the first.  Raises GpuwatchError: when the driver does not list the GPU.
+
+    CUDA names a MIG instance by the same digits with another prefix.
+    """
     if uuid is not None:
         for each, found in seen.items():
             if each.partition("-")[2].lower() == uuid.partition("-")[2].lower():
                 return found
         raise GpuwatchError(f"selftest: expected the driver to list the GPU that CUDA uses, {uuid}, found {', '.join(seen)}")
     if not seen:
-        raise GpuwatchError("selftest: expected a GPU, found none; `gpuwatch doctor` says more")
+        raise GpuwatchError("selftest: expected a GPU, found none; run `gpuwatch doctor` for the cause")
     return next(iter(seen.values()))
 
 

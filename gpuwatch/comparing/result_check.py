@@ -47,7 +47,8 @@ def check_results(request: CompareRequest, calls: Calls, inputs: list[tuple[Any,
 def _rounds(request: CompareRequest, calls: Calls, inputs: list[tuple[Any, ...]], *, every_set: bool) -> Iterator[_Round]:
     """Yield one call of each variant for each set of inputs, then for each set of ``check_inputs``.
 
-    Compared calls get copies, because a variant that works in place would change the next variant's inputs.
+    A compared function gets copies of the inputs, because work in place would change the next variant's inputs.  The calls of a
+    factory use the inputs that the factory was given.
     """
     sets = inputs if every_set else inputs[:1]
     for number, each in enumerate(sets):

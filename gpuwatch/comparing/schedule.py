@@ -146,7 +146,7 @@ def warm_up(timer: BlockTimer, runners: Sequence[Runner], seconds: float) -> Non
 def run_alone(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds: float, rounds_count: int) -> Interval | None:
     """Run each variant alone in rounds ordered ABBA, and return the ratio's interval with each at its own clock.
 
-    Each run warms up and then measures.  The interval is a t interval over the rounds; None for fewer than two rounds.
+    Each run warms up and then measures.  The interval is a t interval over the rounds.  Return None for fewer than two rounds.
     """
     logs = []
     for turn in range(rounds_count):

@@ -42,7 +42,11 @@ class SourceTree:
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
 
     def execute(self, name: str, source: Path) -> ModuleType:
-        """Execute a file of the tree as a module of this name; ``sys.modules`` keeps it.  Exceptions of the file propagate."""
+        """Execute a file of the tree as a module of this name; ``sys.modules`` keeps the module.
+
+        Exceptions of the file propagate.
+        Raises ImportError: for a file that is not Python.
+        """
         loader = _TreeLoader(name, str(source), self)
         spec = importlib.util.spec_from_file_location(name, source, loader=loader)
         if spec is None:
@@ -55,7 +59,7 @@ class SourceTree:
         return module
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find a module of the tree for ``sys.meta_path``; None for other modules."""
+        """Find a module of the tree for ``sys.meta_path``; return None for other modules."""
         spec = PathFinder.find_spec(name, self._path if path is None else path, target)
         if spec is None or not self._is_below(spec.origin or next(iter(spec.submodule_search_locations or ()), None)):
             return None
@@ -116,7 +120,7 @@ class SourceTree:
         return str(mapped) if mapped.is_dir() else entry
 
     def _is_of_tree(self, module: object) -> bool:
-        """Return True for a module of this tree, and for the working tree's module of the same name."""
+        """Return True for a module of this tree, and for a module of the working tree whose folder this tree has, too."""
         try:
             name = getattr(module, "__name__", None)
             file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)

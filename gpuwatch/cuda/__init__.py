@@ -1,1 +1,1 @@
-"""Kernels of gpuwatch on the GPU: stamps of the true clock.  Only a process with a CUDA context imports this package."""
+"""Kernels of gpuwatch on the GPU: stamps of the true clock, and a spin.  An import of this package creates no CUDA context."""

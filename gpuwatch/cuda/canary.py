@@ -23,8 +23,9 @@ class Canary:
 
 
 def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
-    """Run the canary for about 5 ms, and wait for its end; None without a context.  The canary needs 256 MiB.
+    """Run the canary for about 5 ms, and wait for its end.  The canary needs 256 MiB.
 
+    Return None without a context, without cuda-bindings, or during a capture.
     Raises RuntimeError: when the driver refuses, for example for lack of memory.
     """
     driver = current_driver(driver)
@@ -38,7 +39,7 @@ def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
 def spin_stamped(driver: Any = None) -> Stamped | None:
     """Return the stamps before and after 2 ms of light work on every SM, which runs at the highest allowed clock.
 
-    Return None without a context.
+    Return None without a context, without cuda-bindings, or during a capture.
 
     Raises RuntimeError: when the driver refuses.
     """

@@ -86,7 +86,7 @@ class DriverEvents:
     def __init__(self, library: Any, index: int) -> None:
         """Prepare events; ``index`` is the device whose current stream records.
 
-        Raises RuntimeError: without a context.
+        Raises RuntimeError: without a context, or when the driver refuses.
         """
         self._library = library
         self._index = index
@@ -144,6 +144,7 @@ def load_library() -> Any:
     """Return the driver's library with the types of the called functions.
 
     Raises OSError: when there is no library.
+    Raises AttributeError: for a driver before CUDA 12, which lacks cuCtxGetId.
     """
     library = ctypes.CDLL(_LIBRARY)
     handle = ctypes.c_void_p
@@ -158,12 +159,15 @@ def load_library() -> Any:
 
 
 def _context(library: Any) -> tuple[int, int]:
-    """Return address and number of the current context: after a reset another context may have the same address."""
+    """Return address and number of the current context: after a reset another context may have the same address.
+
+    Raises RuntimeError: without a context.
+    """
     address, number = ctypes.c_void_p(), ctypes.c_ulonglong()
     _check(library.cuCtxGetCurrent(ctypes.byref(address)))
     if not address.value:
         raise RuntimeError("CUDA: this thread has no context")
-    _check(library.cuCtxGetId(address, ctypes.byref(number)))  # from CUDA 12 on; earlier versions use torch's events
+    _check(library.cuCtxGetId(address, ctypes.byref(number)))  # from CUDA 12 on; with earlier drivers torch's events are used
     return address.value, number.value
 
 

@@ -26,7 +26,7 @@ _COLUMNS_COUNT = 5
 _NO_STAMP = -1
 _SPREADS_COUNT = 1000  # stamps whose spread over the SMs is checked
 _ANCHOR = 0  # number of the event at time zero
-_EVENTS_COUNT = 8 * TIMES_COUNT  # start marks without an end count, too
+_EVENTS_COUNT = 8 * TIMES_COUNT  # start marks without an end use events, too
 _READ_AT_ONCE_COUNT = 500  # marked pieces; reading more takes a thread (docs/decisions/0070)
 _SHIFT = 32  # a begun mark is one number: its event above these bits, its stamp plus one below
 
@@ -88,7 +88,7 @@ class CudaMarks:
         return number
 
     def begin(self, word: int = TIMED) -> int | None:
-        """Mark the start of an iteration, or of other work with the number ``word``; None if nothing is marked."""
+        """Mark the start of an iteration, or of other work with the number ``word``; return None if nothing is marked."""
         if not self._is_open or self._cuda.is_current_stream_capturing():
             return None
         stamp = self._stamp() if word == TIMED else _NO_STAMP
@@ -130,7 +130,7 @@ class CudaMarks:
             self._events.synchronize(ended[max(-behind_count, -len(ended))])
 
     def settle(self) -> bool:
-        """Stop marking; return True if reading takes so long that it needs a separate thread.
+        """Stop marking; return True if a separate thread must read the marks: more than 500, with stamps.
 
         Without that thread the GPU would idle while many iterations are read (docs/decisions/0070).
         """

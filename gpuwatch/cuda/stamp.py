@@ -62,12 +62,12 @@ class Stamped:
         return None if np.isnan(value) else value
 
     def first_ns(self, stamps: Numbers) -> Times:
-        """Return each stamp's first write by an SM: the work before the stamp was done by then."""
+        """Return the time of each stamp's first write by an SM: the work before the stamp was done by then."""
         seen = self.at_ns[stamps]
         return np.asarray(np.where(seen > 0, seen, np.iinfo(np.int64).max).min(axis=1))
 
     def last_ns(self, stamps: Numbers) -> Times:
-        """Return each stamp's last write by an SM: the work after the stamp began later."""
+        """Return the time of each stamp's last write by an SM: the work after the stamp began later."""
         return np.asarray(self.at_ns[stamps].max(axis=1))
 
     def began_ns(self, stamp: int) -> int:
@@ -107,7 +107,7 @@ class Stamps:
     def allocate(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
         """Allocate ``count`` stamps; None without a CUDA context, without cuda-bindings, or during a capture.
 
-        Stamps take at most ``stamp_buffers.MOST_BYTES`` of device memory, so ``count`` of the result may be smaller.
+        ``stamp_buffers.MOST_BYTES`` limits the device memory of the stamps, so ``count`` of the result may be smaller.
         ``driver`` defaults to that of cuda-bindings.
         Raises RuntimeError: when the driver refuses.
         """

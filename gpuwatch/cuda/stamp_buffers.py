@@ -9,7 +9,7 @@ from gpuwatch.cuda.driver import Context, checked, context, load_kernel, sms_cou
 from gpuwatch.process import torch_state
 
 STAMP_BYTES = 16  # the two registers of one SM
-MOST_BYTES = 64 << 20  # device memory for one window's stamps
+MOST_BYTES = 64 << 20  # device memory for one window's stamps, without the calibration
 _SPARE_COUNT = 16  # stamps: more than the edges of a window and a canary need
 
 
@@ -35,7 +35,7 @@ class StampBuffer:
 
 
 _spare: dict[tuple[Context, int], list[StampBuffer]] = {}  # by context and size, because an allocation is slow
-_unfreed: list[StampBuffer] = []  # released while they could not be freed
+_unfreed: list[StampBuffer] = []  # released, and not freed yet
 
 
 def reuse(driver: Any, count: int) -> Iterator[StampBuffer]:
@@ -74,7 +74,7 @@ def release(buffer: StampBuffer, *, is_beside: bool = False) -> None:
 
 
 def free_pending() -> None:
-    """Free released buffers of the current context, unless a graph is being captured: freeing memory would destroy it."""
+    """Free released buffers of the current context, unless a graph is being captured: freeing memory would end the capture."""
     if not _unfreed or torch_state.cuda_at_hand() is None:
         return
     # In another context the address has another owner, so memory of a context that was reset is never freed.

@@ -77,7 +77,7 @@ def outputs(windows: Sequence[GatedWindow]) -> str:
 
 
 def benchmark_action(windows: Sequence[GatedWindow]) -> str:
-    """Return github-action-benchmark's ``customSmallerIsBetter`` for the windows that the machine did not spoil."""
+    """Return github-action-benchmark's ``customSmallerIsBetter`` for the ``exportable`` windows."""
     entries = []
     for each, number in exportable(windows):
         ratio = number.repeatability.ratio
@@ -88,7 +88,7 @@ def benchmark_action(windows: Sequence[GatedWindow]) -> str:
 
 
 def bencher(windows: Sequence[GatedWindow]) -> str:
-    """Return the Bencher Metric Format, with latency in ns, for the windows that the machine did not spoil."""
+    """Return the Bencher Metric Format, with latency in ns, for the ``exportable`` windows."""
     found = {}
     for each, number in exportable(windows):
         value_ns, ratio = (number.value or 0.0) * _NS, number.repeatability.ratio

@@ -1,4 +1,4 @@
-"""The outcome of one window in CI: pass, fail, or neutral if the machine spoiled the measurement.
+"""The outcome of one window in CI: pass, fail, or neutral if the machine spoiled the measurement or nothing is decided.
 
 A finding reports an event; this module decides whether the benchmark or the machine caused the event.  A build fails only
 for the benchmark's own faults, and for a slower time if window and baseline can be compared.
@@ -74,7 +74,7 @@ class GatedWindow:
 
     @property
     def change(self) -> str:
-        """Return the decision and change against the baseline; empty without a baseline."""
+        """Return the decision and change against the baseline; empty without a comparison."""
         found = self.comparison
         if found is None:
             return ""
@@ -144,7 +144,7 @@ def _decided(found: GatedWindow, *, has_baseline: bool) -> GatedWindow:
 
 
 def slowest_ratio(comparison: Comparison) -> float | None:
-    """Return the largest possible slowdown of the second window as a ratio; None if unknown or above the margin.
+    """Return the largest possible slowdown of the second window as a ratio; None if unknown, or if it may exceed the margin.
 
     Successive runs without a common clock never count as the same, but a gate only needs to exclude a slowdown.
     """
@@ -155,7 +155,7 @@ def slowest_ratio(comparison: Comparison) -> float | None:
 
 
 def _own_fault(verdict: Verdict, own: Sequence[Finding]) -> Finding | None:
-    """Return a finding that voids the number on any machine: broken integrity, or unfinished work."""
+    """Return a finding that voids the number on any machine (broken integrity, or unfinished work); None without one."""
     unfinished = (each for each in verdict.unobserved if each.rule == _UNFINISHED and each.required)
     integrity = (each for each in own if each.severity == "reject" and each.kind == "integrity")
     return next(integrity, None) or next(unfinished, None)
@@ -172,7 +172,7 @@ def overall(windows: Collection[GatedWindow]) -> GateOutcome:
 
 
 def exportable(windows: Collection[GatedWindow]) -> list[tuple[GatedWindow, NumberBudget]]:
-    """Return the windows that the machine did not spoil, with their times, for charts."""
+    """Return the windows that are not neutral and have a time, with this time, for charts."""
     found = [(each, each.number) for each in windows if each.outcome is not GateOutcome.NEUTRAL]
     return [
         (each, number)

@@ -17,7 +17,7 @@ Note: TypeAlias = Callable[[str, int, int], object]
 
 
 def spread_begins(begin_ns: int, end_ns: int, took_s: Sequence[float]) -> array[int]:
-    """Return start times for calls that ran in order between two times, with equal pauses around the calls."""
+    """Return start times for entries that ran in order between two times, with equal pauses before the entries."""
     gap_ns = max(0.0, end_ns - begin_ns - 1e9 * sum(took_s)) / max(1, len(took_s))
     begins_ns, at_ns = array("q"), begin_ns + gap_ns
     for each_s in took_s:
@@ -39,7 +39,7 @@ class HarnessTimes:
         self._begins_ns = array("q", begins_ns)[:TIMES_COUNT]
 
     def note_gaps(self, note: Note, between: str, since_ns: int) -> None:
-        """Let ``replace`` report the time from each entry to the next as work of this kind, and the time before as warm-up."""
+        """Let ``replace`` report the time from each entry to the next as this work, and from ``since_ns`` on as warm-up."""
         self._note, self._between, self._since_ns = note, between, since_ns
 
     def replace(self, marked: Timings | PackedTimes | None) -> Timings | PackedTimes | None:

@@ -1,4 +1,4 @@
-"""A window that a harness opens around its timed part.  It raises no errors, and prints nothing before the harness ends."""
+"""The window around a harness's timed part, which raises no errors and prints nothing before the summary."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class HarnessWindow(Window):
     ) -> None:
         """Store the harness's times in seconds.  Without ``begins_ns``, spread the entries evenly over the window until now.
 
-        ``between`` names the kind of work from each marked entry to the next, such as ``"flush"``.
+        ``between`` names the kind of work from each entry to the next, such as ``"flush"``.
         """
         with quietly("reading the harness's times"):
             begins = spread_begins(self.begin_ns or 0, clock.now_ns(), took_s) if begins_ns is None else begins_ns

@@ -10,7 +10,7 @@ from typing import Any
 OURS = "__gpuwatch_original__"  # the attribute of a replacement that keeps the original
 
 
-def replace_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:  # of any module
+def replace_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:  # of any kind
     """Replace a function by ``make(original)``, with the same name and signature.
 
     Return False if the function is missing or already replaced, otherwise True.
@@ -31,7 +31,7 @@ def original_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def has_parameters(function: Callable[..., Any], *names: str) -> bool:
-    """Return True if a function has these parameters, otherwise False: an unknown version of a harness stays unchanged."""
+    """Return True if a function has these parameters.  Callers leave a harness of an unknown version unchanged."""
     try:
         return set(names) <= set(inspect.signature(function).parameters)
     except (TypeError, ValueError):

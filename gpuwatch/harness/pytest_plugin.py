@@ -38,7 +38,7 @@ def register(config: pytest.Config) -> None:
 
 
 class GpuwatchWindows:
-    """The hooks of one run of pytest.  They wait for verdicts after each test only if its report or outcome needs them."""
+    """The hooks of one run of pytest, which wait for verdicts after a test only if its report or outcome needs verdicts."""
 
     def __init__(self, config: pytest.Config, failing: frozenset[Status]) -> None:
         self._config = config

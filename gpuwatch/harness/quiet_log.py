@@ -1,4 +1,4 @@
-"""Failures of telemetry, kept until the end of the process, because output would disturb a harness's timing."""
+"""Failures of telemetry, kept until the summary, because output would disturb a harness's timing."""
 
 from __future__ import annotations
 

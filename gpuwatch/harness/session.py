@@ -96,7 +96,7 @@ def current_session() -> HarnessSession:
 
 
 def open_window(face: str, label: str, policy: Policy | None = None, *, sync: bool = True) -> HarnessWindow | None:
-    """Return a window that is not open yet; None if this call only counts, if gpuwatch is off, or after 500 windows.
+    """Return a window that is not open yet; None if this call only counts, gpuwatch is off or fails, or after 500 windows.
 
     ``sync=False``: opening the window does not wait for the GPU's queue.
     """
@@ -117,7 +117,7 @@ def open_window(face: str, label: str, policy: Policy | None = None, *, sync: bo
 
 
 def is_counted() -> bool:
-    """Return True if this call runs inside a tuner's window, and count the call."""
+    """Return True inside a block of ``counting``, and count the call."""
     counted = _inside.get()
     if counted is not None:
         counted[0] += 1
@@ -152,7 +152,7 @@ def _print_summary(pid: int) -> None:
 
 
 def summarize(session: HarnessSession) -> list[str]:
-    """Return one line per harness and cause, with counts, for windows that no summary has reported."""
+    """Return one line per harness and cause, with counts, for windows that no summary has reported, and the new notes."""
     judged = session.judge()
     fresh, session.reported_count = judged[session.reported_count :], len(judged)
     lines = [line for face in dict.fromkeys(each.face for each, _ in fresh) for line in _face_lines(face, fresh)]

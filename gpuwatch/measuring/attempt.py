@@ -18,7 +18,7 @@ from gpuwatch.timers import Timer, TimingPlan, joined
 from gpuwatch.timers.timer_protocol import joined_other_work
 from gpuwatch.wire.messages import FactValue
 
-# One chunk of entries: launched without waiting, then read.
+# The length of a chunk of entries.
 CHUNK_S = 0.2
 _ENTRIES_MOST_COUNT = 2000
 
@@ -128,7 +128,7 @@ class _Chunks:
         return self._pieces[0]
 
     def other_work(self) -> OtherWork | None:
-        """Return the timer's work outside the entries: flushes and holds."""
+        """Return the timer's work outside the timed entries: flushes, holds and untimed entries; None without any."""
         return joined_other_work(self._other)
 
     @property
@@ -195,7 +195,7 @@ def warm_up(
     *,
     first_s: Annotated[float, "the clock is at its maximum until the cap engages, after 56-75 ms (docs/HARDWARE.md)"] = 0.1,
 ) -> tuple[float | None, Warmup]:
-    """Warm up until steady; return the device's highest clock, estimated if torch does not report it, and the warm-up."""
+    """Warm up until steady, or for ``warmup_max_s``; return the highest clock (estimated if torch lacks it) and the warm-up."""
     chunks, clock_max_mhz = _Chunks(job), job.clock_max_mhz
     count, steady = 0, False
     while chunks.spent_s < job.limits.warmup_max_s and not steady:

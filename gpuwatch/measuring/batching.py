@@ -9,11 +9,11 @@ from gpuwatch.timers import Timer, TimingPlan
 ENTRY_S = 300e-6
 _CALLS_MOST_COUNT = 2000
 _TRIES_COUNT = 5
-_LONG_S = 0.05  # a call of this length is tried once
+_LONG_S = 0.05  # a call of this length or longer is tried once
 
 
 def try_call(setting: CacheSetting, timer: Timer) -> tuple[float, float | None]:
-    """Estimate the time of one call and the host's part of it, after the first call has initialised libraries."""
+    """Estimate the time of one call and the host's time to launch it, None for the host's timer."""
     plan = TimingPlan(calls=setting.calls[:1], before=setting.before)
     taken = timer.take(plan, 1)
     if float(taken.timings.took_s[0]) < _LONG_S:

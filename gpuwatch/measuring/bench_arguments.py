@@ -41,7 +41,7 @@ class Work:
     ) -> Work:
         """Return the checked work.
 
-        Raises UsageError: when the function or its arguments have another type.
+        Raises UsageError: when an argument is invalid, or both args and rotate are given.
         """
         if not callable(fn):
             raise UsageError(

@@ -56,10 +56,10 @@ def bench(
         args: Arguments of each call.
         rotate: Several tuples of arguments, which calls take in turn, in place of ``args``.
         timer: ``"events"`` takes the GPU's time.  ``"graph"`` times a captured CUDA graph, for kernels shorter than their
-            launch.  ``"host"`` takes the time a caller waits for.  None takes events if this process works on a GPU, else
-            the host's clock.  An object with the methods of ``gpuwatch.timers.Timer`` is used directly.
-        cache: ``"cold"``, the default on a GPU, empties the L2 cache before each call, outside the timed span, or gives short
-            calls copies of ``args`` in turn.  ``"warm"`` does neither.
+            launch.  ``"host"`` takes the time a caller waits for.  None takes events if they can measure the work, else the
+            host's clock.  An object with the methods of ``gpuwatch.timers.Timer`` is used directly.
+        cache: ``"cold"``, the default with a GPU's timer, empties the L2 cache before each call, outside the timed span.
+            Short calls take copies of ``args`` in turn instead.  ``"warm"`` does neither.
         flops: Floating-point operations of one call, a count.
         bytes: Bytes that one call must read and write in device memory.
         dtype: Data type of the arithmetic, as ``"bfloat16"`` or ``torch.bfloat16``; by default that of the arguments.
@@ -74,8 +74,8 @@ def bench(
         max_s: Longest time to measure, in seconds.
         target_ratio: Half width of the median's 95 % interval at which measuring ends, as a ratio of the median.
         warmup_max_s: Longest warm-up, in seconds.
-        retries: Number of further attempts until the verdict is valid.  The result keeps every attempt and never takes the
-            best.
+        retries: Largest number of further attempts until the verdict is valid.  The result keeps every attempt and never
+            takes the best.
         progress: True shows a line of progress; None shows it on a terminal.
         settings: Settings in place of those of environment and files.
         tags: Tags to keep with the window, as ``{"team": "vision"}``.

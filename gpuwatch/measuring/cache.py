@@ -45,7 +45,7 @@ def flushed_setting(
 
 
 def rotated_setting(fn: Callable[..., object], inputs: list[tuple[Any, ...]]) -> CacheSetting:
-    """Return a setting that takes inputs in turn, so that each input has left the cache before its next use."""
+    """Return a setting that takes inputs in turn, and declares the bytes of other inputs between two uses of an input."""
     sizes = [sum(map(tensor_trees.size_bytes, tensor_trees.arrays(one))) for one in inputs]
     facts: dict[str, FactValue] = {"cache": "cold", "flush_timed": False}
     if any(sizes):

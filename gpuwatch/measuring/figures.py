@@ -24,11 +24,11 @@ class TimeFigures:
     Attributes:
         label: Name of the benchmark.
         timer: Timer that took the times: events, graph, host, or the name of the caller's timer.
-        cache: L2 cache that each call found, cold or warm; None if the host's timer leaves the cache alone.
+        cache: State of the L2 cache before each call, cold or warm; None if the host's timer leaves the cache alone.
         attempts: Every attempt, in the order they ran.
         timer_overhead_s: Time that the timer reads around no work, in seconds per entry; not subtracted.
         issue_s: Host's time to launch one call, in seconds; None for the host's timer.
-        first_call_s: Time of the very first call, in seconds; None if that call checked the result.
+        first_call_s: Time of the very first call, in seconds; None if an earlier call checked the result or the inputs.
         call_flops_count: Floating-point operations of one call; None if not given.
         call_bytes: Bytes that one call must move; None if not given.
         dtype: Data type of the arithmetic.
@@ -39,16 +39,16 @@ class TimeFigures:
 
     label: str
     timer: str
-    cache: str | None  # cold or warm; None if the host's timer leaves the cache alone
+    cache: str | None
     attempts: tuple[Attempt, ...]
-    timer_overhead_s: float  # per entry, and not subtracted
-    issue_s: float | None = None  # the host's time to launch a call
+    timer_overhead_s: float
+    issue_s: float | None = None
     first_call_s: float | None = None
     call_flops_count: float | None = None
     call_bytes: float | None = None
     dtype: str | None = None
     device: Device | None = None
-    match: Match | None = None  # against the reference
+    match: Match | None = None
     output_unchanged: bool | None = None
 
     @property
@@ -223,7 +223,7 @@ class RateFigures(TimeFigures):
 
     @property
     def flops_peak_ratio(self) -> float | None:
-        """Return the ratio of the rate to this GPU's peak in this data type at the true clock."""
+        """Return the ratio of the rate to this GPU's peak in this data type at the true clock; None if one is unknown."""
         rate, clock = self.flops_per_s, self.clock_mhz
         if rate is None or clock is None or self.device is None or self.dtype is None:
             return None
@@ -232,7 +232,7 @@ class RateFigures(TimeFigures):
 
     @property
     def bytes_peak_ratio(self) -> float | None:
-        """Return the ratio of the rate to the peak of this GPU's memory."""
+        """Return the ratio of the rate to the peak of this GPU's memory; None if one is unknown."""
         rate = self.bytes_per_s
         peak = roofline.peak_bytes_a_second(self.device) if self.device else None
         return rate / peak if rate and peak else None

@@ -110,5 +110,5 @@ def _attempt(one: Attempt) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """Return None for a number that is not finite: JSON has no infinity."""
+    """Return the value, or None for a number that is not finite, because JSON has no infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

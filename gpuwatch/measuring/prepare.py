@@ -25,12 +25,12 @@ _TRIES_COUNT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkChecks:
-    """The results of the calls made before any timing."""
+    """The results of the calls made before the timed entries."""
 
     match: Match | None
     is_output_unchanged: bool | None  # when the inputs changed
-    first_call_s: float | None  # None: an earlier call checked the result
-    cost: CallCost  # the inputs' data type, if none was named
+    first_call_s: float | None  # None: an earlier call checked the result or the inputs
+    cost: CallCost  # with the inputs' data type if the caller named none
 
     @property
     def facts(self) -> dict[str, FactValue]:
@@ -50,6 +50,7 @@ def check_work(request: BenchRequest, now_ns: Callable[[], int]) -> WorkChecks:
     """Check the result, detect a cached result, and time the first call.
 
     Raises WrongResultError: when the result differs from the reference.
+    Raises UsageError: when a result cannot be compared, or no input can be changed.
     """
     work = request.work
     match = _check_result(work)
@@ -104,7 +105,7 @@ def open_timer(choice: TimerChoice, work: Work) -> Iterator[tuple[Timer, float]]
 def is_invisible(call: Call, timer: Timer, overhead_s: float) -> bool:
     """Return True if a GPU's timer reads the same for a call as for no work, because the host or another stream works.
 
-    Calls that take the host more than some milliseconds always return False: events then read the host's time too.
+    Return False for a call that takes the host more than some milliseconds: events then read the host's time too.
     """
     plan = TimingPlan(calls=(call,))
     # In the second take the GPU is held until the host is done, so that events do not read the host's time.

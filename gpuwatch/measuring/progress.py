@@ -1,4 +1,4 @@
-"""One line on a terminal while a long benchmark runs; no output without a terminal."""
+"""One line of progress while a benchmark runs, by default only on a terminal."""
 
 import contextlib
 import sys

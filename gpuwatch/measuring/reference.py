@@ -31,9 +31,10 @@ class Match:
 def match_results(result: object, reference: object, rtol: float | None = None) -> Match:
     """Compare two trees of tensors, arrays and numbers.
 
-    The error of a value is |value − reference| / (|reference| + mean |reference|), because a sum close to zero loses digits
-    in any computation: ``allclose`` with ``atol = rtol × mean |reference|``.  Without ``rtol`` the limit is the data
+    The error of a value is |value − reference| / (|reference| + mean |reference|), as in ``allclose`` with ``atol = rtol ×
+    mean |reference|``: a sum close to zero loses digits in any computation.  Without ``rtol`` the limit is the data
     type's.  Another shape counts as an infinite error, and so does a NaN that the reference lacks.
+    Raises UsageError: when the result is missing or cannot be compared.
     """
     mine, theirs = list(leaves(result)), list(leaves(reference))
     if all(leaf is None for leaf in mine) and any(leaf is not None for leaf in theirs):
@@ -89,7 +90,7 @@ def _error(result: np.ndarray[Any, Any], reference: np.ndarray[Any, Any]) -> flo
 
 
 def _torch_error(result: Any, reference: Any) -> float:
-    """Compute the same error on the tensors' device, in slices: a double of a large tensor may not fit."""
+    """Compute the error as ``_error`` does, on the result's device and in slices: a large tensor as doubles may not fit."""
     if result.shape != reference.shape:
         return float("inf")
     if not result.numel():
@@ -109,9 +110,10 @@ def _torch_error(result: Any, reference: Any) -> float:
 
 
 def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
-    """Return True if the result stays the same when the inputs change in place, so that it was not computed from them.
+    """Return True if the result stays the same when the floating-point inputs change in place, as a cached result does.
 
     The inputs get their values back.
+    Raises UsageError: when no input can be changed, or ``fn`` returns nothing to compare.
     """
     inputs = [array for array in tensor_trees.arrays(args) if "float" in str(array.dtype)]
     if not inputs:

@@ -52,13 +52,13 @@ def is_steady(
     *,
     limit_ratio: Annotated[float, "medians of a second of one capped GEMM scatter by 0.1 %, so pairs by 0.14 %"] = 0.005,
     noise_sd: Annotated[float, "noisier work may differ by this many of its standard errors"] = 2.0,
-    noise_most_ratio: Annotated[float, "but never by more"] = 0.05,
+    noise_most_ratio: Annotated[float, "the largest difference allowed for noisy work"] = 0.05,
 ) -> bool:
-    """Return True if the last two intervals agree, after enough warm-up to judge that."""
+    """Return True if the last two intervals agree, after enough warm-up."""
     if not len(timings.at_ns):
         return False
     call_s = float(np.median(timings.took_s)) * timings.calls_count
-    # Slow calls: at least three of them per interval.
+    # At least three entries per interval, even slow ones.
     interval_s = max(patience.interval_s, 3.0 * call_s)
     end_ns = int(timings.at_ns[-1]) + int(timings.took_s[-1] * timings.calls_count * 1e9)
     if end_ns - int(timings.at_ns[0]) < 1e9 * max(patience.warmup_s, 2.0 * interval_s):
@@ -80,7 +80,7 @@ def _agree(before: Values, now: Values, limit_ratio: float, noise_sd: float, noi
     blocks = [
         float(np.median(block)) for part in (before, now) for block in np.array_split(part, min(_BLOCKS_COUNT, len(part)))
     ]
-    # From one block to the next, so that a slope does not count as noise.
+    # Differences of adjacent blocks, so that a slope does not count as noise.
     noise = float(np.std(np.diff(blocks))) / 2**0.5 / middle
     allowed_ratio = min(noise_most_ratio, noise_sd * noise * (2.0 / _BLOCKS_COUNT) ** 0.5)
     return bool(change_ratio <= max(limit_ratio, allowed_ratio))

@@ -1,4 +1,4 @@
-"""The end of measuring: a narrow interval that includes autocorrelation, after the shortest allowed time."""
+"""The end of measuring: a narrow interval that includes autocorrelation, after the shortest time, or the longest time."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -25,7 +25,7 @@ class Stopping:
         least_s: float,
         most_s: float,
         target_ratio: float,
-        growth_ratio: Annotated[float, "ratio of the times of two decisions: few enough not to stop by luck"] = 1.2,
+        growth_ratio: Annotated[float, "ratio of the times of consecutive decisions; many decisions could stop by luck"] = 1.2,
     ) -> None:
         self._most_s = most_s
         self._target_ratio = target_ratio

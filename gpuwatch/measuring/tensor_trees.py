@@ -45,6 +45,6 @@ def copied(leaf: Any) -> Any:
 
 
 def dtype_name(tree: object) -> str | None:
-    """Return the data type of the first array that holds floating-point numbers."""
+    """Return the data type of the first array that holds floating-point numbers; None without one."""
     names = (str(array.dtype).removeprefix("torch.") for array in arrays(tree))
     return next((name for name in names if "float" in name), None)

@@ -22,7 +22,7 @@ _NEW_RULES = frozenset({
     "no-work", "idle-stretch", "unaccounted-time", "clock-levels", "lock-unproven", "dark-time", "overlapping-window",
     "iteration-growth", "iteration-levels", "record-shift", "work-levels", "claimed-work",
 })  # fmt: skip
-REVISED_RULES = frozenset({"regime-change"})  # 0.2 finds more: it limits the swing of a capped clock (decision 0115)
+REVISED_RULES = frozenset({"regime-change"})  # 0.2 finds more changes: a capped clock's swing has a limit (decision 0115)
 _EARLIER_RATIO = 3e-3  # tolerance for mean clocks, which 0.1 weighted differently
 _LAST_BITS_RATIO = 1e-7  # below any digit that a page shows
 _CLOCK_S = 2  # the id is made just before the window starts, and both times are truncated to seconds
@@ -44,8 +44,8 @@ class Agreement:
 def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     """Judge the window again and compare.
 
-    An earlier judge's words, severities, retired and revised rules are not compared.  If a trusted key signed the verdict
-    (``is_trusted``), an earlier judge's status is not compared either.
+    An earlier judge's words, severities and retired rules are not compared, nor the answers of revised rules.  If a trusted
+    key signed the verdict (``is_trusted``), an earlier judge's status is not compared either.
     """
     reported = window.verdict
     differs = [f"begun: the report shows {window.begun}, the run's id another time"] if begun_fits(window) is False else []
@@ -111,7 +111,7 @@ def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
 
 
 def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
-    """Yield differences from an earlier judge's answers and figures, for rules and names that still exist."""
+    """Yield differences from an earlier judge's rules and figures and, except for revised rules, from the answers."""
     from annotate.rules import RETIRED
 
     ours, theirs = (_by_rule(verdict) for verdict in (reported, again))
@@ -170,7 +170,7 @@ def _is_same_data(ours: Any, theirs: Any) -> bool:
 
 
 def begun_fits(window: ReportedWindow) -> bool | None:
-    """Return True if the shown wall time matches the run's id, or None if either is missing or invalid, or has no zone."""
+    """Return True if the shown wall time matches the run's id; None if time or id is missing or invalid, or without a zone."""
     begun_s = run_ids.begun_s(window.run_id or "")
     if begun_s is None or window.begun is None:
         return None

@@ -91,7 +91,7 @@ def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[
         found.setdefault(read_public(file), file.stem)
     for folder in within:
         for file in sorted(folder.glob("*.pub")):
-            if not file.is_file():  # reading a pipe would block
+            if not file.is_file():  # opening a pipe would block
                 warn(f"not trusted: {file}: expected a public key, found no regular file")
                 continue
             try:

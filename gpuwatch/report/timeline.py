@@ -16,7 +16,7 @@ _MARGIN_S = 2.0  # drawn before and after the window
 _SILENT_NS = 1_500_000_000  # a longer gap between process lists, or between readings of event reasons, counts as unobserved
 _DENSE_HOLDS_NS = 100_000_000  # five samples of the driver's power record: a longer pause is a gap
 _MOST_PROCESSES = 8
-_WHOLE_RATIO = 0.98  # a finding with this share of the window counts as the whole window
+_WHOLE_RATIO = 0.98  # from this share of the window on, a finding counts as the whole window
 
 
 def timeline(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
@@ -46,9 +46,9 @@ def spanned(verdict: Verdict) -> list[tuple[Finding, tuple[int, int]]]:
 
 
 def inside_findings(verdict: Verdict, timings: Timings) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Mark the iterations inside the span of a hazard that counts (not a note, not accepted).
+    """Mark the iterations that overlap the span of a hazard that counts (not a note, not accepted).
 
-    Spans over the whole window are ignored: they would mark every iteration.
+    Spans of the whole window are ignored: such a span would mark every iteration.
     """
     begins_ns = timings.at_ns
     ends_ns = begins_ns + (np.nan_to_num(timings.took_s, nan=0.0, posinf=0.0, neginf=0.0) * 1e9).astype(np.int64)

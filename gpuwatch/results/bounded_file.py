@@ -28,7 +28,7 @@ def decode(blob: bytes | msgspec.Raw, form: type[_T]) -> _T:
 
 
 def as_seconds(values: Iterable[object], scale: float = 1.0) -> Values:
-    """Return numbers times ``scale``.
+    """Return durations times ``scale``, with zero for invalid ones.
 
     Raises ValueError: for non-numbers, and for too many values.
     """
@@ -40,7 +40,7 @@ def as_seconds(values: Iterable[object], scale: float = 1.0) -> Values:
 def as_begins(values: Iterable[object], scale: float = 1.0) -> Times:
     """Return instants in nanoseconds.
 
-    Raises ValueError: for non-numbers, and for values beyond 146 years.
+    Raises ValueError: for non-numbers, for too many values, and for values beyond 146 years.
     """
     found = as_floats(values) * scale
     if not (np.abs(found) < _FARTHEST_NS).all():
@@ -51,7 +51,7 @@ def as_begins(values: Iterable[object], scale: float = 1.0) -> Times:
 def as_clocks(values: Iterable[object], scale: float = 1.0) -> Values:
     """Return clocks in MHz, NaN for impossible SM clocks.
 
-    Raises ValueError: for non-numbers.
+    Raises ValueError: for non-numbers, and for too many values.
     """
     found = as_floats(values) * scale
     return np.where((found >= 1.0) & (found <= 10_000.0), found, np.nan)

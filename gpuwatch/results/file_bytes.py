@@ -17,7 +17,7 @@ def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     Raises UsageError: for anything else, and for a file above the limit.
     """
     try:
-        # Reading a pipe would block, and a device may never end.
+        # Opening a pipe would block, and a device may never end.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):

@@ -1,4 +1,4 @@
-"""The registry of readers: the only module that distinguishes the tools' results."""
+"""The registry of readers: the module that recognises which tool wrote a result."""
 
 from __future__ import annotations
 

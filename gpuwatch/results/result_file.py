@@ -31,7 +31,7 @@ class ResultSeries:
     remarks: tuple[str, ...] = ()
 
     def timings(self, end_ns: int | None = None) -> Timings | None:
-        """Return the times as iterations; without start times as if back to back, until ``end_ns`` if given."""
+        """Return the times as iterations, without start times as if back to back until ``end_ns``; None without times."""
         if not len(self.took_s):
             return None
         if self.at_ns is not None:
@@ -99,7 +99,7 @@ class ResultFile:
 def checked(series: ResultSeries) -> ResultSeries:
     """Return a series after a check.
 
-    Raises ValueError: for arrays of different lengths, and for times beyond 31 days.
+    Raises ValueError: for arrays of different lengths, and for times of 31 days or more in total.
     """
     count = len(series.took_s)
     for name, values in (("start times", series.at_ns), ("clocks", series.sm_clock_mhz)):

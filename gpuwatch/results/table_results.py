@@ -34,6 +34,7 @@ def read_table(path: Path, blob: bytes, columns: ColumnNames) -> ResultFile:
     """Read the named columns.
 
     Raises ValueError: for missing columns, and for values that are not numbers.
+    Raises UsageError: for JSON above 64 MiB.
     """
     is_json = blob.lstrip()[:1] in (b"{", b"[")
     names = {"--times": columns.times, "--clock": columns.clock, "--begin": columns.begin}
@@ -105,7 +106,7 @@ def _json_columns(blob: bytes, wanted: Mapping[str, str]) -> dict[str, Values]:
 
 
 def _walk(value: object, names: list[str], place: str) -> object:
-    """Follow a dotted path; a list without a number in the path yields all its items."""
+    """Return the value at a dotted path, or those of all items of a list.  Raises ValueError: for a path that leads nowhere."""
     if len(names) > _MOST_LEVELS_COUNT:
         raise ValueError(f"{place}: expected a path of at most {_MOST_LEVELS_COUNT} names, found {len(names)}")
     if not names or names == [""]:

@@ -15,7 +15,7 @@ def opened(name: str | None) -> Iterator[Timer]:
     """Yield the timer of this name; None means events if this process has a context on a GPU, else the host's clock.
 
     The timer releases its memory on the GPU at the end.
-    Raises UsageError: for a GPU's timer without a GPU.
+    Raises UsageError: for a GPU's timer without torch or a GPU.
     """
     if name is None:
         name = "events" if torch_state.cuda_with_context() is not None else "host"

@@ -80,7 +80,7 @@ class EventsTimer:
             size = min(left, self._size_count(plan))
             is_slow = self._is_host_bound(plan)
             piece, piece_s, piece_other = self._take(plan, size)
-            # Under a hold the host is ahead; without one, the slower of the two determines the times.
+            # Under a hold the host is ahead.  Without a hold, the GPU waits for the launches of a slow host.
             starved_count += size if is_slow and not _has_hold(piece_other) else 0
             pieces.append(piece)
             other.append(piece_other)
@@ -259,7 +259,7 @@ def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np
 
 
 def _allocate_stamps() -> Stamps | None:
-    """Allocate stamps; return None if the driver refuses, such as for lack of memory.  Times then have no clock."""
+    """Allocate stamps; return None without cuda-bindings, or if the driver refuses.  Times then have no clock."""
     with spared("preparing to stamp the true clock"):
         return Stamps.allocate(_STAMPS_COUNT)
     return None

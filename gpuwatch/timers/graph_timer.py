@@ -46,7 +46,7 @@ class GraphTimer:
 def capture_entry(plan: TimingPlan) -> Call:
     """Capture an entry's calls and return their replay.
 
-    Raises UsageError: when a capture does not allow them.
+    Raises UsageError: when a capture does not allow the calls.
     """
     import torch
 

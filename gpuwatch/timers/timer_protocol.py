@@ -32,8 +32,8 @@ class TimingPlan:
 class TimedEntries:
     """The times of entries, with the host's launch time and the GPU's working time.
 
-    ``issue_s`` is the host's time to launch one call.  ``busy_s`` is the GPU's total working time, with ``other``.  Both are
-    None for the host's timer.
+    ``issue_s`` is the host's time to launch one call.  ``busy_s`` is the GPU's total working time, with ``other``.  For the
+    host's timer ``issue_s`` and ``busy_s`` are None.
     """
 
     timings: Timings

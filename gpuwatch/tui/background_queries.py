@@ -72,7 +72,7 @@ class HistoryFetcher:
         return self.refusal is None or abs(at_ns - self._refused_ns) >= AGAIN_NS
 
     async def fetch(self, query: Callable[[HistorySource], _T], at_ns: int) -> _T | None:
-        """Run a query; return None if the store refused, or another query is pending."""
+        """Run a query; return None without a source, if the store refused, or if another query is pending."""
         if self._past is None or self._is_busy:
             return None
         self._is_busy = True

@@ -12,8 +12,8 @@ from gpuwatch.view.live import Live
 class HistorySource(Protocol):
     """A source of history: ``history.StoredHistory`` over the store, ``history.Recorded`` over a recording.
 
-    Times are CLOCK_MONOTONIC nanoseconds of the displayed boot.  Every method may raise StoreError with a one-line message.
-    The drawing thread never calls these methods.
+    Times are CLOCK_MONOTONIC nanoseconds of the displayed boot, in a log of nvidia-smi nanoseconds since 1970.  Every query
+    may raise StoreError with a one-line message.  The drawing thread calls only ``close``.
     """
 
     def span_ns(self) -> tuple[int, int] | None:
@@ -21,7 +21,7 @@ class HistorySource(Protocol):
         ...
 
     def live(self, at_ns: int) -> Live:
-        """Return the answer at that moment: valid readings, processes on the GPUs, windows that had begun."""
+        """Return the answer as of ``at_ns``: valid readings, processes on the GPUs, windows that had begun."""
         ...
 
     def trace(self, uuid: str, begin_ns: int, end_ns: int) -> Trace:

@@ -53,7 +53,7 @@ class PreferencesApp(App[None]):
         """Poll and redraw, at the redraw rate; the base class does nothing."""
 
     def apply_preferences(self) -> None:
-        """Apply the stored preferences after the mount, and store later changes of the theme."""
+        """Apply the stored preferences after the mount, start the redraw timer, and store later changes of the theme."""
         stored, path = self._preferences_file.preferences, self._preferences_file.path
         complaints = [self._preferences_file.complaint] if self._preferences_file.complaint else []
         if stored.theme is not None:

@@ -20,7 +20,7 @@ _TYPES: Mapping[str, type] = {
 
 
 def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = None, lost: str | None = None) -> LiveGpu:
-    """Return one GPU as a live screen would have shown it: the last row of each lane, and its processes.
+    """Return one GPU as a live screen would have shown it: the last row of each lane, and the processes.
 
     Rows older than the larger of ``REACH_NS`` and three periods are left out.
     """
@@ -36,7 +36,7 @@ def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = No
 
 
 def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Reading | None:
-    """Return the lane's signals at the lane's last reading; None without a reading, or if it is too old."""
+    """Return the lane's signals at the lane's last reading; None without a reading, or if the reading is too old."""
     last: dict[str, int] = {}
     for name, column in trace.columns.items():
         index = int(np.searchsorted(column.at_ns, at_ns, side="right")) - 1

@@ -31,7 +31,7 @@ _WALL_NS = 1_000_000_000_000_000_000  # larger times are nanoseconds since 1970,
 
 
 class StoredHistory:
-    """The last boot of a store.  ``where`` returns the folder at the first read, and may raise StoreError."""
+    """The last boot of a store.  ``where`` returns the folder when the store is opened, and may raise StoreError."""
 
     def __init__(self, where: Callable[[], Path]) -> None:
         self._where = where
@@ -65,7 +65,7 @@ class StoredHistory:
             runs, left_out_count = self._begun(reader, boot, at_ns)
             source = near[-1].source if near else ""
             shown, _ = snapshot.shown_windows(runs)
-        # As in the daemon's list: GPUs without readings around that moment were absent.
+        # As in the daemon's list: GPUs without readings around ``at_ns`` were absent.
         there = tuple(gpu for gpu in gpus if gpu.rows or gpu.lost is not None)
         return Live(
             at_ns=at_ns,
@@ -126,7 +126,7 @@ class StoredHistory:
         self._runs.clear()
 
     def _begun(self, reader: Reader, boot: Boot, at_ns: int) -> tuple[list[Run], int]:
-        """Return the newest windows begun by then, open first, and the number left out; a window that ended later is open."""
+        """Return the newest windows begun by ``at_ns``, open first, and the number left out; one that ended later is open."""
         ids, left_out_count = boot.begun(at_ns, most=messages.SHOWN_WINDOWS_COUNT)
         for run in reader.named([each for each in ids if each not in self._runs]):
             if run.verdicts and len(self._runs) < _KEPT_RUNS_COUNT:
@@ -228,7 +228,7 @@ class Recorded:
 
 
 def _windows(pieces: Sequence[Evidence]) -> dict[str, list[Evidence]]:
-    """Return windows by name, numbered as in the file; pieces of one interval form one window over several GPUs."""
+    """Return windows by name, numbered as in the file; pieces of one interval and label are one window over several GPUs."""
     found: dict[tuple[int, int, str | None], list[Evidence]] = {}
     for piece in pieces:
         found.setdefault((piece.window.begin_ns, piece.window.end_ns, piece.window.label), []).append(piece)

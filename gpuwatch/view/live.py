@@ -43,7 +43,7 @@ class LiveGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """One answer of the daemon; ``at_ns`` is CLOCK_MONOTONIC, which the daemon and this process share."""
+    """One answer of the daemon, or one moment of a history; in an answer ``at_ns`` is CLOCK_MONOTONIC of this machine."""
 
     at_ns: int
     source: str

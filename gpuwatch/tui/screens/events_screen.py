@@ -37,7 +37,7 @@ class EventEntry:
 
 
 def last_hour(live: Live, events: Sequence[Event]) -> list[EventEntry]:
-    """Return the events of the hour before the live answer, newest first."""
+    """Return the events, and the starts and ends of windows, in the hour before the live answer, newest first."""
     every = chain(map(_of_event, events), _of_windows(live))
     return sorted((each for each in every if live.at_ns - HOUR_NS <= each.at_ns <= live.at_ns), key=lambda each: -each.at_ns)
 

@@ -73,7 +73,7 @@ class OverviewScreen(ChoosingScreen):
 
     def show_content(self, content: ScreenContent) -> None:
         hazards = self._hazards
-        if content.past_ns is not None:  # later hazards do not belong to that moment
+        if content.past_ns is not None:  # later hazards do not belong to the past moment
             hazards = OpenWindowHazards()
             hazards.add_live(content.live)
         self._live, self._hazard_names = content.live, hazards.names()

@@ -12,7 +12,7 @@ from gpuwatch.tui.text import plot
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces, span
 
 DENSE_HOLDS_NS = 100_000_000  # five samples of the record: a longer pause is a gap, and sampled power fills it
-PROCESS_LIST_HOLDS_NS = 11_000_000_000  # longer than the slow lane's period: some sources read process lists only that often
+PROCESS_LIST_HOLDS_NS = 11_000_000_000  # longer than the slow lane's period, with which some sources read process lists
 MOST_ROWS_COUNT = 16  # more lines add nothing to a curve
 AT_LIMIT_RATIO = 0.98  # this and NEAR_C: as in the table of all GPUs
 NEAR_C = 5.0
@@ -76,7 +76,7 @@ def lines(panel: Panel, of: PanelData, rows_count: int) -> Iterator[list[Piece]]
 
 
 def clip_trace(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
-    """Return the part of a trace inside the range, without values in the gaps."""
+    """Return the part of a trace inside the range, and values that are valid at its start, without values in the gaps."""
 
     def part(column: Column, lane: Lane) -> Column:
         rows = slice(*np.searchsorted(column.at_ns, [begin_ns - plot.HOLDS_NS, end_ns]))
@@ -102,7 +102,7 @@ def _band(panel: Panel, of: PanelData) -> tuple[plot.Band, bool]:
     if panel is not POWER:
         return (plot.Band(found.low * 100.0, found.high * 100.0), False) if panel.percent else (found, False)
     if not np.isfinite(found.low).any():
-        found = plot.band(of.trace.column(MEAN_POWER), dots)  # the only power signal of a log of nvidia-smi
+        found = plot.band(of.trace.column(MEAN_POWER), dots)  # the only power signal of some logs of nvidia-smi
     dense = plot.band(of.trace.dense_power, dots, holds_ns=DENSE_HOLDS_NS)
     return dense.over(found), bool(np.isfinite(dense.low).any())
 

@@ -77,7 +77,7 @@ def _clock_tones(letters: Sequence[Chip]) -> plot.Tones:
 
 
 def _process_counts(view: ChartView, cells: plot.Span) -> list[Chip]:
-    """Return the number of processes in each cell; F if one was foreign to an open window."""
+    """Return a chip for each cell: the number of processes, or F if a process was foreign to an open window."""
     rows = np.array(
         [
             (process_list.at_ns, len(process_list.processes), foreign(process_list, view.device.uuid, view.windows))
@@ -160,7 +160,7 @@ def _axis(view: ChartView, cells: plot.Span, cursor: int | None) -> list[Piece]:
 
 
 def _put(text: list[str], begin: int, words: str) -> None:
-    """Write words into an empty place, with a blank on either side."""
+    """Write words if their place and the column on either side are blank."""
     around = text[max(begin - 1, 0) : begin + len(words) + 1]
     if begin >= 0 and begin + len(words) <= len(text) and set(around) <= {" "}:
         text[begin : begin + len(words)] = words

@@ -36,7 +36,7 @@ class ReasonSlices:
 
 
 def slices(column: Column, span: Span) -> ReasonSlices:
-    """Cut a column of masks into slices; each mask holds until the next row."""
+    """Cut a column of masks into slices; each mask holds until the next row, for ``HOLDS_NS`` at most."""
     count = span.slices_count
     if not len(column) or span.end_ns <= span.begin_ns:
         return ReasonSlices(np.zeros(count, np.int64), np.zeros(count, bool), np.zeros(count, bool))
@@ -61,7 +61,7 @@ def slices(column: Column, span: Span) -> ReasonSlices:
 
 
 def letters(of: ReasonSlices) -> list[Chip]:
-    """Return the gravest reason of each slice; none only if the whole slice was observed."""
+    """Return the chip of the gravest reason in each slice; without a reason, NONE or (if partly unobserved) NOT_OBSERVED."""
     codes = np.where(of.whole, 1, 0)
     for code, (bits, _) in enumerate(reversed(_GRAVEST_FIRST), start=2):
         codes = np.where(of.seen & (of.masks & bits != 0), code, codes)
