@@ -59,7 +59,7 @@ def make_room(settings: Settings, tell: Callable[[str], object], *, is_handed: b
 
     ``is_handed``: a service manager handed over the socket, so no other daemon answers there.
 
-    Raises UsageError: when a person or a service started the old daemon, or when its windows stay open.
+    Raises UsageError: when a person or a service started the old daemon, and when the old daemon refuses or does not exit.
     """
     for path in _places(settings, is_handed=is_handed):
         try:
