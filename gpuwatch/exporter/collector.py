@@ -65,7 +65,7 @@ class DaemonFigures:
 
 
 class Collector(Collecting):
-    """A custom collector of ``prometheus_client``.  It keeps no series, so no series outlives its GPU."""
+    """A custom collector of ``prometheus_client`` that keeps no series, so that no series outlives its GPU."""
 
     def __init__(
         self, machine: Machine, daemon: DaemonFigures, tallies: Tallies, outcomes: Outcomes, *, processes_count: int = 0
