@@ -184,7 +184,7 @@ class Client:
     @staticmethod
     @contextlib.contextmanager
     def _answering_within(patience_s: float) -> Iterator[int]:
-        """Yield the block's deadline in ns, and convert every failure inside to DaemonError."""
+        """Yield the block's deadline in ns, and convert errors of socket and protocol inside to DaemonError."""
         try:
             yield clock.now_ns() + int(patience_s * 1e9)
         except TimeoutError:

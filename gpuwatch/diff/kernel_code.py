@@ -85,7 +85,7 @@ def read_side(compiled: Compiled, side: Side) -> SideCode:
 def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]:
     """Return the chosen kernels of a side with their code.
 
-    Raises UsageError: when nvdisasm or pyelftools is missing.
+    Raises UsageError: when nvdisasm or pyelftools is missing, or nvdisasm cannot read the cubin.
     """
     compiled = side.compiled
     ptx = ptx_code.read_ptx(compiled.ptx)

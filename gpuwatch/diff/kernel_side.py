@@ -45,7 +45,7 @@ def find_grid(plan: SizePlan, block: Threads, resident_count: int | None, try_gr
     """Return the grid that covers all elements, from launches of one and two blocks; None if one block writes nothing.
 
     A kernel that reads gridDim gets at most ``resident_count`` blocks, the number that is on the GPU at once.
-    No grid exceeds the elements: a kernel without bounds checks would write beyond its buffers.
+    No grid exceeds the elements by a whole block: a kernel without bounds checks would write far beyond its buffers.
     """
     threads, volume = math.prod(block), plan.elements_count
     if resident_count is not None:

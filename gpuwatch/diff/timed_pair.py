@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class SideTimes:
-    """Times of one side in seconds per call, with the clock and the bytes of its buffers."""
+    """Times of one side in seconds per call, with the clock and the bytes of its traffic."""
 
     calls_count: int
     median_s: float

@@ -106,7 +106,7 @@ class Collector(Collecting):
             self._scrapes.note(seconds)
 
     def refuse(self, why: str) -> None:
-        """Count a request answered with an error."""
+        """Count a request answered with an error, or a connection that another one replaced."""
         with self._lock:
             self._refused[why] += 1
 
