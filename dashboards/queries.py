@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dashboards.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, YELLOW, ValueStyle
 
-STALE_S = 5  # a hundred periods of the fast lane, which is read every 50 ms
+STALE_S = 5  # a hundred periods of a busy GPU's fast lane (50 ms), and five of a resting GPU's (0.9 s)
 SILENT = "1h"  # time for which a GPU without scrapes stays on the fleet's table
 
 HOSTS = 'job=~"$job",instance=~"$instance"'

@@ -87,7 +87,7 @@ def shown(name: str, look: TimeAndPlace) -> str:
         parts.append(f"### {panel['title']}\n\n{panel['description']}\n\n{_drawn(panel, own, look)}\n")
     for query in (query for query in asked(name) if query.ref == "annotation"):
         marks = "; ".join(f"{_legend(query, series)}, {len(series.points)} points" for series in look.answer(query))
-        parts.append(f"**Marks, {query.panel}:** {marks or 'none'}\n")
+        parts.append(f"**Annotation, {query.panel}:** {marks or 'none'}\n")
     return "\n".join(parts)
 
 

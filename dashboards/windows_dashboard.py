@@ -31,7 +31,7 @@ _COLORS = {"valid": GREEN, "unproven": PURPLE, "flagged": ORANGE, "rejected": RE
 _MEANS = {
     "valid": "The evidence was complete, and the claimed numbers are within the tolerance.",
     "unproven": "Evidence that the claim requires was missing.",
-    "flagged": "A bound exceeds the tolerance, or a finding flags at any size.",
+    "flagged": "A bound exceeds the tolerance, the repeatability exceeds a demanded precision, or a finding or broken proof flags.",
     "rejected": "The number is off by more than five tolerances, or is not what it claims to be.",
 }
 

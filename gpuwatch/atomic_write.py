@@ -9,7 +9,7 @@ def replace(path: Path, data: bytes, *, mode: int | None = None, is_synced: bool
 
     ``mode`` ignores the umask; None means 0666 with the umask.  ``is_synced``: the data reaches the disk before the name.
 
-    Raises OSError: when the data cannot be written; the old file stays.
+    Raises OSError: when the file cannot be written; the old file stays.
     """
     written = _write_beside(path, data, mode=mode, is_synced=is_synced)
     try:
@@ -22,7 +22,7 @@ def create(path: Path, data: bytes, *, mode: int | None = None, is_synced: bool 
     """Create the file; the arguments are as in ``replace``.
 
     Raises FileExistsError: when the file exists already; a file system without links replaces the file instead.
-    Raises OSError: when the data cannot be written.
+    Raises OSError: when the file cannot be written.
     """
     written = _write_beside(path, data, mode=mode, is_synced=is_synced)
     try:

@@ -75,7 +75,7 @@ class SourceGoneError(SourceError):
 
 
 class DeviceLostError(SourceError):
-    """A GPU that stopped answering permanently; the others continue.
+    """A GPU that stopped answering; the others continue.
 
     Attributes:
         uuid: UUID of the GPU.

@@ -67,8 +67,8 @@ class InstanceReading:
 class RareReading:
     """Signals of one board for operators, which no verdict uses: read rarely, only for the metrics page.
 
-    A source with such signals has a method ``read_rare(uuid)``.  Bytes count from the opening of the source (PCIe) or are the
-    driver's counter (NVLink).
+    A source with such signals has a method ``read_rare(uuid)``.  Bytes count from the source's first such reading (PCIe) or
+    are the driver's counter (NVLink).
     """
 
     uuid: str
@@ -167,7 +167,7 @@ class WatchedGpu:
     position: int
     lost: str | None  # the reason for missing answers
     period_ns: Mapping[Lane, int]
-    supported: Mapping[str, bool]  # by signal; empty if the GPU could not be measured
+    supported: Mapping[str, bool]  # by signal; empty until the GPU's call costs are measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-// Google Benchmark: the guard opens a window for each call of the body with 100 passes or more.  The last window is reported.
+// Google Benchmark: the guard opens a window for each call of the body with 100 passes or more.  The last window belongs to the printed result.
 // Each such call warms up first, outside the measured time: a window that begins right after a pause is flagged.
 #include <benchmark/benchmark.h>
 

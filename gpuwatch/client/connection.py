@@ -34,7 +34,7 @@ ATTEMPTS_COUNT = 3  # the daemon after one that exits may exit too
 
 _starting = threading.Lock()  # only one thread at a time starts a daemon
 _failed: dict[Path, tuple[int, str]] = {}  # by socket: end of the pause in ns, and the error
-_answering: set[int] = set()  # pids of daemons that answered, to tell them from a service manager that holds a socket
+_answering: set[int] = set()  # PIDs of daemons that answered; a service manager that holds a socket is not among them
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
@@ -50,7 +50,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 class Client:
-    """One greeted connection.  Every method raises DaemonError when the daemon refuses, is silent or goes away.
+    """One greeted connection.  Every request raises DaemonError when the daemon refuses, is silent or goes away.
 
     ``meanwhile`` runs between the greeting and its answer.
     """
@@ -184,7 +184,7 @@ class Client:
     @staticmethod
     @contextlib.contextmanager
     def _answering_within(patience_s: float) -> Iterator[int]:
-        """Yield the block's deadline in ns, and convert every failure inside to DaemonError."""
+        """Yield the block's deadline in ns, and convert errors of socket and protocol inside to DaemonError."""
         try:
             yield clock.now_ns() + int(patience_s * 1e9)
         except TimeoutError:

@@ -19,8 +19,8 @@ from gpuwatch.wire.peer import dial_user_daemon
 START_S = 15.0  # a cold start reads its modules from a slow disk and attaches to every GPU
 YIELDED_S = 3.0  # another window's daemon that does not answer by then may have failed
 
-# Variables of a benchmark's environment that must not reach the daemon: injected profilers, device masks, and switches that
-# make Python many times slower.
+# Variables of a benchmark's environment that must not reach the daemon: injected profilers, device masks, a service's
+# sockets, and switches that make Python slower or change its behaviour.
 _NOT_INHERITED = (
     "LD_AUDIT",
     "LD_PRELOAD",

@@ -40,7 +40,7 @@ _DECLARED_LENGTH = DECLARED_LENGTH - 4096  # for all declared facts; the rest is
 
 @contextlib.contextmanager
 def spared(doing: str) -> Iterator[None]:
-    """Log an internal failure and continue: a verdict does not depend on it."""
+    """Log an internal failure, so that the benchmark continues."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the window's boundary
@@ -93,7 +93,7 @@ class Testimony:
                 self._stamps.put()
 
     def declare(self, facts: dict[str, FactValue]) -> None:
-        """Keep facts to declare; facts with unknown names become tags.  Raises UsageError: for values that cannot be sent."""
+        """Keep facts to declare; facts with unknown names become tags.  Raises UsageError: for invalid or long values."""
         from annotate.declared import FACTS
 
         checked: dict[str, FactValue] = {}

@@ -143,7 +143,7 @@ class WindowBody:
             facts: Values by the names of ``annotate.declared.FACTS``, in the unit that ends the name.  Other names become
                 tags, with a warning.
 
-        Raises UsageError: when a value cannot be sent.
+        Raises UsageError: when a value is invalid or too long.
 
         Example:
             >>> with gpuwatch.window("sum") as w:

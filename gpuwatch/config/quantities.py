@@ -66,7 +66,7 @@ def share_ratio(text: str) -> float:
 
 
 def duration_text(amount_ns: int) -> str:
-    """Write a duration in the largest exact unit: 1_500_000_000 is ``1500ms``, 90 seconds are ``90s``, 120 are ``2min``."""
+    """Write a duration in the largest exact unit up to days: 1_500_000_000 is ``1500ms``, 90 s ``90s``, 120 s ``2min``."""
     return _text(amount_ns, {unit: size for unit, size in _DURATIONS_NS.items() if unit not in ("µs", "w")})
 
 

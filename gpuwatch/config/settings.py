@@ -21,7 +21,7 @@ from gpuwatch.config.paths import (
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
 
-# GPUWATCH_ variables that are not settings: the path of the configuration file, the enclosing window, and tags.
+# GPUWATCH_ variables that are not settings: harness windows, the configuration file, longer harness runs, parent and tags.
 _OTHER_VARIABLES = frozenset(f"GPUWATCH_{name}" for name in ("AUTO", "CONFIG", "EXTEND", "PARENT", "TAGS"))
 _TABLES = frozenset(name.partition(".")[0] for name in BY_NAME if "." in name)
 _LIBRARY_VARIABLES = "GPUWATCH_NVTX"  # prefix of the C library's variables
@@ -39,7 +39,7 @@ class Settings:
     log_level: str
     tolerance_ratio: float  # 0 for none, as in precision_ratio
     precision_ratio: float
-    card_spread_ratio: float  # of compared machines; 0 for the recorded value
+    card_spread_ratio: float  # of two cards of a model; 0 for the model's recorded spread
     idle_period_ns: int
     active_period_ns: int
     budget_ratio: float

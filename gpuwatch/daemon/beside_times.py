@@ -41,12 +41,15 @@ class BesideTimes:
         self._names |= set(piece.names)
 
     def see(self, pause: Pause) -> None:
-        """Keep a pause that the daemon observed; beyond the bound, drop the oldest."""
+        """Keep a pause that the daemon observed; beyond ``PAUSES_COUNT``, drop the oldest."""
         self.seen.append(pause)
         del self.seen[:-PAUSES_COUNT]
 
     def take(self, run: Run) -> dict[str, NamedSpans]:
-        """Return the spans under the keys ``other`` and ``pauses``, and forget them.  Pauses outside the window are left out."""
+        """Return the spans under the keys ``other`` and ``pauses``, a key only with spans, and forget all spans.
+
+        Pauses outside the window are left out.
+        """
         end_ns = run.begin_ns if run.end_ns is None else run.end_ns
         other = spans.decode([piece for piece in self._declared if piece.what == "other"])
         declared = spans.decode([piece for piece in self._declared if piece.what == "pauses"])

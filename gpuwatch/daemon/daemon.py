@@ -48,7 +48,7 @@ FIRST_SWEEP_S = 5.0  # a GPU without an answer within this time is served as los
 IDLE_CHECK_S, IDLE_CHECKS_COUNT = 1.0, 15  # the shortest interval of idle checks, and checks per idle time
 ATTENDED_S = 60.0  # a scrape counts as a client for this long
 REACHABLE_S = 2.0  # interval of checks for a removed socket, shorter than a window's wait for a daemon
-QUIET_S = 0.5  # no exit on request this soon after a welcome: the client may be about to open a window
+QUIET_S = 0.5  # this soon after a welcome, only ``now`` makes the daemon exit: the client may be about to open a window
 FINISH_S = 8.0  # time limit for each of three shutdown steps: windows, server, judge
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # the system daemon's files are readable by their group
 
@@ -227,7 +227,7 @@ class Daemon:
         return is_scraped or self._server.client_count > 0 or self._windows.tracked_count > 0
 
     def _record_socket(self) -> None:
-        """Record the socket for clients with another default socket; only they need the record."""
+        """Record the socket for clients and new daemons that have another default socket; log a failure."""
         try:
             store_owner.record_socket(self.settings.state, self.settings.socket, mode=self._mode)
         except OSError as error:

@@ -43,7 +43,7 @@ class GpuOverview:
         return tuple(self._watched(position, uuid) for position, uuid in enumerate(self._gpus.devices))
 
     def rare(self, uuid: str) -> RareReading | None:
-        """Return the latest reading made only for the metrics page; each call keeps the reader running."""
+        """Return the latest reading made only for the metrics page, or None; each call keeps the reader running."""
         return self._gpus.rare.latest(uuid)
 
     def machine(self) -> WatchedMachine:

@@ -1,4 +1,4 @@
-"""Requests to a running daemon to exit: from `gpuwatch daemon stop`, or from a new daemon that a person starts."""
+"""Requests to a running daemon to exit: from `gpuwatch daemon stop`, or from a new daemon that a person or service starts."""
 
 import shlex
 import threading
@@ -55,11 +55,11 @@ def ask_to_leave(client: Client, *, wait_s: float, now: bool = False, tell: Call
 
 
 def make_room(settings: Settings, tell: Callable[[str], object], *, is_handed: bool) -> None:
-    """Stop the on-demand daemon at this socket or store, to make room for a daemon that a person starts.
+    """Stop the on-demand daemon at this socket or store, to make room for a daemon that a person or service starts.
 
     ``is_handed``: a service manager handed over the socket, so no other daemon answers there.
 
-    Raises UsageError: when a person or a service started the old daemon, or when its windows stay open.
+    Raises UsageError: when a person or a service started the old daemon, and when the old daemon refuses or does not exit.
     """
     for path in _places(settings, is_handed=is_handed):
         try:

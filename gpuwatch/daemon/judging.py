@@ -78,7 +78,7 @@ class Judge:
             )
 
     def stop(self) -> None:
-        """Kill the worker.  A worker writes to no file, so it can end at any time."""
+        """Kill the worker.  A kill is safe at any time: a worker writes only its log, and its keys atomically."""
         if self._resting is not None:
             self._resting.cancel()
         if self._worker is not None and self._lives:

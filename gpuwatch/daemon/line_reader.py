@@ -48,7 +48,7 @@ class LineReader:
         self._buffer = bytearray()
 
     async def next(self, most_bytes: int = messages.LINE_BYTES) -> bytes | None:
-        """Return the next line without its end; None at the end of the stream.  The wait for its first byte is unlimited.
+        """Return the next line without its end, or None at the end of the stream.  A line's first byte may take any time.
 
         Raises WireError: for a line that is too long or too slow, or when this user's connections hold too many bytes.
         """
@@ -107,7 +107,7 @@ class LineReader:
 async def receive(
     lines: LineReader, writer: asyncio.StreamWriter, most_bytes: int = messages.LINE_BYTES
 ) -> messages.Request | None:
-    """Return the next request; None at the end of the stream or after a refused line.  Refuse a malformed request and read on."""
+    """Return the next request, or None at the end of the stream or after a refused line.  Refuse a malformed request and read on."""
     while True:
         try:
             line = await lines.next(most_bytes)

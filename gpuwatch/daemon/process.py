@@ -37,7 +37,7 @@ def main(
     """Run a daemon, then exit the process.  ``shared`` serves every user, each with their own windows.
 
     Returns only where no daemon is needed.  ``code_of`` reports an error and returns the exit code.
-    Raises UsageError: when another daemon already serves the socket.
+    Raises UsageError: when another daemon already serves the socket, and when the socket, a folder or the log cannot be used.
     """
     manager, sockets = notify.taken(os.environ)
     listener = notify.listener_at(settings.socket, sockets)
@@ -162,7 +162,7 @@ def _only_one(settings: Settings, make_room: Callable[[], None] | None) -> Itera
     """Hold the lock file next to the socket; without ``make_room``, yield False if another process holds the lock.
 
     ``make_room`` stops a daemon that a window started; this function then waits for the lock.
-    Raises UsageError: when that daemon stays, or another one serves the socket or the store.
+    Raises UsageError: when the file cannot be locked, that daemon stays, or another one serves the socket or the store.
     """
     path = Path(f"{settings.socket}.lock")
     try:

@@ -63,7 +63,7 @@ class TrackedWindow:
         self.judging_s: float | None = None
         self.done = asyncio.Event()  # set when the window has its verdict and is no longer tracked
         self._services = services
-        self._opened_ns = run.begin_ns  # when the client requested the window: earlier marks are refused
+        self._opened_ns = run.begin_ns  # when the client requested the window: earlier start times are refused
         self._times: list[Times] = []
         self.closed = asyncio.Event()  # set when the window accepts no more declarations
         self._identified = asyncio.Event()  # set when the window's process is named
@@ -141,7 +141,7 @@ class TrackedWindow:
             )
         if is_untrusted(self.run.declared):
             return self.run.begin_ns, now_ns
-        # The client marks the edges, because only the client observes when the body runs.  The marks must stay close to the
+        # The client times the edges, because only the client observes when the body runs.  Its times must stay close to the
         # daemon's, so that a client rewarded for a good verdict cannot cut off the bad part.
         return min(begin_ns, self.run.begin_ns + EDGE_SLACK_NS), max(end_ns, now_ns - EDGE_SLACK_NS)
 

@@ -46,7 +46,7 @@ def running_pool(count: int, name: str) -> ThreadPoolExecutor:
 class UserTurns:
     """A number of places.  A free place goes to the waiting user served least recently, in that user's order of requests.
 
-    A user's first request waits for one place, never behind a queue.  All calls come from one event loop.
+    A user without an earlier turn comes first.  All calls come from one event loop.
     """
 
     def __init__(self, places_count: int = 1) -> None:

@@ -57,7 +57,7 @@ class LatestSweeps:
         return self._sweeps
 
     def process_list(self, uuid: str) -> ProcessList | None:
-        """Return the driver's last process list, or None if the last call failed."""
+        """Return the driver's last process list, or None before the first list and after a failed call."""
         return self._process_lists.get(uuid)
 
     def is_news(self, listed: Observed) -> TypeGuard[ProcessList]:
@@ -160,7 +160,7 @@ class WatchedGpus:
         self._count(uuids, -1)
 
     def attend(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Set whether any client is connected: without clients, expensive readings of idle GPUs become rare."""
+        """Set whether a client, a scrape or a window needs the readings: otherwise expensive readings of idle GPUs become rare."""
         for sampler in self.samplers.values():
             sampler.rest.set_attended(attended)
 

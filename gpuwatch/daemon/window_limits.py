@@ -8,7 +8,7 @@ from gpuwatch.wire import messages
 
 # Without a limit, windows opened faster than they are judged would fill any memory.
 TRACKED_COUNT, OWN_COUNT = 4096, 2048
-TIMES_COUNT = 10_000_000  # most times of all tracked windows together; further times are refused
+TIMES_COUNT = 10_000_000  # most times and spans of all tracked windows together; more are refused
 OWN_TIMES_COUNT = 2_500_000  # per user of a shared daemon, so that other users' windows keep their times
 
 

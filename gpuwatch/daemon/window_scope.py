@@ -33,7 +33,7 @@ class WindowHost:
 
     pid: int  # PID that opened the window; 0 if the daemon's PID namespace hides the process
     opened_ns: int
-    facts: Host  # facts about the machine and the process that do not change
+    facts: Host  # facts about the machine and the process; sharing and profilers follow
     in_thread: InThread
     pids: set[int] = field(default_factory=set)
     thread: int = 0  # the thread that launches; 0: the process's first

@@ -65,7 +65,7 @@ class Windows:
     async def open(self, request: Open, *, pid: int, uid: int, own: OwnProcesses | None = None) -> tuple[Run, str | None]:
         """Open a window, and return it with a warning, if any.  A mark passes ``own`` and then holds the window.
 
-        Raises UsageError: for an unknown claim, rule or limit, and where this user has too many windows.
+        Raises UsageError: for an unknown claim, rule or limit, and for too many windows.
         """
         try:
             stated = {**request.policy, "claim": request.claim}
@@ -109,7 +109,7 @@ class Windows:
             window.beside.add(piece, count)
 
     def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
-        """End a window's interval; the judge starts after the window's close.
+        """End a window's interval; the judge starts after the window's close, or without a close after ``DECLARING_S``.
 
         Raises UsageError.
         """
@@ -232,7 +232,7 @@ class Windows:
         return TrackedWindow(run, gpus, host, self._services)
 
     async def _watch(self, window: TrackedWindow) -> None:
-        """Follow the window's process tree: under `gpuwatch run` the command starts after the window, and ends before it."""
+        """Follow the window's process tree: under `gpuwatch run` the command lives at neither edge of the window."""
         await window.watch()
         self._spawn(self._services.judge.warm())  # the worker's imports run during the window's body, which is rarely shorter
         if window.run.pid and len(self._tracked) <= PAUSES_FOLLOWED_COUNT:
@@ -286,9 +286,9 @@ def _is_visible(run: Run, uid: int) -> bool:
 def _around(
     parent: str | None, tracked: Iterable[TrackedWindow], pid: int, uid: int
 ) -> tuple[str | None, dict[str, FactValue]]:
-    """Return the window around a new one (its parent, or the latest mark or untrusted window around its process), and its facts.
+    """Return a new window's parent (by default the latest mark or untrusted window around its process) and inherited facts.
 
-    Every window below an untrusted window is untrusted, whichever parent it names.
+    Every window below an untrusted window is untrusted, with any named parent.
     """
     inherited: dict[str, FactValue] = {}
     for window in reversed([each for each in tracked if each.run.uid == uid and each.is_open]):

@@ -20,7 +20,7 @@ def compile_side(
 ) -> Compiled:
     """Compile a side, or read the side's cubin.  ``sizes`` and ``types`` are those of a Triton kernel's parameters, by name.
 
-    Raises UsageError: when the compiler rejects the source or is missing.
+    Raises UsageError: when the compiler rejects the source or is missing, and for a flag that sets the output.
     """
     if side.language == "cubin":
         return Compiled(compiler="a cubin as given", cubin=side.path.read_bytes())

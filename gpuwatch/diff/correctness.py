@@ -28,7 +28,7 @@ Doing = Callable[[str], None]  # receives a description of the next step
 def check_pair(
     sides: tuple[Enqueue, Enqueue], plans: Sequence[SizePlan], make: MakeTrial, rtol: float | None, doing: Doing
 ) -> str:
-    """Return the reason why the kernels' results differ; empty if they agree."""
+    """Return the reason why the check fails (other results, a fault, runs that differ); empty if the kernels agree."""
     smallest = min(plans, key=lambda plan: plan.elements_count)
     rounds = [(plans[seed % len(plans)], "randn", seed, f"seed {seed}") for seed in range(max(SEEDS_COUNT, len(plans)))]
     rounds += [(smallest, fill, 0, f"inputs {condition}") for fill, condition in SPECIAL_FILLS.items()]
@@ -48,7 +48,7 @@ def match_outputs(slot: Slot, a: Bytes, b: Bytes, rtol: float | None) -> Match:
     limit = _BF16_LIMIT if rtol is None and slot.kind == "bf16" else rtol
     one, other = decode(slot, a), decode(slot, b)
     narrow = match_results(other[:1], one[:1], limit).limit_ratio
-    with np.errstate(all="ignore"):  # skips the mean over all if each value is within the limit
+    with np.errstate(all="ignore"):  # a fast path without the mean over all values, for values within the limit
         if slot.is_float and bool((np.abs(other - one) <= narrow * np.abs(one)).all()):
             return Match(0.0, narrow)
     return match_results(other, one, limit)
@@ -101,7 +101,7 @@ def _differing(trial: Trial, a: Sequence[Bytes], b: Sequence[Bytes], rtol: float
 
 
 def check_names(wanted: Sequence[str], slots: Sequence[Slot]) -> tuple[Slot, ...]:
-    """Return the slots with only the named outputs, if any are named.  Raises UsageError: for a name without a buffer."""
+    """Return the slots; if outputs are named, all other buffers are inputs.  Raises UsageError: for a name without a buffer."""
     names = [slot.name for slot in slots if slot.is_pointer]
     for each in wanted:
         if each not in names:

@@ -56,7 +56,7 @@ def open_elf(data: bytes) -> Any:  # pyelftools has no types
 def read_cubin(data: bytes, shown: str) -> tuple[str, list[CubinKernel]]:
     """Return a cubin's architecture, such as sm_90, and its kernels.
 
-    Raises UsageError: for bytes that are not a whole cubin.
+    Raises UsageError: for bytes that are not a whole cubin, and without pyelftools.
     """
     if data[:5] != b"\x7fELF\x02" or data[18:20] != _EM_CUDA:
         found = "another format" if data else "an empty file"

@@ -18,7 +18,7 @@ from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.report.html_page import packed_plotly
 from gpuwatch.report.record import as_json
 
-_MOST_CLASSES = 14  # instruction classes in the chart; the table has all
+_MOST_CLASSES = 14  # instruction classes in the chart; the table has all that differ
 
 
 def render_page(found: Diff, nonce: str) -> str:

@@ -1,4 +1,4 @@
-"""The pairs of kernels to compare: those that the user names, else the only name that both sides have."""
+"""The pairs of kernels to compare: named by the user, all of a common name, or the only kernels of both sides."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ def choose_pairs(a: SideCode, b: SideCode, wanted: tuple[str, str], *, takes_all
 
 
 def check_signatures(a: KernelCode, b: KernelCode) -> None:
-    """Check that both kernels take the same arguments, ignoring const.
+    """Check that both kernels take the same arguments, ignoring const and the widths of vectors.
 
     Raises UsageError: when the arguments differ.
     """

@@ -36,7 +36,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCode(CubinKernel):
-    """One kernel with its code.  Spill bytes are None if no log lists them and the code uses local memory."""
+    """One kernel with its code.  Spill bytes are None if no log lists them, and SASS is missing or uses local memory."""
 
     name: str
     parameters: tuple[Parameter, ...] = ()
@@ -85,7 +85,7 @@ def read_side(compiled: Compiled, side: Side) -> SideCode:
 def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]:
     """Return the chosen kernels of a side with their code.
 
-    Raises UsageError: when nvdisasm or pyelftools is missing.
+    Raises UsageError: when nvdisasm or pyelftools is missing, or nvdisasm cannot read the cubin.
     """
     compiled = side.compiled
     ptx = ptx_code.read_ptx(compiled.ptx)
@@ -111,7 +111,7 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
 
 
 def _spills_without_log(code: Sequence[CodeLine]) -> tuple[int | None, int | None]:
-    """Return zero bytes of spill stores and loads for code that never accesses local memory, else None for both."""
+    """Return zero bytes of spill stores and loads for SASS that never accesses local memory, else None for both."""
     return (0, 0) if code and not any(each.kind.startswith(("LDL", "STL")) for each in code) else (None, None)
 
 

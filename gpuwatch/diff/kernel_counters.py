@@ -98,7 +98,7 @@ class Counters:
         return statistics.fmean(values) if values else None
 
     def is_uncertain(self, name: str) -> bool:
-        """Return True if the interval of the sides' difference includes zero; False without an interval."""
+        """Return True if the interval of the sides' difference includes zero; False without an interval or with zero width."""
         pairs = [b - a for a, b in zip(self.a.get(name, ()), self.b.get(name, ()), strict=False)]
         if len(pairs) < REPEATS:
             return False  # no interval

@@ -39,7 +39,7 @@ class Peaks:
 class KernelRoofline:
     """One kernel's shares of the peaks, and its bound, empty if unknown.
 
-    A lower bound of traffic counts each buffer once, minus the L2 cache's capacity.
+    A lower bound of traffic counts each byte once, minus the L2 cache's capacity.
     """
 
     bound: Bound

@@ -45,7 +45,7 @@ def find_grid(plan: SizePlan, block: Threads, resident_count: int | None, try_gr
     """Return the grid that covers all elements, from launches of one and two blocks; None if one block writes nothing.
 
     A kernel that reads gridDim gets at most ``resident_count`` blocks, the number that is on the GPU at once.
-    No grid exceeds the elements: a kernel without bounds checks would write beyond its buffers.
+    No grid exceeds the elements by a whole block: a kernel without bounds checks would write far beyond its buffers.
     """
     threads, volume = math.prod(block), plan.elements_count
     if resident_count is not None:
@@ -135,7 +135,7 @@ class KernelSideRun:
         )
 
     def _cover(self, trial: Trial, block: Threads) -> tuple[Threads, list[Touched]]:
-        """Return the grid of blocks of this size that covers the outputs, and masks of the elements that it writes."""
+        """Return the grid that covers the outputs, and masks of written elements; no masks if one block writes nothing."""
         # The job counts resident blocks of its first size.  Blocks of another size hold as many threads in all.
         threads = self._job.resident_blocks_count * self._device.sms_count * math.prod(self._job.blocks[0])
         resident_count = threads // math.prod(block) if self._job.strides else None

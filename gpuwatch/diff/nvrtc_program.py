@@ -19,7 +19,7 @@ typedef unsigned long long uintptr_t;
 #define NAN __int_as_float(0x7fffffff)
 #define FLT_MAX 3.402823466e+38f
 """
-# NVRTC declares the contents of these headers itself; the real headers need a host compiler.
+# NVRTC or the prelude declares the contents of these headers; the real headers need a host compiler.
 _C_HEADERS = [each for name in ("stdio", "math", "stdint", "float") for each in (f"{name}.h", f"c{name}")]
 _KNOWN = ["cuda_runtime.h", "device_launch_parameters.h", *_C_HEADERS]
 _HEADERS = {b"gpuwatch_prelude.h": _PRELUDE.encode()} | {name.encode(): b"" for name in _KNOWN}

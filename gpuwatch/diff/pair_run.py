@@ -83,7 +83,7 @@ class StampedBlocks(EventBlocks):
             self.runs.append(((first, self.stamps.put() if self.stamps is not None else -1), taken))
 
     def of_both(self) -> tuple[float | None, Mapping[str, list[Timed]]]:
-        """Return the true clock and the times of the last run that alternates both variants."""
+        """Return the true clock (None without stamps) and the times of the last run that alternates both variants."""
         (first, last), taken = next(run for run in reversed(self.runs) if len(run[1]) > 1)
         mhz = self.stamps.read().mean_mhz(first, last) if self.stamps is not None and min(first, last) >= 0 else None
         return mhz, taken

@@ -187,7 +187,7 @@ def collect(
     open_source: Callable[[], Source],
     say: Callable[[str], None],
 ) -> Counters:
-    """Report the source of the counters through ``say``, and read the counters.
+    """Read the counters, and report their source through ``say`` unless ``asked`` is off.
 
     Raises UsageError: when ``asked`` is ncu and ncu cannot count, or ``asked`` is require and no source can.
     """

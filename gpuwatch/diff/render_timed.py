@@ -23,7 +23,7 @@ SIMULATED = (
 
 
 def headlines(found: Sequence[ExplainedPair], names: Sequence[str]) -> Iterator[str]:
-    """Yield the first lines of the output: the SIMULATED banner if a pair is simulated, then one decision per pair."""
+    """Yield the first lines of the output: the SIMULATED banner if a pair is simulated, then each pair's decision."""
     if any(each.is_simulated for each in found):
         yield SIMULATED
     for each, name in zip(found, names, strict=True):
@@ -79,7 +79,7 @@ def own_clock_lines(timed: TimedPair) -> Iterator[str]:
 
 
 def sweep_lines(sweep: ShapeSweep) -> Iterator[str]:
-    """Yield a line for each point of a sweep, then the trend and the crossover."""
+    """Yield a line for each point of a sweep, then the trend, the crossover and the note on Holm's correction."""
     width = max(len(str(each)) for each in sweep.points)
     for each in sweep.points:
         yield "; ".join((f"{each!s:<{width}}  {decision_line(each.timed)}", *own_clock_lines(each.timed)))

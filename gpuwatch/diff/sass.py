@@ -29,7 +29,7 @@ _WIDTHS = {"U8": "8", "S8": "8", "U16": "16", "S16": "16", "64": "64", "128": "1
 def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
     """Return the instructions of each function, by symbol.
 
-    Raises UsageError: when nvdisasm cannot read the cubin.
+    Raises UsageError: when nvdisasm is missing or cannot read the cubin.
     """
     output, complaint = _run_disassembler(cubin)
     try:

@@ -6,7 +6,7 @@ import functools
 
 @functools.cache
 def demangle(symbol: str) -> str:
-    """Return a symbol demangled; unchanged if it is not mangled or the C++ library is missing."""
+    """Return a symbol demangled; unchanged if it is not a mangled name, or the C++ library is missing."""
     if not symbol.startswith("_Z"):
         return symbol
     try:

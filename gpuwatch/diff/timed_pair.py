@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class SideTimes:
-    """Times of one side in seconds per call, with the clock and the bytes of its buffers."""
+    """Times of one side in seconds per call, with the clock and the bytes of its traffic."""
 
     calls_count: int
     median_s: float
     mean_s: float
     at_one_clock_s: float | None  # None if the true clock was not stamped
     true_clock_mhz: float | None
-    input_bytes: int  # each buffer that the kernel reads, once
-    output_bytes: int  # each buffer that the kernel writes, once
+    input_bytes: int  # bytes that a call reads, each once; all inputs of two Python functions
+    output_bytes: int  # bytes that a call writes, each once; 0 for two Python functions
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from gpuwatch.errors import UsageError
 GUARD_BYTES = 64 << 10  # on each side of a buffer; larger than one row of most shapes
 # NaN in each floating-point type around inputs; a plain number around outputs, so that values copied from beyond show.
 _INPUT_GUARD, _OUTPUT_GUARD = 0xFF, 0x5C
-_POISON = 0xA5  # a tiny number in each floating-point type, which no kernel writes by chance
+_POISON = 0xA5  # a small number in each floating-point type, which no kernel writes by chance
 
 _POISONED = np.full(8, _POISON, np.uint8)
 

@@ -98,7 +98,7 @@ def own_names(listen: str) -> frozenset[str] | None:
 
 
 def is_ours(host: str | None, names: frozenset[str]) -> bool:
-    """Return True if a Host header is one of ``names`` or a loopback address, or is missing; browsers always send one."""
+    """Return True for a Host header among ``names``, below .localhost or on loopback, and without one: browsers always send one."""
     if host is None:
         return True
     name = host.strip().lower()

@@ -65,7 +65,7 @@ class DaemonFigures:
 
 
 class Collector(Collecting):
-    """A custom collector of ``prometheus_client``.  It keeps no series, so no series outlives its GPU."""
+    """A custom collector of ``prometheus_client`` that keeps no series, so that no series outlives its GPU."""
 
     def __init__(
         self, machine: Machine, daemon: DaemonFigures, tallies: Tallies, outcomes: Outcomes, *, processes_count: int = 0
@@ -106,7 +106,7 @@ class Collector(Collecting):
             self._scrapes.note(seconds)
 
     def refuse(self, why: str) -> None:
-        """Count a request answered with an error."""
+        """Count a request answered with an error, or a connection that another one replaced."""
         with self._lock:
             self._refused[why] += 1
 

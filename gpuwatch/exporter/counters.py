@@ -40,7 +40,7 @@ KNOWN_XIDS = (
     "13", "31", "43", "45", "48", "61", "62", "63", "64", "68", "69", "74", "79", "92", "94", "95", "109", "119", "120", "140",
 )  # fmt: skip
 OTHER_XID = "other"
-CANARIES_COUNT = 64  # GPUs with a stored canary; the number needs a bound, because a client may name any GPU
+CANARIES_COUNT = 64  # GPUs with a stored canary; the number needs a limit, because a client may name any GPU
 _NO_XIDS: Mapping[str, float] = {}
 XIDS_COUNT = 64  # Xid numbers with a separate series per GPU; a label needs a bounded set of values
 
@@ -172,7 +172,7 @@ class GpuTally:
             self.xids[number] = (self.xids.get(number, (0, None))[0] + 1, clock.wall_s())
 
     def _xid_label(self, number: str) -> str:
-        """Return an Xid's label: the number, or ``other`` beyond the bound."""
+        """Return an Xid's label: the number, or ``other`` beyond ``XIDS_COUNT`` numbers."""
         has_room = number in self.xids or len(self.xids) <= XIDS_COUNT  # ``other`` does not count
         return number if has_room else OTHER_XID
 

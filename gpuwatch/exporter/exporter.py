@@ -15,7 +15,7 @@ _log = logging.getLogger("gpuwatch.exporter")
 
 
 class Exporter:
-    """The exporter.  It counts from construction on and serves from ``start`` on.
+    """The exporter, which counts from construction on and serves from ``start`` on.
 
     Raises UsageError: for an invalid access configuration.
     """

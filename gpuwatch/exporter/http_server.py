@@ -41,7 +41,7 @@ class HttpServer:
         collector: Collector,
         ready: Callable[[], bool],
         *,
-        connection_s: float = 10.0,  # the default timeout of Prometheus; a peer that sends byte by byte is then disconnected
+        connection_s: float = 10.0,  # the default timeout of Prometheus; a peer that reads byte by byte is then disconnected
         thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         self.site = MetricsSite(access, collector, ready, own_names(listen))
@@ -127,7 +127,7 @@ class HttpServer:
             connection.close()
 
     async def _connect(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Do the TLS handshake with the current certificate."""
+        """Return the streams of a connection, with TLS after a handshake with the current certificate."""
         reader = asyncio.StreamReader(HEAD_BYTES, self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
         transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection, ssl=self.site.access.tls)

@@ -22,9 +22,9 @@ _WORST_FIRST = ("reject", "flag", "note")
 
 
 def hostname(boot_id: str, named: str | None, given: str | None) -> str:
-    """Return the machine name of a run's partition.  If a run's name changes between exports, the run is exported twice.
+    """Return the machine name of a run's partition.  If that name changes between exports, the run is exported twice.
 
-    A run without a name, from a daemon that was killed early, gets the name of its boot.
+    A run without a recorded name, from a daemon that was killed early, gets the name of its boot.
     """
     return given or named or f"boot-{boot_id[:8]}"
 
@@ -123,7 +123,7 @@ def _of_verdict(run: Run, verdict: Mapping[str, Any] | None) -> Row:
 
 
 def _of_budget(verdict: Mapping[str, Any]) -> Row:
-    """Return the numbers, labels and proofs; all NULL for older verdicts without a budget."""
+    """Return labels, tolerance, precision, numbers and proofs; all NULL without a budget, as in older verdicts."""
     budget = verdict.get("budget")
     if budget is None:
         return dict.fromkeys(("labels", "tolerance_ratio", "precision_ratio", "numbers", "proofs"))
@@ -180,7 +180,7 @@ def _severity(finding: Mapping[str, Any]) -> str:
 
 
 def _facts(facts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
-    """Return numeric facts, and other facts as text, without None, NaN and infinities."""
+    """Return numeric facts, and other facts as text, without None, NaN and numbers beyond 1e308."""
     numbers: dict[str, float] = {}
     words: dict[str, str] = {}
     for name, value in facts.items():

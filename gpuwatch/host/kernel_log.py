@@ -52,7 +52,7 @@ def parse(record: str) -> Xid | None:
 
 
 def opened(path: Path = KERNEL_LOG) -> int | None:
-    """Return a descriptor that reads only new records; None without permission."""
+    """Return a descriptor that reads only new records; None if the log cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -7,7 +7,7 @@ from annotate.evidence import Device
 
 
 def place(pci_bus_id: str | None) -> tuple[int, int, int] | None:
-    """Return domain, bus and device from ``00000000:3B:00.0``, NVML's form."""
+    """Return domain, bus and device from ``00000000:3B:00.0``, NVML's form; None for other text."""
     found = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.\d", pci_bus_id or "", re.IGNORECASE)
     return (int(found[1], 16), int(found[2], 16), int(found[3], 16)) if found else None
 

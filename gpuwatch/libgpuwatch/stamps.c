@@ -1,4 +1,4 @@
-/* The true clock: a kernel with one thread per SM writes the cycle counter and the GPU's timer, on the program's stream.
+/* The true clock: a kernel with one thread per SM, on the program's stream; the first eight SMs write cycle counter and timer.
  *
  * All calls use the driver that the program has loaded; without a driver or a context, the functions do nothing.
  * Rows are in a ring buffer in device memory.  The library's thread reads rows on a stream that waits for no other stream.

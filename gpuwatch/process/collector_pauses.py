@@ -20,7 +20,7 @@ class CollectorPauses:
         self._log = log
         self._number = log.number_of(CAUSE)
         self._begun_ns = 0
-        self._callback = self._note  # bound once, because ``stop`` finds it by identity or equality
+        self._callback = self._note  # the same object for ``start`` and ``stop``
 
     def start(self) -> None:
         gc.callbacks.append(self._callback)

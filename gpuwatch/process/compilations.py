@@ -64,7 +64,7 @@ class CompilationPauses:
         handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
         if handler is None:
             return
-        begin, end = self._begin, self._end  # bound once, because torch finds them by equality
+        begin, end = self._begin, self._end  # the same objects for registration and removal
         handler.register_start_callback(begin)
         self._undo.append(lambda: handler.remove_start_callback(begin))
         handler.register_end_callback(end)

@@ -66,7 +66,7 @@ SYSTEMS = (
             "image": "CI_JOB_IMAGE",
         },
     ),
-    # Kubernetes sets the first of these in every container; a pod's manifest adds the others by the downward API.
+    # Kubernetes sets KUBERNETES_SERVICE_HOST in every container; a pod's manifest adds the other variables (downward API).
     Surroundings(
         "kubernetes",
         "KUBERNETES_SERVICE_HOST",

@@ -15,7 +15,7 @@ HAND_OVER_S = 2.0  # readings reach the sinks in milliseconds, unless the driver
 
 @dataclass
 class _Job:
-    """Marks of several GPUs, one after the other in one thread."""
+    """The cheap edge readings of several GPUs, one after the other in one thread."""
 
     work: Sequence[tuple[str, Callable[[], None]]]
     begun_ns: int

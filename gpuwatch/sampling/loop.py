@@ -35,7 +35,7 @@ class LaneTurn:
     due_ns: int = 0
     begun_ns: int | None = None  # start of the last pass
     asking_since_ns: int | None = None  # set while a call to the source has not returned
-    hurries_ns: deque[int] = field(default_factory=deque)  # times requested by other threads; every request must be kept
+    hurries_ns: deque[int] = field(default_factory=deque)  # times requested by other threads, of which the last counts
     lost: str | None = None
     gone: bool = False  # True if the whole source is lost, not only this GPU
     asked_of: Source | None = None  # the source of the last call, if the turn's maker sets it

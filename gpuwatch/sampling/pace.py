@@ -38,7 +38,7 @@ class Pace:
             passes.popleft()
 
     def rate_hz(self, now_ns: int, *, within_ns: int = 10_000_000_000) -> float:
-        """Return the recent rate of passes, faster than ``statistics``; 0 for fewer than two passes."""
+        """Return the rate of passes in the last ``within_ns``, at less cost than ``statistics``; 0 for fewer than two passes."""
         count, first_ns = 0, now_ns
         for at_ns, *_ in reversed(self._passes.copy()):
             if at_ns < now_ns - within_ns:

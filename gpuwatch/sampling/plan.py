@@ -14,7 +14,7 @@ ROW_NS = 50_000_000  # period of the whole fast row in a window: half of the dri
 REST_PULSE_NS = 450_000_000
 REST_ROW_NS = 900_000_000
 SLOWING_NS = 240_000_000  # the first step towards rest: the store would record a longer one as a gap
-REST_SLOW_NS = 300_000_000_000  # period of the slow lane, with its expensive calls, without connected clients
+REST_SLOW_NS = 300_000_000_000  # period of a resting GPU's slow lane, with its expensive calls, without clients and scrapes
 SLOW_IDLE_NS = 10_000_000_000
 SLOW_ACTIVE_NS = 1_000_000_000  # short enough that rows inside the window locate a counter's change of a tenth of a second
 

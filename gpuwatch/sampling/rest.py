@@ -26,7 +26,7 @@ class Rest:
         return self._periods.is_resting
 
     def set_attended(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Set whether a client is connected; without clients, the sampler reads a resting GPU's expensive signals rarely."""
+        """Set whether a client, a scrape or a window needs a resting GPU's expensive signals, which are otherwise read rarely."""
         was_attended, self._periods.is_attended = self._periods.is_attended, attended
         if attended and not was_attended and self.is_resting:
             self._wake()

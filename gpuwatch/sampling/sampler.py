@@ -27,7 +27,7 @@ class SamplerTiming:
     power_record_ns: int = 1_000_000_000  # the driver's power record holds 2.4 s
     process_use_ns: int = 1_000_000_000
     rest_after_ns: int = REST_AFTER_NS
-    rest_ns: int = 30_000_000_000  # period of readings outside of the plan's lanes, for a resting GPU without connected clients
+    rest_ns: int = 30_000_000_000  # period of readings outside of the plan's lanes, for a resting GPU without clients
     idle_process_use_ns: int = 10_000_000_000
     hang_ns: int = 5_000_000_000  # far longer than any known call
     nap_ns: int = 10_000_000_000  # longest delay of a stop by the event alone; the sampler's ``stop`` wakes the threads

@@ -112,7 +112,7 @@ def plain(cell: str) -> str:
 
 
 def is_absent(cell: str) -> bool:
-    """Return True if a cell has no value: ``[N/A]``, ``[Not Supported]``, ``[Unknown Error]``, ``N/A``, or nothing."""
+    """Return True for a cell without a value: empty, ``N/A``, ``Not Supported``, or in brackets as ``[Unknown Error]``."""
     return not cell or cell.startswith("[") or cell in ("N/A", "Not Supported")
 
 

@@ -90,7 +90,7 @@ class Boot(LedgerConnection):
 
 
 def _ends(db: Database, table: str) -> tuple[int, int] | None:
-    """Return the first row's time and the latest end of the last 64 rows, in the order of the key."""
+    """Return the first row's time and the latest end of the last 64 rows by key; None for an empty table."""
     first = db.execute(f"SELECT at_ns FROM {table} ORDER BY id LIMIT 1").fetchone()
     if first is None:
         return None

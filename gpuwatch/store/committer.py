@@ -108,7 +108,7 @@ class Committer:
         self.folder.set_evidence(limits.evidence_bytes)
 
     def commit(self, items: Iterable[Storable]) -> bool:
-        """Commit these items and all waiting ones; return False if an item could not be committed."""
+        """Commit these items and all waiting ones; return False if a storable item could not be committed."""
         for item in items:
             if isinstance(item, Sweep):
                 self._rows.take(item)

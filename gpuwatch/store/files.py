@@ -194,7 +194,7 @@ def check(database: Database, *, now_ns: Callable[[], int], limit_ns: int = 5_00
 
 
 def set_aside(path: Path, why: object, *, wall_s: float) -> Path:
-    """Rename a broken database and its log, and keep them for inspection."""
+    """Rename a broken database and its log, so that both stay for inspection; return the new path."""
     aside = path.with_name(f"{path.name}.corrupt-{int(wall_s)}")
     while aside.exists():
         aside = aside.with_name(f"{aside.name}x")

@@ -42,7 +42,7 @@ class StateFolder:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """Raise StoreError for any error in the block, and release the folder."""
+        """Raise StoreError for any error of disk or database in the block, and release the folder."""
         try:
             yield
         except (*files.REFUSALS, OSError) as error:

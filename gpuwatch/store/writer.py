@@ -97,7 +97,7 @@ class Store:
     def put_run(self, run: Run, evidence: Mapping[str, bytes] | None = None, signatures: Sequence[bytes] = ()) -> None:
         """Insert or replace a run, with each GPU's packed evidence and a signature for each verdict, if there are any.
 
-        The writer's thread commits it at once.
+        The writer's thread commits the run at once.
         """
         packed, signed = dict(evidence or {}), tuple(signatures)
         self._put(lambda ledger: ledger.put_run(run, packed, signed))

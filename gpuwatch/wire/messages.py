@@ -120,7 +120,7 @@ class Spans(Message, tag="spans", frozen=True):
 
 
 class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
-    """The end of a window; the interval must lie between the daemon's own stamps, unless an ``end`` has set it."""
+    """The end of a window; its interval must lie between opening and now by the daemon's clock, unless an ``end`` set it."""
 
     run: _RunId
     begin_ns: _Whole
@@ -130,7 +130,7 @@ class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
 
 
 class OpenMark(Open, tag="open-mark", frozen=True, kw_only=True, rename={"declared": "told"}):
-    """A request to begin a window that no connection owns and that its name or its expiry ends.  ``uid`` is for root."""
+    """A request to begin a window that no connection owns; ``CloseMark`` or the expiry ends it.  ``uid`` is for root."""
 
     name: _Name
     expires_s: float
@@ -165,7 +165,7 @@ class AskReadings(Message, tag="readings", frozen=True):
 
 
 class Leave(Message, tag="leave", frozen=True):
-    """A request to exit: once the daemon tracks no window, or with ``now`` at once, which leaves its windows unproven."""
+    """A request to exit, refused while the daemon tracks a window; with ``now`` it exits and leaves its windows unproven."""
 
     now: bool = False
 
@@ -186,7 +186,7 @@ class Welcome(Message, tag="welcome", frozen=True):
 
 
 class Opened(Message, tag="opened", frozen=True):
-    """The answer to Open; ``opened_ns`` is the daemon's stamp after its edge readings."""
+    """The answer to Open and OpenMark; ``opened_ns`` is the daemon's time after its edge readings."""
 
     run: str
     opened_ns: int
@@ -194,7 +194,7 @@ class Opened(Message, tag="opened", frozen=True):
 
 
 class Closed(Message, tag="closed", frozen=True):
-    """The answer to Close; the verdict follows when it is requested."""
+    """The answer to Close and CloseMark; the verdict follows when it is requested."""
 
     run: str
 

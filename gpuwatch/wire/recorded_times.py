@@ -115,7 +115,7 @@ def _number(one: Any) -> float:  # a number of torch, numpy or Python
 
 
 def _add_begins(out: array[int], at_ns: Iterable[int], count: int, complain: Callable[[str], object]) -> bool:
-    """Add start times and return True; add none and return False if one is missing or a fraction, such as seconds."""
+    """Add start times and return True; add none and return False for another count, and for a fraction, such as seconds."""
     before_count = len(out)
     try:
         for one in at_ns:

@@ -8,7 +8,7 @@ _FORM = re.compile(r"[0-9a-f]{18}\Z", re.ASCII)
 
 
 def new_id(wall_s: float) -> str:
-    """Return an id with unique short prefixes: seconds since 2020 and 40 random bits."""
+    """Return an id in hexadecimal digits: eight for the seconds since 2020, ten for 40 random bits."""
     return f"{int(wall_s) - _EPOCH_S:08x}{secrets.token_hex(5)}"
 
 

@@ -1,5 +1,5 @@
 -- Which node has no recent windows?
--- Lists nodes whose latest window started before --since.  They run no benchmarks or export nothing; the metric
+-- Lists nodes whose latest window started before --since.  Such nodes run no benchmarks or export nothing; the metric
 -- gpuwatch_export_last_success_time_seconds shows the time of the last export.
 -- since: 3d
 SELECT hostname, max(begun_utc)::TIMESTAMP AS last_utc, count(*) AS windows_count FROM windows

@@ -10,7 +10,7 @@ from gpuwatch.sources.nvml.binding import SUCCESS, Api, Handle, asked, treat
 
 
 class Gpm:
-    """The monitor of one GPU or MIG instance.  It keeps the previous sample, and reuses its memory."""
+    """The monitor of one GPU or MIG instance, with the previous sample and reused memory."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class Simulated:
     """One simulated GPU per scene, on any clock.  The names of all GPUs contain SIMULATED.
 
     ``scenes`` is one or more names separated by commas, a fleet's name, or Scene objects; None means the default fleet.
-    The scenes start at ``epoch_ns`` (default: now).  The same scenes, seed and epoch give the same readings at the same
+    The scenes start at ``epoch_ns`` (default: now).  The same scenes, seed and epoch give the same physics at the same
     times, for any sequence of calls.
 
     ``adopt(uuid, pid)`` sets the real process that a window measures.  From then on this process replaces the scene's own

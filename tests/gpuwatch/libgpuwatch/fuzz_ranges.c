@@ -1,6 +1,6 @@
 /* Random sequences of ranges and API calls, from several threads and forked children, with an erratic daemon.
  *
- * fuzz_ranges SEQUENCES THREADS SEED prints the daemon's number of windows.  It exits with 0 unless there is a crash or a hang.
+ * fuzz_ranges SEQUENCES THREADS SEED prints the daemon's number of windows.  Exit codes 2 to 4 mean that the run did not start.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
