@@ -19,7 +19,7 @@ from annotate.times.durations import inside
 from tests.truth_windows import TruthWindow, truth_names, truth_windows
 
 TIMED = truth_names(timed=True)
-# Without launches of 15 µs in parallel with 32 busy processes: their times hold launch gaps.
+# Without the launches of 15 µs in parallel with 32 busy processes, because those times include launch gaps.
 BESIDES_HOGS = [name for name in TIMED if name != "hogs-small-kernel"]
 
 

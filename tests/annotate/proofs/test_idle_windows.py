@@ -127,7 +127,7 @@ def test_idle_stretch_severity_follows_the_length(stall_s: float, due: Severity)
 
 @pytest.mark.parametrize("pause_s", [0.05, 0.3, 1.5])
 def test_pause_before_a_window_is_not_idle_time(pause_s: float) -> None:
-    """A pause before the window has no bound, although utilisation still shows it in the window."""
+    """A pause before the window gives a bound below 0.2 %, although utilisation still shows the pause in the window."""
     found = shown(stalled(4.0, (-pause_s, pause_s - 0.002)))
     assert found.bound() < 0.002
     assert found.work.state is found.books.state is ProofState.SHOWN
@@ -163,7 +163,7 @@ def test_times_a_hundred_times_too_short_are_rejected() -> None:
 
 
 def flushed(kinds: tuple[str, ...] = ("flush",)) -> Evidence:
-    """Return a window of a loop that times half of each 4 ms, and flushes in the other half."""
+    """Return a window of a loop that times half of every 4 ms, and flushes in the other half."""
     at_ns = BEGIN_NS + np.arange(1000, dtype=np.int64) * 4_000_000
     other = OtherWork(at_ns + 2_000_000, np.full(1000, 1.98e-3), kinds * 1000)
     return replace(stalled(4.0), timings=Timings(at_ns, np.full(1000, 2e-3)), other_work=other)
