@@ -29,7 +29,7 @@ _PERIOD_S = 60.0  # distance of two windows' start times
 
 def windows(folder: Path, begun_wall_s: float, counts: tuple[int, ...]) -> Iterator[int]:
     """Yield each count once the store holds as many judged windows.  Only the first eight windows have evidence."""
-    boot_id = processes.facts().boot_id or "unknown"  # as a daemon leaves it, for screens of the past
+    boot_id = processes.facts().boot_id or "unknown"  # screens of the past read the stored boot
     store = Store(folder, source="simulated:steady-copy", boot_id=boot_id)
     for number, scene in enumerate(SCENES):
         evidence = simulate(scene, seed=number, timings=False)[0]
