@@ -191,7 +191,7 @@ class Judged:
 
 
 def load(folder: Path = TRACES) -> Judged | None:
-    """Return the committed results; None without any."""
+    """Return the committed results, or None without any."""
     path = folder / f"{STEM}-results.json"
     if not path.exists():
         return None
