@@ -98,7 +98,7 @@ def days(folder: Path, count: int) -> Iterator[int]:
     facts = WriterFacts(
         source="synthetic", boot_id=BOOT, mode=0o600, now_ns=clock.now_ns, wall_offset_ns=lambda: WALL_OFFSET_NS
     )
-    template = hour.replace(folder / "hour")  # no segment's name, so the store ignores it
+    template = hour.replace(folder / "hour")  # no segment has this name, so the store ignores the file
     for day in range(count):
         begin_ns = BEGIN_NS + day * 24 * HOUR_NS
         began = dt.datetime.fromtimestamp((begin_ns + WALL_OFFSET_NS) / 1e9, dt.UTC)

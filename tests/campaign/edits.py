@@ -105,7 +105,7 @@ def foreign(pid: int = 60_999, **facts: Any) -> Process:
 
 
 def dark(evidence: Evidence, begin_ns: int, end_ns: int) -> Evidence:
-    """Return evidence without signal readings and process lists in a stretch, and with the sampler's gaps for it."""
+    """Return evidence without signal readings and process lists in a stretch, with the sampler's gaps for the stretch."""
 
     def kept(column: Column) -> Column:
         stay = (column.at_ns <= begin_ns) | (column.at_ns >= end_ns)

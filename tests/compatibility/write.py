@@ -332,7 +332,7 @@ def main(out: Path, work: Path) -> None:
         live = outputs((("top", "--once"), ("doctor",), ("record", "-o", f"{other}/now.capsule", "--seconds", "0.3")), other)
         conversation = converse(work / "heard", (("valid", gpus[0]), ("rejected", gpus[2])))
     for each in live:
-        each["json"] = shape(each["json"])  # its values belong to this machine
+        each["json"] = shape(each["json"])  # the values belong to this machine
     for page in files.glob("*.html"):
         page.write_text(PLOTLY.sub(r"\1\2", page.read_text()))
     pack(files, out / "files.tar.xz")

@@ -116,7 +116,7 @@ def scraping(folder: Path, addresses: Mapping[str, str]) -> Iterator[Prometheus]
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for a condition.  Raises AssertionError: when it never becomes true."""
+    """Wait for a condition.  Raises AssertionError: when the condition stays false."""
 
     def held() -> bool:
         with contextlib.suppress(URLError, ConnectionError, PrometheusError):

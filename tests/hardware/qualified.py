@@ -127,7 +127,7 @@ def written(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Add runs, write the table, or with ``--check`` compare it; return 0 or 1."""
+    """Add runs, write the table, or with ``--check`` compare the table; return 0 or 1."""
     if arguments[:1] == ["add"]:
         add([Path(each) for each in arguments[1:]])
         return 0

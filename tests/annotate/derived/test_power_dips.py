@@ -135,7 +135,7 @@ def limited(stall_s: float, busy: float) -> IdleGaps:
 
 
 def test_lower_power_of_busy_work_is_not_idle_time() -> None:
-    """A fall of power alone is not idle time; with a fall of utilisation it is."""
+    """A fall of power alone is not idle time; a fall of power and utilisation is."""
     assert limited(0.5, busy=1.0).irregular_ratio < 1e-3
     idled = limited(0.5, busy=0.4)
     assert idled.irregular_ratio == pytest.approx(0.625 * 0.5 / 6.0, rel=0.15)

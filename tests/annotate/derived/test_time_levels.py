@@ -136,7 +136,7 @@ def test_swing_of_the_power_controller_is_not_a_level() -> None:
 
 
 def test_changes_beyond_the_stamped_clock_are_levels() -> None:
-    """Raw times that toggle each half second are steady under a cap; a stamped clock that swings by 1 % does not explain them."""
+    """Raw times that toggle every half second are steady under a cap; a stamped clock that swings by 1 % does not explain them."""
     along = 2.0 * np.pi * np.arange(6000) / 1000.0
     took_s = noisy(1e-3 * np.where(np.sin(along) > 0.0, 1.08, 0.92))
     mhz = 1500.0 * (1.0 + 0.01 * np.cos(along))

@@ -143,7 +143,7 @@ class TestContentionProcess:
             return [replace(OWN, utilization_ratio=share), replace(FOREIGN, utilization_ratio=share)]
 
         answer = found(ask(contention_process, with_lists(evidence(), who, step_s=0.1)))
-        assert throughput(answer).estimate is None  # resident, and busy around the window; not proven busy in it
+        assert throughput(answer).estimate is None  # resident, and busy around the window; not proven busy in the window
         assert answer.facts["busy_ratio"] == pytest.approx(0.0, abs=0.01)
 
     def test_neighbour_on_a_partial_list_is_found(self) -> None:
@@ -339,7 +339,7 @@ class TestContentionResidualInAContainer:
         answer = ask(contention_residual, evidence(processes=[seen], visibility=NAMESPACE))
         only = bound(answer, Number.THROUGHPUT, Group.BOOKS)
         assert 0.43 <= (only.ratio or 0.0) < 0.48
-        assert only.estimate is None  # it may be work of the process itself
+        assert only.estimate is None  # the busy time may be work of the process itself
 
     def test_times_that_explain_all_busy_time_are_clear(self) -> None:
         """Entries of 203 µs, 4 µs apart, fill 98 % of the window and are clear."""
