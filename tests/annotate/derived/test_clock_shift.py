@@ -112,7 +112,7 @@ def test_swing_of_the_controller_has_a_bound_of_zero() -> None:
     ],
 )
 def test_crests_of_a_capped_clock_are_not_references(run_count: int, depth: float, is_crest: bool) -> None:
-    """Short crests of a capped clock are not references; those of an uncapped clock are."""
+    """Short and small crests of a capped clock are not references; those of an uncapped clock are."""
     mhz = np.full(70, 1500.0)
     for begin in (10, 32, 54):
         mhz[begin : begin + run_count] *= 1.0 + depth

@@ -71,7 +71,7 @@ def test_longer_stall_never_counts_less(seed: int, factor: int) -> None:
 
 
 def test_rhythm_of_a_loop_is_regular() -> None:
-    """Sleeps of 5 ms after each or each tenth call are regular; at random places they are irregular."""
+    """Sleeps of 5 ms after every call or every tenth call are regular; sleeps at random places are irregular."""
     assert gaps_of(np.full(200, 5e-3)).irregular_ratio == 0.0
     every_tenth = usual(400)
     every_tenth[10::10] = 5e-3

@@ -54,7 +54,7 @@ def covers(of: Pair) -> bool:
 
 
 def test_idle_bounds_cover_and_are_sharp_on_odd_seeds() -> None:
-    """The bounds cover at least 90 % of the windows.
+    """Bounds and repeatability cover at least 90 % of the windows.
 
     In clean windows of 3 s or more, half of the bounds are below 0.2 % and 95 % below 1 %.
     """

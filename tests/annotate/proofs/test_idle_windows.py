@@ -73,7 +73,7 @@ def made_of(of: Shown, number: Number = Number.THROUGHPUT, tolerance: float = TO
 
 @pytest.mark.parametrize("claim", Claim)
 def test_no_work_idle_gpu_is_rejected(claim: Claim) -> None:
-    """An idle H200 with a context is rejected under every claim: no witness saw work."""
+    """An idle H200 with a context is rejected under every claim: no witness shows work."""
     found = shown(evidence(length_s=4.0, signals=RESTED), claim)
     assert found.found("no-work").severity is Severity.REJECT
     assert found.work.state is ProofState.BROKEN
@@ -88,7 +88,7 @@ def test_no_work_short_bursts_are_work_only_if_claimed() -> None:
 
 
 def test_idle_stretch_quiet_window_is_valid() -> None:
-    """A steady loop has almost no bound, and both proofs are shown, with times and without."""
+    """A steady loop has a bound below 0.1 %, and both proofs are shown, with times and without."""
     for is_timed in (True, False):
         found = shown(stalled(4.0, is_timed=is_timed))
         assert found.bound() < 0.001
@@ -134,7 +134,7 @@ def test_pause_before_a_window_is_not_idle_time(pause_s: float) -> None:
 
 
 def test_collector_of_88_ms_is_named() -> None:
-    """A garbage collection of 88 ms in 2.5 s is the named cause of -3.5 % of throughput, and the median has no bound."""
+    """A garbage collection of 88 ms in 2.5 s is the named cause of -3.5 % of throughput, and the median has a bound of 0."""
     begin_ns = BEGIN_NS + 1_200_000_000
     pause = Pause(begin_ns + 500_000, begin_ns + 87_500_000, "collector")
     found = shown(replace(stalled(2.5, (1.2, 0.088)), pauses=(pause,)))

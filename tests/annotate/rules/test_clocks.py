@@ -212,7 +212,7 @@ class TestMemClockChange:
         return evidence(signals={"mem_clock_mhz": lambda t: 2201 if t >= since_s else 3201, **signals})
 
     def test_low_memory_clock_is_bounded_by_its_bandwidth(self) -> None:
-        """Half of the time at 2201 MHz has a bound of 22.7 %; at 90 % of the bandwidth the estimate is 18.2 to 20.4 %."""
+        """Half of the time at 2201 MHz has a bound of 22.7 %; at 90 % of the bandwidth the estimate is 20.4 %, at least 18.2 %."""
         answer = found(ask(mem_clock_change, self.low()))
         assert (answer.facts["mem_mhz"], answer.facts["top_mhz"]) == (2201.0, 3201.0)
         assert answer.facts["low_ratio"] == pytest.approx(0.5, abs=0.02)

@@ -47,7 +47,7 @@ class TestHardwareMismatch:
         ],
     )
     def test_hardware_mismatch_severity_by_kind(self, change: dict[str, object], expected: Severity | None) -> None:
-        """Another model, form or limit rejects, and another board flags."""
+        """Another model, memory size, form or limit rejects, and another board or ECC mode flags."""
         about = compared(evidence(device=replace(DEVICE, **change)), evidence())  # type: ignore[arg-type]
         assert severity(ask(hardware_mismatch, about)) is expected
 
