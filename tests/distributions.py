@@ -50,7 +50,7 @@ def run(command: list[str], cwd: Path | None = None) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Remove older distributions from a folder, and build into it."""
+    """Remove older distributions from a folder, and build new ones there."""
     tree, folder = map(Path, arguments)
     for old in (*folder.glob("*.tar.gz"), *folder.glob("*.whl")):
         old.unlink()

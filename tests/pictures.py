@@ -75,7 +75,7 @@ def report() -> None:
 
 
 async def _seen(pilot: Pilot[None], label: str) -> None:
-    """Wait until the list shows the window with a label."""
+    """Wait until the list shows the window with a label, for at most 20 s."""
     for _ in range(200):
         if label in _text(pilot):
             return

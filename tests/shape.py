@@ -214,7 +214,7 @@ def _parameters_count(node: ast.AST) -> int:
 
 
 def _is_verbless(node: ast.AST) -> bool:
-    """Return True if a function's docstring starts with a question word, a preposition or an article."""
+    """Return True if a function's docstring starts with a word of _NO_VERB, such as an article; properties are exempt."""
     assert isinstance(node, Function)
     is_property = any("property" in ast.unparse(each) for each in node.decorator_list)
     return not is_property and _NO_VERB.match(ast.get_docstring(node) or "") is not None

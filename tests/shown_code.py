@@ -59,7 +59,7 @@ class Block:
         return f"{self.page}:{self.line_number}"
 
     def commands(self) -> Iterator[Command]:
-        """Split a shell block: after ``$ `` prompts, outputs follow; without a prompt each line is a command."""
+        """Split a shell block into prompts (``$ ``) with outputs, or without a prompt into one command per line."""
         if not re.search(r"^\$ ", self.code, re.M):
             lines = re.sub(r"\\\n", " ", self.code).splitlines()
             yield from (Command(self.page, line) for line in lines if line.strip() and not line.startswith("#"))
@@ -71,7 +71,7 @@ class Block:
 
 @cache
 def pages() -> tuple[str, ...]:
-    """Return every Markdown page of the tree, including uncommitted ones."""
+    """Return every Markdown page of the tree except NOT_PAGES, including uncommitted ones."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     names = listed.stdout.split() or [str(path.relative_to(ROOT)) for path in ROOT.glob("*.md")]

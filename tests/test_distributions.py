@@ -111,7 +111,7 @@ def check_installation(built: Built, tmp_path: Path) -> None:
     judged = [str(gpuwatch), "--source=simulated:steady-copy", "selftest", "--qualify", "--json"]
     assert (
         subprocess.run(judged, cwd=tmp_path, env=home, capture_output=True, check=False).returncode == 12
-    )  # the installation ships no reference
+    )  # the installation ships no reference of a simulated card
 
 
 def test_distributions_are_complete_and_work(tmp_path: Path) -> None:

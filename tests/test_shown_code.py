@@ -33,7 +33,7 @@ LISTED = frozenset((*SHELL, "python", "yaml", "toml", "sql", "c", "promql", "tex
 RUNS = ("gemm", "RUN")  # labels that pages use in commands without opening the window
 REPORTS = ("a", "b", "gemm", "report")
 FILES = ROOT / "tests" / "gpuwatch" / "results" / "files"
-# A call that mostly waits: seven commands compare such functions for three seconds each.
+# A call that mostly waits: six commands compare such functions for three seconds each.
 KERNEL = "import time\n\n\ndef f():\n    time.sleep(0.0002)\n    return sum(range(100))\n\n\ng = h = f\n"
 TABLE = "took_ms,sm_mhz,begin_s\n" + "".join(f"{2 + row % 3 / 1000},1500,{row * 0.002:.3f}\n" for row in range(200))
 
@@ -89,7 +89,7 @@ def run_git(here: Path, *arguments: str) -> None:
 
 
 def why_not_run(command: Command) -> str | None:
-    """Return the listed reason, or that the command names an absolute path; None for a runnable command."""
+    """Return the listed reason, or that the command names an absolute path, or None for a runnable command."""
     line = command_line(command)
     if any(word.lstrip("'\"").startswith("/") for word in re.split(r"[\s=]", line)):
         return "reads or writes a folder of the machine"
@@ -201,7 +201,7 @@ def test_python_blocks_print_the_shown_output(place: Path, capfd: pytest.Capture
 
 
 def why_not_python(block: Block) -> str | None:
-    """Return the listed reason against running a block; None for a runnable block."""
+    """Return the listed reason against running a block, or None for a runnable block."""
     return shown_exceptions.PAGES_ELSEWHERE.get(block.page) or next(
         (shown_exceptions.PYTHON_NOT_RUN[line] for line in block.code.splitlines() if line in shown_exceptions.PYTHON_NOT_RUN),
         None,

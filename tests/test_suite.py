@@ -53,14 +53,14 @@ def calls_and_tests() -> tuple[tuple[tuple[str, ast.Call], ...], tuple[tuple[str
 
 
 def called(node: ast.AST) -> str:
-    """Return the last name of the called expression; empty if the node is not a call."""
+    """Return the last name of the called expression, or an empty text if the node is not a call."""
     if not isinstance(node, ast.Call):
         return ""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def is_sleep(node: ast.AST) -> bool:
-    """Return True if a call lets a fixed time pass: a sleep or a pilot's pause with a number, or a wait for a new event."""
+    """Return True if a call lets a fixed time pass: a sleep or pause with a number, or a wait for a new event."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     if node.func.attr in ("sleep", "pause"):

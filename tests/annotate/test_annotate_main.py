@@ -29,7 +29,7 @@ def recording(tmp_path: Path) -> Path:
 
 
 def run(code: str, *arguments: str, cwd: Path) -> str:
-    """Run code in another process that must not import gpuwatch; return what it printed."""
+    """Run code in another process that must not import gpuwatch; return the printed text."""
     command = [sys.executable, "-c", f"{code}\n{WITHOUT_GPUWATCH}", *arguments]
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Evidence that records the parts an answer read, and caches computed values."""
+"""Evidence that records the parts that a computation read, and caches computed values."""
 
 from dataclasses import replace
 

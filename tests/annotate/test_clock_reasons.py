@@ -25,7 +25,7 @@ _SLOW_CANARY: dict[str, Fact] = {"canary_clock_mhz": 1727.0, "canary_record_cloc
 
 
 def _signals(reason: Reason, since_s: float, *, counted: bool) -> dict[str, Signal]:
-    """Return the bit of a reason from a time on, and its counter if there is one; ``Reason(0)`` is no reason."""
+    """Return the bit of a reason from a time on, and its counter if there is one; ``Reason(0)`` sets no bit."""
     signals: dict[str, Signal] = dict.fromkeys((*_COUNTERS.values(), *_VIOLATIONS), 0 if counted else None)
     if counted and reason in _COUNTERS:
         signals[_COUNTERS[reason]] = capped_ns(since_s)
@@ -48,7 +48,7 @@ def _answers(reason: Reason) -> list[tuple[str, Answer]]:
 
 
 def _differs(without: Answer, answer: Answer) -> bool:
-    """Return whether the reason adds a finding, removes one, or changes its words."""
+    """Return whether the reason adds or removes a finding, or changes the words of one."""
     if isinstance(without, Found) and isinstance(answer, Found):
         return without.facts.get("what") != answer.facts.get("what")
     return isinstance(without, Found) != isinstance(answer, Found)

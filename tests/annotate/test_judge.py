@@ -200,7 +200,7 @@ def test_judge_accepting_all_keeps_every_hazard(about: Evidence, claim: Claim) -
 @given(evidences(), st.sampled_from(NAMES), claims)
 @thorough
 def test_accepting_one_hazard_hides_no_other_finding(about: Evidence, name: str, claim: Claim) -> None:
-    """A finding counts more only if the accepted one was the larger cause of its group."""
+    """Accepting one hazard changes no other finding except to a higher severity, and never worsens the status."""
     strict, lenient = judge(about, Policy(claim=claim)), judge(about, Policy(claim=claim, accept=frozenset({name})))
     before, after = ([f for f in verdict.findings if f.rule != name] for verdict in (strict, lenient))
     assert [replace(f, severity=None) for f in before] == [replace(f, severity=None) for f in after]

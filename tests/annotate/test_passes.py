@@ -87,7 +87,7 @@ def test_times_bound_an_unseen_cause_without_a_bound(seen_ratio: float | None, r
 
 
 def test_constant_stamps_resolve_the_clock_under_any_rule() -> None:
-    """Stamps at a constant clock reduce a ramp of 1.5 % to its seen 0.4 %.  They leave other groups alone."""
+    """Stamps at a constant clock reduce a ramp of 1.5 % to its seen 0.4 %, and leave other groups alone."""
     ramp = replace(cause("clock-ramp", Group.CLOCK, 0.015), seen_ratio=0.004)
     stall = replace(cause("idle-stretch", Group.IDLE, 0.02), seen_ratio=0.0)
     still = replace(cause("clock-levels", Group.CLOCK, 0.0), replaces=Replaces.UNRESOLVED)

@@ -81,7 +81,7 @@ def test_record_key_differs_with_each_of_its_facts(other: Evidence) -> None:
     "policy", [{"claim": "burst"}, {"tolerance_ratio": 0.1}, {"accept": ["outliers"]}, {"limits": {"outliers": {}}}]
 )
 def test_record_key_differs_with_the_policy(policy: dict[str, Any]) -> None:
-    """A window that is VALID at a wide tolerance cannot be the reference of one judged at the default."""
+    """A window that is VALID at a wide tolerance cannot be the reference of a window judged at the default."""
     assert digest(usual()[0], {**POLICY, **policy}) != usual()[1]
 
 

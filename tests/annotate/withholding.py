@@ -76,7 +76,7 @@ class _Read(Mapping[str, Any]):
 def _watched(record: Any, log: set[str], names: Mapping[str, str], *, handed_on_by: str = "") -> Any:  # any frozen record
     """Return a copy of the record that logs reads of these fields.
 
-    It ignores reads by ``dataclasses``, which copies records, and by the module ``handed_on_by``.
+    Reads by ``dataclasses``, which copies records, and by the module ``handed_on_by`` are not logged.
     """
     kind = type(record)
 

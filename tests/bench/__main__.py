@@ -1,6 +1,6 @@
-"""`make bench`: run every benchmark of the repository, or the named benchmarks, in sequence.
+"""The first part of `make bench`: every benchmark of the repository, or the named benchmarks, in sequence.
 
-python -m tests.bench [--save] [NAME …]     --save stores the results in results.json, and renders docs/BENCHMARKS.md
+python -m tests.bench [--save] [NAME …]     --save stores the results in results.json, and renders docs/BENCHMARKS.md and the README
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     for name in named or saved.names():
         print(f"\n== {name}", flush=True)
         found = saved.run(name)
-        if keeps:  # print each at its end, because a later one may fail
+        if keeps:  # save each result at once, because a later benchmark may fail
             saved.save({name: found})
             render.write()
     return 0

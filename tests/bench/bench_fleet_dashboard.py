@@ -102,7 +102,7 @@ def _printed(rows: Iterable[tuple[str, str, Cost]]) -> Cost:
 
 
 def _earlier() -> list[PanelQuery]:
-    """Return the dashboard's queries at the earlier commit; empty if the checkout lacks the commit."""
+    """Return the dashboard's queries at the earlier commit, or none if the checkout lacks the commit."""
     command = ["git", "-C", str(HERE), "show", f"{BEFORE}:dashboards/fleet.json"]
     shown = subprocess.run(command, capture_output=True, text=True, check=False)
     return list(asked_of("fleet", json.loads(shown.stdout))) if shown.returncode == 0 else []

@@ -219,7 +219,7 @@ def _span(state: Path) -> None:
 
 
 def _writer(state: Path, count: int) -> tuple[float, float]:
-    """Return the milliseconds to open a copy for writing, with a large budget and with half, which drops segments."""
+    """Return the milliseconds to open a copy for writing, with a large budget and with half of the store's size."""
     took = []
     with tempfile.TemporaryDirectory(prefix="gw", dir=state.parent) as copy:
         copied = Path(copy) / "state"

@@ -74,7 +74,7 @@ class Row:
 
 
 def no_double() -> str | None:
-    """Return the reason why there can be no mock driver here; None if there can be one."""
+    """Return the reason why the mock driver cannot be built here, or None if it can be built."""
     return None if shutil.which("gcc") else "left out: the mock driver needs gcc; run: sudo make system"
 
 
@@ -110,7 +110,7 @@ def watched(name: str, pid: int, scene: Scene, seconds: float) -> Row:
 
 
 def ours(scene: Scene, library: Path, seconds: float, *, open_window: bool) -> Iterator[Row]:
-    """Measure gpuwatch's whole daemon, without scrapes and with one each second."""
+    """Measure gpuwatch's whole daemon, without scrapes and with one every second."""
     environment = {**scene.environment(library), "GPUWATCH_LISTEN": "127.0.0.1:0"}
     name = "gpuwatch, 100 Hz: a window is open" if open_window else "gpuwatch, 20 Hz"
     with contextlib.ExitStack() as held:

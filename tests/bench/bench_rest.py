@@ -22,7 +22,7 @@ from tests.fake_nvml.layout import CLASSES
 from tests.fake_nvml.running import Watch, watching
 from tests.fake_nvml.scene import Scene
 
-_RESTED_S = 25.0  # measuring the lanes, 10 s of idle readings, and the step before rest
+_RESTED_S = 25.0  # covers the measurement of the lanes, 10 s of idle readings, and the step before rest
 _SETTLE_S = 12.0
 _SHOWN = {"rest": "idle, nobody connected", "busy": "busy, 20 Hz", "window": "busy, a window is open"}
 

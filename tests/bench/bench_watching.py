@@ -43,7 +43,7 @@ def spent_ratio(pid: int, seconds: float) -> float:
 
 
 def shares(folder: Path, library: Path, gpus: int, seconds: float) -> Iterator[tuple[str, float, float]]:
-    """Return the daemon's share of a core at 20 Hz and at 100 Hz, without and with a scrape each second."""
+    """Yield both rates, each with the daemon's share of a core without and with a scrape every second."""
     scene = create(folder / "scene", gpus=gpus)
     for gpu in scene.gpus:
         gpu.set(power_mw=600e3, sm_clock_mhz=1600, utilization_percent=97, event_reasons_mask=4)

@@ -29,7 +29,7 @@ _PERIOD_S = 60.0  # distance of two windows' start times
 
 def windows(folder: Path, begun_wall_s: float, counts: tuple[int, ...]) -> Iterator[int]:
     """Yield each count once the store holds as many judged windows.  Only the first eight windows have evidence."""
-    boot_id = processes.facts().boot_id or "unknown"  # as a daemon leaves it, for screens of the past
+    boot_id = processes.facts().boot_id or "unknown"  # screens of the past read the stored boot
     store = Store(folder, source="simulated:steady-copy", boot_id=boot_id)
     for number, scene in enumerate(SCENES):
         evidence = simulate(scene, seed=number, timings=False)[0]
@@ -98,7 +98,7 @@ def days(folder: Path, count: int) -> Iterator[int]:
     facts = WriterFacts(
         source="synthetic", boot_id=BOOT, mode=0o600, now_ns=clock.now_ns, wall_offset_ns=lambda: WALL_OFFSET_NS
     )
-    template = hour.replace(folder / "hour")  # no segment's name, so the store ignores it
+    template = hour.replace(folder / "hour")  # no segment has this name, so the store ignores the file
     for day in range(count):
         begin_ns = BEGIN_NS + day * 24 * HOUR_NS
         began = dt.datetime.fromtimestamp((begin_ns + WALL_OFFSET_NS) / 1e9, dt.UTC)

@@ -1,4 +1,4 @@
-"""A page fetched each second during another measurement."""
+"""A page fetched every second during another measurement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def scraped(url: str | None) -> Iterator[None]:
-    """Fetch the page each second in this process, while the body runs."""
+    """Fetch the page every second in this process, while the body runs."""
     stop = threading.Event()
 
     def fetch() -> None:

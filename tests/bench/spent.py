@@ -12,7 +12,7 @@ import psutil
 
 @dataclass
 class Spent:
-    """A stretch of time: its length, a program's share of one core, and its memory at the end."""
+    """A measured stretch of time: its length, a program's CPU time, and the program's memory at the end."""
 
     length_s: float = 0.0
     cpu_s: float = 0.0

@@ -69,7 +69,7 @@ def _below(found: float | None, most: float, text: Callable[[float], str]) -> Me
 
 
 def _all(parts: Iterable[Measured]) -> Measured:
-    """Join parts: met if each measured part is met; the text also names the unmeasured parts."""
+    """Join parts into one value, met if every compared part is met; the text also holds the other parts."""
     parts = list(parts)
     known, open_ = ([part for part in parts if (part.met is None) is unknown] for unknown in (False, True))
     if not known:

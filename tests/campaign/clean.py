@@ -157,7 +157,7 @@ def _last_power_ns(piece: Evidence) -> int:
 
 
 def _part(piece: Evidence, begin_ns: int, end_ns: int) -> Evidence:
-    """Cut a window to a part, without the times outside it."""
+    """Cut a window to a part, without the times outside the part."""
     part, timings = piece.part(begin_ns, end_ns), piece.timings
     if timings is None:
         return part

@@ -1,4 +1,4 @@
-"""Edits of evidence in a driver's form: delayed by a refresh, in the driver's steps, and with its counters."""
+"""Edits of evidence in a driver's form: delayed by a refresh, in the driver's steps, and with the driver's counters."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def foreign(pid: int = 60_999, **facts: Any) -> Process:
 
 
 def dark(evidence: Evidence, begin_ns: int, end_ns: int) -> Evidence:
-    """Return evidence without signal readings and process lists in a stretch, and with the sampler's gaps for it."""
+    """Return evidence without signal readings and process lists in a stretch, with the sampler's gaps for the stretch."""
 
     def kept(column: Column) -> Column:
         stay = (column.at_ns <= begin_ns) | (column.at_ns >= end_ns)
@@ -137,7 +137,7 @@ def devised(evidence: Evidence, **facts: Any) -> Evidence:
 
 
 def stretch(evidence: Evidence, length_s: float, rng: np.random.Generator, *, margin_s: float = 0.2) -> tuple[int, int]:
-    """Return a stretch of that length inside the window, away from its edges if it fits."""
+    """Return a stretch of this length inside the window, away from the window's edges if there is room."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     length_ns = min(round(length_s * 1e9), end_ns - begin_ns)
     room_ns = end_ns - begin_ns - length_ns

@@ -28,7 +28,7 @@ _TWICE = 2.0
 
 
 def of_seed(seed: int, rule: str | None = None) -> Counts:
-    """Return all counts of one seed, or only those of one rule's hazards; a Counter, so that seeds add up."""
+    """Return the counts of one seed; ``rule`` limits the hazards to those of one rule."""
     about = clean.simulated(seed)
     counts = of_clean(about, f"clean/{about.window.label}")
     # Each mutator has its own random numbers, so that a new mutator does not change the results of others.
@@ -50,7 +50,7 @@ def of_recorded() -> Counts:
 
 
 def of_clean(about: Evidence, kind: str, *, prefix: str = "clean") -> Counts:
-    """Return the false alarms on one window, by rule and of the verdict."""
+    """Return the counts of one clean window: its status, and the alarms, notes and unobserved answers of each rule."""
     verdict = judge(about)
     counts: Counts = Counter({f"{kind}/windows": 1})
     counts[f"{kind}/{verdict.status.value}"] += 1

@@ -15,7 +15,7 @@ from annotate.rule import Rule, RuleKind, Severity
 from annotate.rules import RULES
 
 MULTIPLES = (1.0, 1.5, 2.0, 3.0)
-# Returns the evidence with the hazard; None if this window cannot have the hazard (a cap's hazard in a copy).
+# Returns the evidence with the hazard, or None if this window cannot have the hazard (a cap's hazard in a copy).
 Inject: TypeAlias = Callable[[Evidence, float, np.random.Generator], Evidence | None]
 
 
@@ -23,7 +23,7 @@ Inject: TypeAlias = Callable[[Evidence, float, np.random.Generator], Evidence | 
 class Mutator:
     """A hazard to inject into a window, and the condition under which it counts as caught.
 
-    ``limit`` names the quantity that the multiple multiplies; it is empty for a hazard without a size.  ``caught`` is the least severity
+    ``limit`` names the quantity that the multiple multiplies, and is empty for a hazard without a size.  ``caught`` is the least severity
     that counts; with ``unobserved``, unproven counts too, for a rule that never flags.
     """
 

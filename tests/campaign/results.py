@@ -73,7 +73,7 @@ def judge_digest() -> str:
 
 
 def load(path: Path = FILE) -> Results:
-    """Read the file.  Raises OSError or ValueError: when it is missing or damaged."""
+    """Read the file.  Raises OSError or ValueError: when the file is missing or damaged."""
     data = json.loads(path.read_text())
     seeds = frozenset(seed for first, last in data["seeds"] for seed in range(first, last + 1))
     return Results(data["judge"], seeds, data["counts"], data["recorded"])

@@ -99,7 +99,7 @@ class Replayer:
 
 
 class OldDaemon:
-    """A socket that answers like the earlier version's daemon, and records its requests."""
+    """A socket that answers like the earlier version's daemon, and records the requests."""
 
     def __init__(self, path: Path, state: Path) -> None:
         self.asked: list[Message] = []

@@ -108,7 +108,7 @@ def test_commands_show_an_old_daemon(
 
 
 def test_marks_and_untrusted_windows_need_a_new_daemon(gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings]) -> None:
-    """With an earlier daemon, which would judge them as ordinary windows, marks fail and untrusted windows are unproven."""
+    """Marks fail and untrusted windows are unproven, because an earlier daemon would judge both as ordinary windows."""
     daemon, settings = old_daemon
     for command in (("mark", "begin", "a"), ("mark", "end", "a")):
         ended = gpuwatch(*settings.flags(), *command)

@@ -1,7 +1,7 @@
 """Writer of one version's files, conversations and names for the tests of later versions.
 
 ``python tests/compatibility/write.py OUT WORK`` uses the gpuwatch that Python finds (set PYTHONPATH for another version).
-Commit a8d437f, whose files are in this folder, had other names for the five internal modules imported here.
+Commit a8d437f, whose files are in this folder, had other names for five of the internal modules imported here.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ def main(out: Path, work: Path) -> None:
         live = outputs((("top", "--once"), ("doctor",), ("record", "-o", f"{other}/now.capsule", "--seconds", "0.3")), other)
         conversation = converse(work / "heard", (("valid", gpus[0]), ("rejected", gpus[2])))
     for each in live:
-        each["json"] = shape(each["json"])  # its values belong to this machine
+        each["json"] = shape(each["json"])  # the values belong to this machine
     for page in files.glob("*.html"):
         page.write_text(PLOTLY.sub(r"\1\2", page.read_text()))
     pack(files, out / "files.tar.xz")

@@ -188,7 +188,7 @@ def page(record: Mapping[str, Any], text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return 0; 1 for a stale page or a run with false or missing alerts; 2 for any other argument."""
+    """Return 0, or 1 for a stale page or a run with false or missing alerts, or 2 for any other argument."""
     if arguments not in ([], ["--render"], ["--check"]):
         sys.stderr.write("usage: python -m tests.dashboards.long_run [--render | --check]\n")
         return 2

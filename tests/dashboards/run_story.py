@@ -156,7 +156,7 @@ def _lose_for_good(fleet: RunFleet) -> None:
 
 
 def _stutter(fleet: RunFleet) -> None:
-    """Stop a daemon for half of each second, for four minutes, in parallel with the story."""
+    """Stop a daemon for half of every second, for four minutes, in parallel with the story."""
     host = fleet.hosts["killed"]
 
     def run() -> None:

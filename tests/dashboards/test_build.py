@@ -32,7 +32,7 @@ _SERIES = {
         else [metric.name]
     )
 }
-# The export of windows writes this file; the table may not contain it.
+# The export of windows writes this metric, so the exporter's table lacks it.
 _BY_EXPORT = {"gpuwatch_export_last_success_time_seconds"}
 
 

@@ -20,7 +20,7 @@ NUMBERS = range(16 if SHARE == 1.0 else 1)
 
 
 def run_promtool(folder: Path, named: Mapping[str, tuple[str, MadeFleet]]) -> str:
-    """Return promtool's output; empty if in every fleet exactly the slow GPUs raise the alert."""
+    """Return promtool's output, which is empty if in every fleet exactly the slow GPUs raise the alert."""
     at_once = [replace(rule, hold="0m") if isinstance(rule, Alert) else rule for rule in SLOW_TWINS.rules]
     (folder / "rules.yml").write_text(rule_file([replace(SLOW_TWINS, rules=at_once)]))
     file = {

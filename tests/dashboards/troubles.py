@@ -1,4 +1,4 @@
-"""A healthy host, and the trouble of each alert: the series that differ while the alert must fire."""
+"""Healthy hosts, and the trouble of each alert: the series that differ while the alert must fire."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def judged(status: str) -> str:
 
 PLACES = tuple((uuid, name) for name in "ab" for uuid in "UVW")
 
-# A healthy host with a history: an alert must not count the past of a counter as new.
+# Healthy hosts with a history: an alert must not count the past of a counter as new.
 HEALTHY: Mapping[str, Signal] = {
     **{host("up", name): up for name in "abc"},
     **{host("gpuwatch_gpus", name, state="answering"): state(3, 3) for name in "abc"},

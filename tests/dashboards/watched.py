@@ -89,7 +89,7 @@ def measured(settings: Settings, position: int, length_s: float = 1.2) -> None:
 
 @contextlib.contextmanager
 def scraping(folder: Path, addresses: Mapping[str, str]) -> Iterator[Prometheus]:
-    """Run Debian's Prometheus with the rules, and scrape these hosts each second."""
+    """Run Debian's Prometheus with the rules, and scrape these hosts every second."""
     port = free_port()
     targets = [{"targets": [address], "labels": {"instance": name}} for name, address in addresses.items()]
     for path in RULES:  # without group intervals of five minutes
@@ -116,7 +116,7 @@ def scraping(folder: Path, addresses: Mapping[str, str]) -> Iterator[Prometheus]
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for a condition.  Raises AssertionError: when it never becomes true."""
+    """Wait for a condition.  Raises AssertionError: when the condition stays false."""
 
     def held() -> bool:
         with contextlib.suppress(URLError, ConnectionError, PrometheusError):

@@ -17,7 +17,7 @@ from tests.fake_nvml.scene import Client, Scene, create
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the mock driver; the first worker that needs the driver compiles it there."""
+    """Return the folder of the mock driver; the first worker that needs the driver compiles the driver there."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     built = shared / "nvml"

@@ -1,4 +1,4 @@
-"""A program that prints every answer of NVIDIA's own binding about every GPU; tests run it on the mock driver."""
+"""A program that prints every answer of NVIDIA's own binding about the GPUs in its arguments; tests run the program."""
 
 from __future__ import annotations
 

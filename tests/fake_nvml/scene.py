@@ -1,4 +1,4 @@
-"""The answers of the mock driver.  A test builds and changes them while programs read, and reads the counts of calls."""
+"""The answers of the mock driver.  A test builds and changes the answers while programs read, and reads the counts of calls."""
 
 from __future__ import annotations
 

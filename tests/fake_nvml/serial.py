@@ -1,4 +1,4 @@
-"""A program that runs the compiled loop on the mock driver and prints the results as JSON; tests run it."""
+"""A program that runs the compiled loop on the mock driver and prints the results as JSON; tests run the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of denied signals: each of many GPUs denies one, and the daemon reports it as unobserved, not as zero."""
+"""Tests of denied signals: each of many GPUs denies one, and the daemon reports the signal as unobserved, not as zero."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Stores with randomly damaged files: ``python -m tests.faults.damage --count 1000``.
 
-After any damage, reading reports it in one line, writing continues, and later windows are judged.
+After any damage, reading reports the damage in one line, writing continues, and later windows are judged.
 """
 
 from __future__ import annotations

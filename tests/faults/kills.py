@@ -155,7 +155,7 @@ def _under_load(
 
 
 def _last_read(settings: Settings) -> dict[str, int]:
-    """Return the time of each GPU's last reading, as the daemon reports it just before its end; empty without an answer."""
+    """Return the time of each GPU's last reading, as the daemon reports it just before its end, or nothing without an answer."""
     with contextlib.suppress(DaemonError), connect(settings, start=False) as client:
         gpus = client.readings().gpus
         return {gpu.device["uuid"]: max((row["at_ns"] for row in gpu.rows if row["lane"] == "fast"), default=0) for gpu in gpus}

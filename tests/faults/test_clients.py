@@ -69,7 +69,7 @@ def judged(live: Live, label: str) -> Run:
 
 
 def test_window_of_a_killed_client_is_unproven(daemon: Live) -> None:
-    """A client killed inside its window leaves it unproven or flagged, with the reason."""
+    """The window of a client that is killed inside it is unproven or flagged, with the reason."""
     body = """
         with opened("killed"):
             print("in", flush=True)
@@ -121,7 +121,7 @@ def test_verdict_of_an_open_window_of_the_client_is_refused(daemon: Live) -> Non
         with connect(daemon.settings) as other:
             assert other.verdicts(opened.run, wait_s=0.0).status == "open"
             other.close_window(opened.run, opened.opened_ns, clock.now_ns())
-        assert client.verdicts(opened.run).verdicts  # another connection of this user closed it
+        assert client.verdicts(opened.run).verdicts  # another connection of this user closed the window
 
 
 def test_stopped_client_keeps_its_window_and_blocks_no_other(daemon: Live) -> None:

@@ -1,4 +1,4 @@
-"""Tests of clients that are silent, send half lines or too much, or never read: others are served, memory is bounded."""
+"""Tests of clients that are silent, send half lines or too much, or never read: others are served, and memory is bounded."""
 
 from __future__ import annotations
 

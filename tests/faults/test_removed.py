@@ -200,7 +200,7 @@ class TestHeldByAnother:
         store.close()
 
     def held(self, store: Store, path: Path, meanwhile: Callable[[], object]) -> None:
-        """Write while a database is locked, check that nothing is stored, and unlock it."""
+        """Write while a database is locked, check that nothing is stored, and unlock the database."""
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         meanwhile()

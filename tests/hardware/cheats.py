@@ -1,6 +1,6 @@
 """Ways to cheat a GPU benchmark, as programs: ``python -m tests.hardware.cheats NAME CLAIM.json``.
 
-``python -m tests.hardware.cheats all FOLDER`` runs each in a forked child, with the parent's untrusted window around it.
+``python -m tests.hardware.cheats all FOLDER`` runs each in a forked child, with the parent's untrusted window around the child.
 Most programs run a leaderboard's harness (events around every call, one synchronisation per batch) on one submission.  Each
 program writes a claimed number to a file.  Docstrings name the source of published cheats; none was written to match a rule.
 """

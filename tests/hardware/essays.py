@@ -106,7 +106,7 @@ class Essays:
             yield self._timed(f"{count} calls from idle", call, count=count)
 
     def power_cap(self) -> Iterator[Row]:
-        """Measure a large product back to back, under the power cap, and with sleeps, which hide the cap."""
+        """Measure a large product back to back and with sleeps, which hide the power cap, and a smaller one back to back."""
         from tests.hardware.workloads import gemm, loop
 
         call = gemm(16384)

@@ -45,7 +45,7 @@ _PRINTED = {
 
 def add(folder: Path) -> None:
     """Replace the committed windows by a run's, with identities masked and times rounded."""
-    from tests.hardware.render import masked  # imported late, because it renders the page of this module's data
+    from tests.hardware.render import masked  # imported late, because ``render`` renders the page of this module's data
 
     rows, evidences = json.loads((folder / "essays.json").read_text()), unpack((folder / "essays.capsule").read_bytes())
     taken = [

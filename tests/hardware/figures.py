@@ -94,7 +94,7 @@ def _once_s(call: Callable[[], object]) -> float:
 
 
 def _arms(kind: str, *, differ: bool) -> tuple[Callable[..., Any], Callable[..., Any], Callable[[], tuple[Any, ...]]]:
-    """Return two functions and a maker of inputs; the second does equal work, or 0.5 % more (tiles or bytes)."""
+    """Return two functions and a maker of inputs; the second function does equal work, or 0.5 % more (tiles or bytes)."""
     import torch
 
     if kind == "gemm":

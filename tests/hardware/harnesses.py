@@ -138,7 +138,7 @@ def _harnesses(torch: Any, product: Callable[[], Any]) -> list[tuple[str, Callab
 
 
 def _run_pytest(folder: Path) -> list[Row]:
-    """Run pytest-benchmark in a separate process; return nothing if it fails."""
+    """Run pytest-benchmark in a separate process, and return a row per benchmark, or none without a report."""
     test, report = folder / "test_product.py", folder / "benchmark.json"
     test.write_text(_TEST.format(side=SIDE, count=RUNS_COUNT, idle_s=IDLE_S))
     timer = "--benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized"

@@ -76,7 +76,7 @@ def _scatter(values_s: Sequence[float]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the table, or compare the table with ``--check``; convert given data files first."""
+    """Convert the given data files, then write the table, or with ``--check`` compare the page."""
     if paths := [Path(given) for given in arguments if given != "--check"]:
         take(paths)
     page = PAGE.read_text(encoding="utf-8")

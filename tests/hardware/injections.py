@@ -252,7 +252,7 @@ def _crashing(call: Callable[[], object]) -> Body:
 
 
 def injections() -> Iterator[Injection]:
-    """Yield every available hazard, each made on demand, so that memory is free again."""
+    """Yield every hazard, each made on demand to save memory."""
     gemm4k = gemm(4096)
     warm = lambda: loop(gemm4k, 3.0)  # noqa: E731 - used often below
     woken = lambda: loop(gemm4k, 0.3)  # noqa: E731 - for hazards independent of the clock

@@ -42,7 +42,7 @@ _WARM_S = {True: 3.1, False: 1.0}  # under the power cap, and without it
 _OVERHEAD_S = 1.0  # extra time per window: its tail, the transfer of times, an occasional start of a neighbour
 _ENDING_S = 12.0  # extra time per run: the last session's evidence is read and written
 _JUDGED_S = 10.0
-_TOGETHER_COUNT = 2  # sessions per file, few enough for its size limit
+_TOGETHER_COUNT = 2  # sessions per file, few enough for the file's size limit
 _STALLS_COUNT = 2  # consecutive clean windows with a stall, after which the pair is dropped
 
 

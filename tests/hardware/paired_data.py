@@ -134,7 +134,7 @@ def _event_rate(row: Row) -> float:
 
 
 def timed_numbers(own: Timings, before: Timings, after: Timings) -> dict[str, list[float]]:
-    """Return mean, median and median at one clock of the three windows; the last only within the references' clocks."""
+    """Return mean and median of the three windows, and the median at one clock if ``medians_at_one_clock`` gives one."""
     of = (own, before, after)
     found = {
         MEAN: [float(each.took_s.mean()) for each in of],
@@ -145,9 +145,9 @@ def timed_numbers(own: Timings, before: Timings, after: Timings) -> dict[str, li
 
 
 def medians_at_one_clock(own: Timings, before: Timings, after: Timings) -> list[float] | None:
-    """Return the medians at the first reference's clock, by the references' mean exponent; raw medians without a fit.
+    """Return the medians at the first reference's clock, by the references' mean exponent, or raw medians without a fit.
 
-    None without stamps, or if the window ran at clocks outside the references' range.
+    Return None without stamps, or if the window ran at clocks outside the references' range.
     """
     clocks = [each.sm_clock_mhz for each in (own, before, after)]
     stamped = [np.isfinite(each) for each in clocks if each is not None]

@@ -210,7 +210,7 @@ def turns(work: Work, window: gpuwatch.Window, disturbance: Disturbance | None) 
             return (_allocating(of) if of.kind == "litter" else _collecting(course)), _nothing
         case "compilation":
             return (lambda at_s, _: _compile(work, of.kind, course.due(at_s))), _nothing
-    return _nothing, _nothing  # other processes, or the pause before the window, are the disturbance
+    return _nothing, _nothing  # the worker or other processes make these disturbances
 
 
 def _nothing(at_s: float, call: int) -> None: ...
@@ -257,7 +257,7 @@ def _collecting(course: Course) -> Turn:
 
 
 def _allocating(of: Disturbance) -> Turn:
-    """Create and keep objects from the first piece on; CPython decides when to collect."""
+    """Return an action that creates and keeps objects from the first piece on; CPython's thresholds start the collector."""
     kept: list[object] = []
     last_s = of.pieces[0].begin_s
 

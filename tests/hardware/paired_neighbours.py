@@ -145,7 +145,7 @@ def _serve(has_gpu: bool) -> int:
 def _live(asked: Request, *, has_gpu: bool) -> None:
     """Run as a neighbour, then end the process."""
     _end_with_parent()
-    signal.setitimer(signal.ITIMER_REAL, asked.life_s)  # its default action ends the process, even inside the driver
+    signal.setitimer(signal.ITIMER_REAL, asked.life_s)  # the signal's default action ends the process, even inside the driver
     code = 0
     try:
         if not has_gpu and asked.kind != "hog":

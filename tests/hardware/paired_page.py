@@ -41,7 +41,7 @@ _BETWEEN_CALLS = (
 
 
 def section(folder: Path = TRACES) -> list[str]:
-    """Return the lines of this part of the page; none without windows."""
+    """Return the lines of this part of the page, or none without results."""
     found = load(folder)
     if found is None:
         return []

@@ -93,7 +93,7 @@ Windows: TypeAlias = tuple[Whole, list[Evidence]]
 
 def read_runs(folder: Path) -> Iterator[Windows]:
     """Yield the windows of each call whose files lie in a folder."""
-    from tests.hardware.render import masked  # imported late, because it renders the page of this module's data
+    from tests.hardware.render import masked  # imported late, because ``render`` renders the page of this module's data
 
     for path in sorted(folder.glob("paired-*.json")):
         said = json.loads(path.read_text(encoding="utf-8"))
@@ -191,7 +191,7 @@ class Judged:
 
 
 def load(folder: Path = TRACES) -> Judged | None:
-    """Return the committed results; None without any."""
+    """Return the committed results, or None without any."""
     path = folder / f"{STEM}-results.json"
     if not path.exists():
         return None

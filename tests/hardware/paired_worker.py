@@ -54,7 +54,7 @@ class Answer:
     calls_count: int = 0
     window_s: float = 0.0
     events_s: float = 0.0  # time between the first and the last mark
-    longest_gap_s: float = 0.0  # excess of the longest block over the median block
+    longest_gap_s: float = 0.0  # excess of the longest block over the median block, without the first block
     facts: dict[str, Any] = field(default_factory=dict)
 
 

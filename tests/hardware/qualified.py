@@ -3,7 +3,7 @@
     python -m tests.hardware.qualified add FOLDER…      adds results of `qualify` runs: *.json of --save-reference or --json
     python -m tests.hardware.qualified [--check]        writes the table, or compares it
 
-The first clean run with every number on a card becomes the shipped reference; later runs show the card's repeatability.
+The first clean run with every number on a card becomes the shipped reference; the card's other runs show its repeatability.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _spread_ratio(cards: Sequence[Qualification], name: str) -> float:
 
 
 def _repeats(cards: Sequence[Qualification]) -> Iterator[str]:
-    """Yield the largest deviations of later runs from the card's first run."""
+    """Yield the largest deviations of a card's other runs from the shipped reference."""
     first = {card.device.uuid: card for card in cards}
     apart: dict[str, list[float]] = {probe.name: [] for probe in PROBES}
     for run in runs():
@@ -127,7 +127,7 @@ def written(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Add runs, write the table, or with ``--check`` compare it; return 0 or 1."""
+    """Add runs, write the table, or with ``--check`` compare the table; return 0 or 1."""
     if arguments[:1] == ["add"]:
         add([Path(each) for each in arguments[1:]])
         return 0

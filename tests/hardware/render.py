@@ -77,7 +77,7 @@ def take(folder: Path) -> None:
         ],
     }  # fmt: skip
     DATA.write_text(json.dumps(kept, indent=1) + "\n")
-    # A piece of the log around three windows: one is quiet, and two show the limits of a log alone.
+    # The parts of the log around three windows: a steady one, and two with hazards that the log shows.
     lines = [log[0]]
     for name in LOGGED:
         begin_s, end_s = spans[name]
@@ -103,7 +103,7 @@ def _wall_s(line: str) -> float:
 
 
 def _smi(trace: Any, span_s: tuple[float, float] | None) -> dict[str, Any] | None:  # a Trace on the wall clock
-    """Return a summary of the nvidia-smi log over a span; None without a span or readings."""
+    """Return a summary of the nvidia-smi log over a span, or None without a span or readings."""
     if span_s is None:
         return None
     begin_ns, end_ns = (int(edge * 1e9) for edge in span_s)

@@ -43,7 +43,7 @@ def event_pair_us(between: Callable[[], object], count: int = 300) -> float:
 
 
 def behind_work_us(stamps: Stamps, call: Callable[[], object], count: int, *, stamped: bool) -> float:
-    """Return the time of a call in a full queue, with or without a stamp after each."""
+    """Return the time of a call in a full queue, with or without a stamp after each call."""
     torch.cuda.synchronize()
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     call()
@@ -58,7 +58,7 @@ def behind_work_us(stamps: Stamps, call: Callable[[], object], count: int, *, st
 
 
 def _spread_ratio(stamped: Stamped, first: int, second: int) -> float | None:
-    """Return the range of the SMs' clocks as a ratio of their median, near zero on one clock; None without stamped SMs."""
+    """Return the range of the SMs' clocks as a ratio of their median, near zero on one clock, or None without stamped SMs."""
     seen = (stamped.at_ns[first] > 0) & (stamped.at_ns[second] > stamped.at_ns[first])
     if not seen.any():
         return None

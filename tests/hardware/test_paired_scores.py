@@ -183,7 +183,7 @@ def test_status_counts_false_alarms_of_clean_windows() -> None:
 
 @pytest.mark.parametrize(("second", "said"), [((0.0, 0.0), "1.00"), ((1.0, 1.0), "none (all alike)")])
 def test_correlation_within_clusters(second: tuple[float, float], said: str) -> None:
-    """The correlation within clusters is 1 if only the cluster decides, and "none" if all values are equal."""
+    """The correlation within clusters is 1 if the cluster determines the value, and "none" if all values are equal."""
     of = [*(made_up(value, card="1") for value in (1.0, 1.0)), *(made_up(value, card="2") for value in second)]
     assert paired_statuses.within_clusters(of, lambda each: each.row.truth["throughput"]) == said
 

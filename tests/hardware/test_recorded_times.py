@@ -1,4 +1,4 @@
-"""Tests of the rules about times on kernels recorded on a real H200: clean recordings pass, disturbed ones do not."""
+"""Tests of the rules about times on kernels recorded on a real H200: the findings of clean and of disturbed recordings."""
 
 from __future__ import annotations
 

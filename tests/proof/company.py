@@ -115,7 +115,7 @@ class Company:
         )
 
     def _ratios(self, since_ns: int | None, at_ns: int) -> tuple[float | None, float | None]:
-        """Return the record's mean utilisation of the own and the foreign process since ``since_ns``; None without samples."""
+        """Return the record's mean utilisation of the own and the foreign process since ``since_ns``, or None without samples."""
         if since_ns is None:
             return None, None
         first, last = np.searchsorted(self._sampled_ns, [max(since_ns, at_ns - _REACH_NS), at_ns])

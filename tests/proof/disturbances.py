@@ -120,7 +120,7 @@ class Disturbance:
 
 
 def is_inside(each: Disturbance) -> bool:
-    """Return whether a stall lies inside an iteration's time; idle stretches lie between iterations, whatever was drawn."""
+    """Return True if a stall lies inside an iteration's time; idle stretches always lie between iterations."""
     return each.inside and each.family in ("host-stall", "garbage-pauses")
 
 
@@ -129,7 +129,7 @@ def family_name(seed: int) -> str:
     return str(generator(seed, "family").choice(_NAMES, p=_WEIGHTS / _WEIGHTS.sum()))
 
 
-@cache  # a page asks for each several times
+@cache  # a page's tables use each window's disturbances several times
 def drawn(family: str, seed: int, window_s: float) -> tuple[Disturbance, ...]:
     """Draw the disturbances of a window of this family: one, but none for ``nothing`` and two for ``combined``."""
     if family == NOTHING:

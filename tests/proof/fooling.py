@@ -50,7 +50,7 @@ class Tried:
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        """Return the numbers whose deviation exceeds bound plus repeatability; none unless the verdict is valid or flagged."""
+        """Return the numbers that a valid or flagged verdict lacks, or whose deviation exceeds bound plus repeatability."""
         if self.verdict.status.value not in ("valid", "flagged"):
             return ()
         numbers = _numbers(self.verdict)

@@ -126,7 +126,7 @@ def first_window_of_a_daemon() -> Attempt:
 
 
 def just_below_the_limit() -> Attempt:
-    """A kernel draws 650 W of 700 W without a cap, right after a rest of 1 s; the clock is at its level at once."""
+    """A kernel draws 650 W of 700 W without a cap, right after a rest of 1 s; the clock reaches its level at once."""
     base = WORK["copy"]
     work = replace(base, kernel=replace(base.kernel, dynamic_w=528.0))
     found = act(Setting(work=work), (), [Edit(begin_s=-1.0, end_s=-0.01, level="working", value=0.0)])

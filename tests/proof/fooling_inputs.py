@@ -86,7 +86,7 @@ def memoised() -> Attempt:
 
 
 def early_exit_in_five_batches() -> Attempt:
-    """A solver converges: each call of the last fifth does 20 % less work; the harness times five batches of 1 s.
+    """A solver converges, so each call of the last fifth does 20 % less work; the harness times five batches of 1 s.
 
     Truth: mean 5 % short and throughput 5 % high, compared with full calls.  Utilisation, clock and power do not change, so the
     fifth entry is the only witness.

@@ -244,7 +244,7 @@ def recorded(clean: Act, *, power_w: float, clock_mhz: float, at_clock_mhz: floa
 
 
 def silent(evidence: Evidence, spans_s: Sequence[tuple[float, float]], *, gaps: bool) -> Evidence:
-    """Return the evidence without readings in these stretches; with ``gaps``, each stretch is recorded as a gap."""
+    """Return the evidence without readings in these stretches, except the power record; ``gaps`` adds each stretch as a gap."""
     begin_ns = evidence.window.begin_ns
     spans_ns = [(begin_ns + round(first * 1e9), begin_ns + round(last * 1e9)) for first, last in spans_s]
 

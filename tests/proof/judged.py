@@ -138,9 +138,9 @@ def _level_share(each: Disturbance, length_s: float) -> float:
 def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
     """Return the numbers that the specification leaves unbounded in this window.
 
-    Throughput is open under a rhythm of pauses, which is part of the work.  The times are open if their error is within the
+    Throughput is open under a rhythm of pauses, which is part of the work.  Wrong times are open if their error is within the
     books' own error, and in windows under a second, which have no books.  All numbers are open in a plain window whose own
-    work changed (the proof "steadiness of the times" is not shown).
+    work changed other than by easier data (the proof "steadiness of the times" is not shown).
     """
     is_plain = row.variant == Variant.PLAIN
     found: set[str] = set()

@@ -35,7 +35,7 @@ _MOST_ALARMED = 0.01  # target for clean windows; the upper end of the interval 
 
 
 def is_testable(row: Row) -> bool:
-    """Return whether the pairs can test this loop: it has no undeclared sleeps and no launch waits in its times."""
+    """Return True for a loop that the pairs can test: without undeclared sleeps and without launch waits in its times."""
     return not sleeps_undeclared(row) and not waits_for_launches(row)
 
 

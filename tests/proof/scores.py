@@ -92,7 +92,7 @@ class Share:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval: 0 to 1 if the total is 0."""
+        """Return the 95 % interval, or 0 to 1 if the total is 0."""
         return clopper_pearson(self.count, self.total, _LEVEL)
 
     def is_at_least(self, target: float) -> bool:

@@ -38,7 +38,7 @@ class Piece:
 def pieces(shape: Shape, begin_s: float, length_s: float, until_s: float, rng: np.random.Generator) -> tuple[Piece, ...]:
     """Return the pieces of one disturbance, cut at ``until_s``.
 
-    ``length_s`` is the length of a pulse, the on-time of a train (the mean of a random train), or the period of a sine or saw.
+    ``length_s`` is the length of a pulse, the mean on-time of a train, or the period of a sine or saw.
     A step and a drift last until ``until_s``.
     """
     made = _MAKERS[shape](begin_s, length_s, until_s, rng)

@@ -89,7 +89,7 @@ def test_batches_of_less_work_are_bounded(count: int, work: str, begin_s: float)
 
 
 def _batched(found: Act, count: int) -> Evidence:
-    """Return the loop in ``count`` entries, each from a first call's start to a last call's end; the window ends with them."""
+    """Return the loop in ``count`` entries, each from a first call's start to a last call's end, in a window that ends 0.3 ms later."""
     evidence = found.evidence()
     assert evidence.timings is not None
     each, at_ns = len(evidence.timings.at_ns) // count, evidence.timings.at_ns

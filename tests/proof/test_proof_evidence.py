@@ -113,7 +113,7 @@ def test_variants_record_their_times_and_clocks() -> None:
 
 
 def test_clocks_change_once_a_refresh() -> None:
-    """Values change once per refresh (100 ms, utilisation 200 ms), although the pulse lane reads every 10 ms."""
+    """Values change at most once per refresh (100 ms, utilisation 200 ms), although the pulse lane reads every 10 ms."""
     evidence = clean("gemm")
     for name, period_s in (("sm_clock_mhz", 0.1), ("power_w", 0.1), ("utilization_ratio", 0.2)):
         column = evidence.trace.column(name)

@@ -134,7 +134,7 @@ def test_own_work_is_open_in_plain_windows() -> None:
     assert replace(found, is_steady=False, left_open=frozenset()).bounded == found.row
 
 
-def test_only_timed_sleeps_are_undeclared() -> None:
+def test_sleeps_are_undeclared_with_and_without_times() -> None:
     row = replace(judged_pair(short("host-stall").seed)[0][0].row, workload="sleeps between")
     assert sleeps_undeclared(replace(row, variant=Variant.STAMPED))
     assert sleeps_undeclared(replace(row, variant=Variant.PLAIN))

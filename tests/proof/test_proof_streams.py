@@ -120,7 +120,7 @@ def test_rest_before_the_window_speeds_up_its_start() -> None:
 
 
 def test_capped_clock_has_a_cycle_of_one_second() -> None:
-    """The power controller remembers one second: the clock correlates more at a lag of 1 s than at a lag of 0.5 s."""
+    """The clock under the power cap correlates more at a lag of 1 s than at a lag of 0.5 s."""
     alike, unlike = [], []
     for seed in range(4):
         clean, _, _ = run_twice(workload("large gemm"), length_s=6.0, seed=seed)

@@ -62,7 +62,7 @@ class CliCommand:
 
     @property
     def example(self) -> str:
-        """Return the example of the epilog, else the first command line of the help; empty without either."""
+        """Return the example of the epilog, else the first command line of the help, or an empty text without either."""
         if (self.command.epilog or "").startswith(_EXAMPLE):
             return (self.command.epilog or "").removeprefix(_EXAMPLE)
         shown = re.search(rf"(?m)^\s*({self.path} .*?)(  .*)?$", self.help)

@@ -17,7 +17,7 @@ only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become an
 
 
 def as_nobody(work: Callable[[], str]) -> str:
-    """Run a function as the user nobody; return its result, or the exception as text."""
+    """Run a function as the user nobody; return the function's result, or the exception as text."""
 
     def work_or_report() -> str:
         try:

@@ -98,7 +98,7 @@ def _many_columns(manifest: dict[str, Any]) -> None:
 
 
 def _many_repeats(manifest: dict[str, Any]) -> None:
-    """Add two rows an hour apart, repeated each millisecond, to two thousand columns."""
+    """Add two rows an hour apart, repeated every millisecond, to two thousand columns."""
     manifest["arrays"] += [[2, 1], [0, 1]]
     times, silent = len(manifest["arrays"]) - 2, len(manifest["arrays"]) - 1
     manifest["evidence"][0]["columns"] = {f"n{i}": [times, times, 1_000_000, silent] for i in range(2000)}

@@ -56,7 +56,7 @@ def manifest_command() -> list[str]:
 
 @contextmanager
 def daemonset(folder: Path, *before: str) -> Iterator[Settings]:
-    """Run the manifest's daemon in a folder of the test, with ``before`` as launcher; yield its settings."""
+    """Run the manifest's daemon in a folder of the test, with ``before`` as launcher; yield the daemon's settings."""
     found, log = settings(folder), folder / "log"
     places = {"--state": str(found.state), "--socket": str(found.socket), "--listen": "127.0.0.1:0"}
     words = [f"{name}={places[name]}" if (name := word.partition("=")[0]) in places else word for word in manifest_command()]
@@ -92,7 +92,7 @@ def pod_window(found: Settings, *before: str, user: int = NOBODY) -> tuple[int, 
 
 @pytest.mark.usefixtures("root")
 def test_window_of_another_pod_and_user_is_judged() -> None:
-    """With hostPID the daemon finds the pod's process, and with --system it serves users other than root."""
+    """With hostPID the daemon finds the pod's process, and with --system the daemon serves users other than root."""
     no_capability = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
     with open_folder() as folder, daemonset(folder, *no_capability) as found:
         uid, pid, run, status, why = pod_window(found, "unshare", "--pid", "--fork")

@@ -114,7 +114,7 @@ def test_daemon_files_are_closed_under_any_umask(tmp_path: Path, mask: int) -> N
         "with gpuwatch.window('a', settings=s) as w: pass\n"
         "print(w.verdict.status)"
     )
-    # The window starts the daemon; the test ends it.
+    # The window starts the daemon; the test ends the daemon.
     ended = subprocess.run(
         [sys.executable, "-c", program, str(found.state), str(found.socket), str(mask)], capture_output=True, text=True,
         timeout=PATIENCE_S, check=False,
@@ -150,7 +150,7 @@ def test_daemon_log_follows_no_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["run.capsule", "report.html"])
 def test_output_replaces_a_link(tmp_path: Path, name: str) -> None:
-    """A command replaces a link in place of its output and does not write through it."""
+    """A command replaces a link in place of its output and does not write through the link."""
     capsule = Path(__file__).parents[1] / "traces" / "h200-windows.capsule"
     precious, target = tmp_path / "precious", tmp_path / name
     precious.write_text("untouched")

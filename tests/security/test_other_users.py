@@ -105,7 +105,7 @@ def test_window_belongs_to_the_kernels_user_of_the_client(shared: Shared) -> Non
     with Reader(shared.settings.state) as reader:
         found = reader.run(run)
         assert (found.uid, found.declared.get("user")) == (NOBODY, "root")  # declared facts are stored unchanged
-        assert found.user in (None, "nobody")  # found by PID; None if the process has ended
+        assert found.user in (None, "nobody")  # found by PID, or None if the process has ended
 
 
 def test_declared_facts_beyond_the_limits_are_rejected(shared: Shared) -> None:

@@ -65,7 +65,7 @@ def test_mark_cannot_be_ended_by_its_run_id(found: Settings) -> None:
 
 
 def test_untrusted_window_keeps_earlier_declarations(found: Settings) -> None:
-    """Facts declared before the untrusted code runs are final: parts of the claim, the work, and the untrusted mark."""
+    """Variation, period, own processes and stated work count only if declared before the window; claimed calls may follow."""
     w = gpuwatch.window("stated", untrusted=True, sync=False, settings=found)
     w.declare(call_flops_count=1e12)
     with w:

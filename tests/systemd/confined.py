@@ -30,7 +30,7 @@ def allowed(unit: Path) -> frozenset[str]:
 
 
 def _calls(word: str) -> set[str]:
-    """Return the system calls of a set, as defined by this machine's systemd."""
+    """Return the system call of this name, or the calls of a set as defined by this machine's systemd."""
     if not word.startswith("@"):
         return {word}
     listed = subprocess.run(["systemd-analyze", "syscall-filter", word], capture_output=True, text=True, check=True).stdout
@@ -47,7 +47,7 @@ def confine(calls: frozenset[str]) -> None:
         number = seccomp.seccomp_syscall_resolve_name(call.encode())
         if number >= 0:
             seccomp.seccomp_rule_add(context, _ALLOW, number, 0)
-    # Kernels before 6.3 lack this option, so its result is ignored.
+    # Kernels before 6.3 lack this option, so the result is ignored.
     libc.prctl(_SET_MDWE, ctypes.c_ulong(_REFUSE_EXEC_GAIN), 0, 0, 0)
     libc.prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), 0, 0, 0)
     if seccomp.seccomp_load(context):

@@ -180,11 +180,11 @@ def test_system_daemon_serves_every_user(open_folder: Path) -> None:
             asked = f'{{"type":"verdicts","run":"{mine.run_id}"}}'.encode()
             welcome, foreign, opened = as_another(lambda: _answers(found.socket, [HELLO, asked, OPEN])).splitlines()
             assert '"welcome"' in welcome
-            assert "no window" in foreign  # the answer does not reveal its existence
+            assert "no window" in foreign  # the answer does not reveal the window's existence
             assert '"opened"' in opened
             assert '"busy"' in as_another(lambda: _last_of_many(found.socket, server.USER_CONNECTIONS_COUNT + 1))
             connect(found, start=False).close()  # other users can still connect
-            # While the daemon runs: it has the write-ahead log open, which readers may not write.
+            # While the daemon runs, the write-ahead log is open, and readers may not write to the log.
             assert "of root" in as_another(labels, gids=[os.getgid()])
             assert as_another(labels).startswith("refused: ")
         # After the end of the daemon.

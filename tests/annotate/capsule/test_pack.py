@@ -288,7 +288,7 @@ RECORD = WorkRecord((RecordedWindow(4926.1, 203e-6, steady_clock_mhz=1440.0), Re
 
 
 def test_record_of_the_work_survives_packing() -> None:
-    """A packed record makes the verdict repeatable without the store."""
+    """Packing keeps the record, so the verdict can be repeated without the store."""
     (kept,) = unpack(pack([replace(evidence(), record=RECORD)]))
     assert kept.record == RECORD
 

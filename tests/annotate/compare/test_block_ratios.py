@@ -41,7 +41,7 @@ def dependent(count: int, memory: float, seed: int) -> Quads:
 class TestMixtures:
     @pytest.mark.parametrize("seed", range(5))
     def test_slow_blocks_of_43_percent_are_inconclusive(self, seed: int) -> None:
-        """A decision is inconclusive if 43 % of b's blocks take twice as long; mean and share of slower blocks show it."""
+        """A decision is inconclusive if 43 % of b's blocks take twice as long; mean and share show the slow blocks."""
         found = decided(quads(seed=seed, slow_ratio=0.43))
         assert found.decision is Decision.INCONCLUSIVE
         assert found.needed_pairs_count is None

@@ -28,7 +28,7 @@ def pairs(change: float, *, sd: float = 0.004, count: int = 500, seed: int = 0) 
 
 
 def even(change: float, *, sd: float, count: int) -> Values:
-    """Return the quantiles of normal pairs in a random order, so that chance has no effect."""
+    """Return the exact quantiles of normal log ratios in a shuffled order, without sampling noise."""
     shares = (np.arange(count) + 0.5) / count
     return np.asarray(np.random.default_rng(0).permutation(np.log1p(change) + sd * ndtri(shares)))
 
@@ -53,7 +53,7 @@ class TestDecision:
         assert decided(change).decision is expected
 
     def test_decide_noise_is_inconclusive_and_counts_pairs(self) -> None:
-        """Noise makes the answer inconclusive, with the number of further pairs that decide."""
+        """Noise makes the decision inconclusive, and the result states how many more pairs decide."""
         found = decide("a", "b", quads_of(even(0.02, sd=0.1, count=60)))
         assert found.decision is Decision.INCONCLUSIVE
         assert found.needed_pairs_count is not None
@@ -139,7 +139,7 @@ class TestOnASimulatedCappedGpu:
     """Three seconds of blocks of 3 ms; the clock swings and dips as on an H200.  `make bench` runs more."""
 
     def test_decide_finds_half_a_percent_on_a_simulated_gpu(self, kernel: Kernel) -> None:
-        """A change of 0.5 % is FASTER or SLOWER and no change is SAME, in 58 of 60 trials."""
+        """A change of 0.5 % is FASTER or SLOWER and no change is SAME, in at least 58 of 60 trials."""
         for change, expected in ((-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)):
             other = replace(kernel, took_s=kernel.took_s * (1 + change))
             found = [decide("a", "b", quads_of(row)).decision for row in trials(kernel, other, 60, seed=7)]
@@ -158,7 +158,7 @@ class TestOnRecordedKernels:
     """Iterations of an H200 under the power cap or after idle time, dealt out to two variants."""
 
     def test_decide_finds_half_a_percent_in_recordings(self, scenario: str) -> None:
-        """A change of 0.5 % is FASTER or SLOWER and no change is SAME, in 19 of 20 deals."""
+        """A change of 0.5 % is FASTER or SLOWER and no change is SAME, in at least 19 of 20 deals."""
         for change, expected in ((-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)):
             found = [decide("a", "b", quads_of(row)).decision for row in dealt(scenario, change, 20)]
             assert found.count(expected) >= 19

@@ -221,7 +221,7 @@ class TestClocks:
 
 class TestRatioOfModels:
     def test_ratio_of_two_models_is_never_the_same(self) -> None:
-        """The ratio of two models is FASTER, SLOWER or INCONCLUSIVE: equal times do not compare code."""
+        """A ratio of two models is FASTER at half of the time, and INCONCLUSIVE instead of SAME at equal times."""
         for took_s, decision in ((1e-3, Decision.FASTER), (2e-3, Decision.INCONCLUSIVE)):
             found = compared(there(took_s, name="NVIDIA H100"), is_ratio=True, clock_mhz=1450.0, card_spread_ratio=0.003)
             assert found.decision is decision
@@ -255,7 +255,7 @@ KERNELS = ("nothing-gemm4k", "stall-0.1-gemm4k", "periodic-10ms-att", "pause-0.7
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_recorded_work_agrees_as_if_on_two_cards(name: str) -> None:
-    """Two clean windows of an H200, treated as two machines, are never different, and a slow-down of 3 % is SLOWER."""
+    """Clean windows of an H200, compared as two machines, are SAME or INCONCLUSIVE; a slow-down of 3 % is SLOWER."""
     recorded = truth_windows()[name]
     found = of_runs(recorded.before, elsewhere(recorded.after))
     assert found.decision in (Decision.SAME, Decision.INCONCLUSIVE)

@@ -125,7 +125,7 @@ def test_shift_does_not_depend_on_the_gauges_scale(factor: float, seed: int) -> 
 
 
 def test_hidden_shift_is_larger_under_a_swing() -> None:
-    """In 4 s, a swing of 2 % each second hides a shift of 1.6 %; a constant clock hides less than 0.02 %."""
+    """In 4 s, a swing of 2 % every second hides a shift of 1.6 %; a constant clock hides less than 0.02 %."""
     swing = 1500.0 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(4000) / 1000.0))
     assert blocks_of(stamped(swing)).hidden_ratio(1.0) == pytest.approx(0.016, abs=0.006)
     assert blocks_of(stamped(np.full(4000, 1500.0))).hidden_ratio(1.0) < 2e-4

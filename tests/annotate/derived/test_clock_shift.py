@@ -112,7 +112,7 @@ def test_swing_of_the_controller_has_a_bound_of_zero() -> None:
     ],
 )
 def test_crests_of_a_capped_clock_are_not_references(run_count: int, depth: float, is_crest: bool) -> None:
-    """Short crests of a capped clock are not references; those of an uncapped clock are."""
+    """Short and small crests of a capped clock are not references; those of an uncapped clock are."""
     mhz = np.full(70, 1500.0)
     for begin in (10, 32, 54):
         mhz[begin : begin + run_count] *= 1.0 + depth
@@ -226,7 +226,7 @@ def capped(**more: Signal) -> Evidence:
 
 @pytest.mark.parametrize(("idle_s", "changes"), [(4.0, True), (0.5, False)])
 def test_change_in_a_short_window_of_settled_load(idle_s: float, changes: bool) -> None:
-    """A clock that falls by half for 0.5 of 1.2 s is a change after 3 s of load; sooner it may be the controller's."""
+    """After 3 s of load, a clock that halves for 0.5 of 1.2 s is a change; earlier, the controller can cause the fall."""
     signals: dict[str, Signal] = {
         "sm_clock_mhz": lambda t: 800.0 if 0.5 < t < 1.0 else 1600.0,
         "power_w": lambda t: 122.0 if -idle_s - 0.5 < t < -idle_s else 690.0,

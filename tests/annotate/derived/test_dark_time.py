@@ -70,7 +70,7 @@ def test_heat_or_missing_counters_leave_the_full_excursion(signals: dict[str, Si
 
 
 def test_energy_bridges_a_silence_of_power() -> None:
-    """Usual energy across the silence shows that the GPU did not idle.  Without idle power it may have idled throughout."""
+    """Usual energy across the silence shows that the GPU did not idle.  Without a known idle power, the GPU may have idled throughout."""
     about = without_power(evidence(), 2.0, 3.5)
     (bridged,), (alone,) = power_intervals(about, idle_w=120.0), power_intervals(about)
     assert bridged.bridged_by == "energy"

@@ -102,7 +102,7 @@ def test_longer_or_deeper_slowdown_never_bounds_less(parts: list[float], slow: f
 
 
 def test_memory_clock_estimate_follows_the_bandwidth_in_use() -> None:
-    """At 2201 of 3201 MHz for half of the time the bound is 22.7 %; 80 % of it is certain at 90 % bandwidth use."""
+    """At 2201 of 3201 MHz for half of the time the bound is 22.7 %; 80 % of the bound is certain at 90 % bandwidth use."""
     about = evidence(signals={"mem_clock_mhz": lambda t: 2201 if t >= 3 else 3201})
     found = by_number(memory_clock_bounds(about))[Number.MEAN]
     assert found.ratio == pytest.approx(0.5 * (3201 / 2201 - 1), abs=0.01)

@@ -38,7 +38,7 @@ def load(pauses: Sequence[tuple[float, float]] = (), *, before_s: float = 5.0, w
 
 
 def test_warm_window_is_steady_throughout() -> None:
-    """Five seconds of load before a window leave no excess, and all of it is steady."""
+    """Five seconds of load before a window leave no excess, and the whole window is steady."""
     found = load()
     assert found.before_known
     assert found.excess_ratio(H200) == 0.0
@@ -47,7 +47,7 @@ def test_warm_window_is_steady_throughout() -> None:
 
 @pytest.mark.parametrize(("before_s", "least", "most"), [(0.0, 0.0061, 0.0067), (0.5, 0.0053, 0.0056), (2.5, 0.0004, 0.0007)])
 def test_pause_before_the_window_is_the_models_excess(before_s: float, least: float, most: float) -> None:
-    """A window of 4 s right after a pause is at most 0.66 % fast; half a second later it is 0.54 %.
+    """A window of 4 s is at most 0.66 % fast right after a pause, and 0.54 % after half a second.
 
     The power record ends a pause one sample early, hence the ranges.
     """
@@ -55,7 +55,7 @@ def test_pause_before_the_window_is_the_models_excess(before_s: float, least: fl
 
 
 def test_pause_inside_restarts_the_load() -> None:
-    """After a stall of 0.3 s in warm work, the window has the excess of a pause before it."""
+    """A stall of 0.3 s in warm work gives the window the excess of a pause right before the window."""
     found = load([(1.0, 1.3)])
     assert len(found.began_ns) == 2
     assert found.excess_ratio(H200) == pytest.approx(0.0266 / 4.0, rel=1e-6)

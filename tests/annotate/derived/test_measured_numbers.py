@@ -175,7 +175,7 @@ def test_window_without_record_uses_the_measured_between(
 
 
 def test_exponent_keeps_the_number_at_one_clock_steady() -> None:
-    """A median at a fitted clock repeats to 0.06 % between windows, also under a cap."""
+    """A median converted by a fitted exponent repeats to 0.06 % between windows, also under a cap."""
     took_s, clock_mhz = swinging()
     found = number(timed(took_s, mhz=clock_mhz, capped=True), Number.MEDIAN_AT_CLOCK, 1410.0).repeatability
     assert found.within_ratio is not None
@@ -226,7 +226,7 @@ def test_swing_gives_within_of_a_short_capped_window(seconds: float) -> None:
     ],
 )
 def test_leading_number(mhz: float | None, capped: bool, varies: bool | None, leading: Number) -> None:
-    """The median at one clock leads if stamped, the mean under a cap or with ``varies``, else the median."""
+    """The mean leads with ``varies``; else the median at one clock if stamped, the mean under a cap, or the median."""
     about = replace(timed(STEADY, mhz=mhz, capped=capped), declared={"varies": varies})
     assert Case(about).numbers.leading is leading
 

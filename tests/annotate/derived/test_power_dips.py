@@ -36,7 +36,7 @@ def test_dip_of_power_is_as_long_as_the_stall(stall_s: float) -> None:
 
 
 def test_idle_power_is_seen_before_the_window() -> None:
-    """A pause before the window shows idle power; without one, or with a shallow dip only, there is no answer."""
+    """A pause before the window shows idle power; without a pause, or with a shallow dip only, the result is None."""
     assert power_dips(*record([])) is None
     assert power_dips(*record([(1.0, 1.5)], idle_w=600.0)) is None
     found = power_dips(*record([(-2.0, -1.8), (1.0, 1.2)]))
@@ -51,7 +51,7 @@ def test_steady_power_has_no_dips() -> None:
 
 
 def test_rhythm_of_dips_is_regular() -> None:
-    """Sleeps of 40 ms each 200 ms belong to the work; one of 400 ms among them is irregular."""
+    """Sleeps of 40 ms every 200 ms belong to the work; one of 400 ms among them is irregular."""
     rhythm = [(0.2 * i, 0.2 * i + 0.04) for i in range(1, 19)]
     found, stalled = power_dips(*record(rhythm), idle_w=120.0), power_dips(*record([*rhythm, (2.0, 2.4)]), idle_w=120.0)
     assert found is not None
@@ -69,7 +69,7 @@ def test_stalls_of_different_lengths_are_irregular() -> None:
 
 
 def test_even_idle_time_of_unlike_stalls_is_irregular() -> None:
-    """Eight stalls of 0.2 to 1.6 s in 10 s grow along a line by chance, but their lengths are no rhythm."""
+    """Idle time of eight stalls of 0.2 to 1.6 s can grow evenly by chance, but unlike lengths are not a rhythm."""
     begins_s = (0.81, 2.12, 2.56, 3.61, 4.28, 6.63, 7.53, 9.05)
     lengths_s = (1.24, 0.16, 0.86, 0.38, 1.63, 0.78, 1.14, 1.16)
     low = [(begin, begin + length) for begin, length in zip(begins_s, lengths_s, strict=True)]
@@ -80,7 +80,7 @@ def test_even_idle_time_of_unlike_stalls_is_irregular() -> None:
 
 
 def test_many_waits_of_unlike_lengths_are_a_rhythm() -> None:
-    """A training loop waits 10 to 80 ms for each batch, after steps of 120 ms."""
+    """Waits of 10 to 80 ms for each batch, after training steps of 120 ms, are regular."""
     waits_s = np.random.default_rng(1).uniform(0.01, 0.08, 60)
     begins_s = 0.12 + np.concatenate([[0.0], np.cumsum(waits_s + 0.12)[:-1]])
     found = power_dips(
@@ -91,7 +91,7 @@ def test_many_waits_of_unlike_lengths_are_a_rhythm() -> None:
 
 
 def test_stalls_at_random_times_are_irregular() -> None:
-    """Twelve equal stalls of 5 ms are a rhythm if they come each 300 ms, and irregular at random times."""
+    """Twelve equal stalls of 5 ms are a rhythm if they come every 300 ms, and irregular at random times."""
     regular_s = [0.15 + 0.3 * i for i in range(12)]
     random_s = [0.2, 0.3, 0.42, 0.5, 0.9, 1.1, 1.16, 1.6, 2.9, 3.4, 3.5, 3.9]
     for begins_s, expected in ((regular_s, 0.0), (random_s, 12 * 5e-3 / 4.0)):
@@ -101,14 +101,14 @@ def test_stalls_at_random_times_are_irregular() -> None:
 
 
 def test_rhythm_that_begins_inside_is_irregular() -> None:
-    """Sleeps of 40 ms each 100 ms that begin in the middle of the window are irregular."""
+    """Sleeps of 40 ms every 100 ms that begin in the middle of the window are irregular."""
     found = power_dips(*record([(2.0 + 0.1 * i, 2.04 + 0.1 * i) for i in range(20)]), idle_w=120.0)
     assert found is not None
     assert found.irregular_ratio == pytest.approx(0.2, abs=0.02)
 
 
 def shallow(begins_s: Sequence[float], depth: float) -> tuple[Column, WindowRecord]:
-    """Return a quiet record of 4 s at 550 W; the samples at these times fell by this share of the range to idle power."""
+    """Return a record of 550 W; the samples at these times are lower by ``depth`` of the 430 W down to idle power."""
     column, window = record([])
     power_w = 550.0 + np.random.default_rng(4).normal(0.0, 2.0, len(column.values))
     at = np.searchsorted(column.at_ns, BEGIN_NS + np.round(np.array(begins_s) * 1e9))
@@ -135,7 +135,7 @@ def limited(stall_s: float, busy: float) -> IdleGaps:
 
 
 def test_lower_power_of_busy_work_is_not_idle_time() -> None:
-    """A fall of power alone is not idle time; with a fall of utilisation it is."""
+    """A fall of power alone is not idle time; a fall of power and utilisation is."""
     assert limited(0.5, busy=1.0).irregular_ratio < 1e-3
     idled = limited(0.5, busy=0.4)
     assert idled.irregular_ratio == pytest.approx(0.625 * 0.5 / 6.0, rel=0.15)
@@ -149,12 +149,12 @@ def test_short_dip_is_limited_by_utilisation() -> None:
 
 @pytest.mark.parametrize(("late_ratio", "lost"), [(0.3, 0.0), (0.15, 0.233)])
 def test_rhythm_that_slows_lost_time(late_ratio: float, lost: float) -> None:
-    """A GPU busy 30 % of the time, with pauses of 30 ms, loses time if it is busy half as much from the middle on."""
+    """A GPU busy 30 % of the time, with pauses of 30 ms, loses time if it is busy half as much after 3.4 s."""
     about = evidence(signals={"utilization_ratio": lambda t: 0.3 if t < 3.4 else late_ratio})
     assert rhythm_lost_ratio(about, 0.03) == pytest.approx(lost, abs=0.05)
 
 
 def test_rhythm_may_vary_by_one_call_per_refresh() -> None:
-    """A call of 10 ms each 110 ms loses nothing, although a refresh of 0.2 s holds one or two calls."""
+    """A call of 10 ms every 110 ms loses nothing, although a refresh of 0.2 s holds one or two calls."""
     about = evidence(signals={"utilization_ratio": lambda t: (0.05, 0.1, 0.1)[int((t + 6.0) / 0.2) % 3]})
     assert rhythm_lost_ratio(about, 0.1) == 0.0

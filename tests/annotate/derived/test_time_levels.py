@@ -130,13 +130,13 @@ def test_times_explained_by_the_clock_are_steady() -> None:
 
 
 def test_swing_of_the_power_controller_is_not_a_level() -> None:
-    """Raw times of a capped kernel that swing by 2 % each second are steady."""
+    """Raw times of a capped kernel that swing by 2 % every second are steady."""
     swing = noisy(1e-3 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(6000) / 1000.0)), 1e-3)
     assert levels_of(timed(swing, mhz=None, capped=True)).is_steady
 
 
 def test_changes_beyond_the_stamped_clock_are_levels() -> None:
-    """Raw times that toggle each half second are steady under a cap; a stamped clock that swings by 1 % does not explain them."""
+    """Raw times that toggle every half second are steady under a cap; a stamped clock that swings by 1 % does not explain them."""
     along = 2.0 * np.pi * np.arange(6000) / 1000.0
     took_s = noisy(1e-3 * np.where(np.sin(along) > 0.0, 1.08, 0.92))
     mhz = 1500.0 * (1.0 + 0.01 * np.cos(along))
@@ -148,7 +148,7 @@ def test_changes_beyond_the_stamped_clock_are_levels() -> None:
 
 @pytest.mark.parametrize(("depth", "ratio"), [(0.08, 0.03), (0.02, 0.0)])
 def test_times_that_vary_beyond_their_clock(depth: float, ratio: float) -> None:
-    """A saw of raw capped times that hides in the swing as a level varies more than the driver's constant clock."""
+    """A saw of 8 % in raw capped times has no levels but varies more than the driver's clock; one of 2 % does not."""
     about = timed(noisy(1e-3 * (1.0 + depth * (np.arange(2000) / 300.0 % 1.0))), mhz=None, capped=True)
     found, case = levels_of(about), Case(about)
     assert found.is_steady
@@ -168,7 +168,7 @@ def test_calls_that_vary_by_themselves_are_steady(seed: int) -> None:
 
 
 def test_long_calls_at_one_clock_have_blocks_of_100_ms() -> None:
-    """A saw with a period of 2 s is found in calls of 38 ms, of which thirty would fill more than half of a period."""
+    """A saw with a period of 2 s is found in calls of 38 ms, although thirty calls fill over half of a period."""
     saw = 1.0 + 0.1 * (np.arange(210) * 38e-3 / 2.0 % 1.0)
     found = levels_of(timed(noisy(np.asarray(38e-3 * saw), 4e-3)))
     assert found.width_ns < 0.13e9

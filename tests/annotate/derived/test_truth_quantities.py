@@ -19,7 +19,7 @@ from annotate.times.durations import inside
 from tests.truth_windows import TruthWindow, truth_names, truth_windows
 
 TIMED = truth_names(timed=True)
-# Without launches of 15 µs in parallel with 32 busy processes: their times hold launch gaps.
+# Without the launches of 15 µs in parallel with 32 busy processes, because those times include launch gaps.
 BESIDES_HOGS = [name for name in TIMED if name != "hogs-small-kernel"]
 
 
@@ -67,7 +67,7 @@ def mean_ratio(window: TruthWindow) -> float:
 def test_gaps_and_mean_account_for_throughput(name: str) -> None:
     """The time without gaps over the mean time gives the throughput ratio within 0.2 percentage points.
 
-    The window with 32 busy processes is excluded: its times hold launch gaps, and it is 2.9 percentage points off.
+    The window with 32 busy processes is excluded: its times hold launch gaps, and the ratio is 2.9 percentage points off.
     """
     window = truth_windows()[name]
     before, disturbed, after = read(window)
@@ -86,7 +86,7 @@ def test_gaps_and_mean_account_for_throughput(name: str) -> None:
 def test_every_stall_is_irregular_idle_time(name: str, irregular: float) -> None:
     """Sleeps and garbage collections are irregular idle time of the expected length.
 
-    Under the cap a faster clock regains part of it: the mean time falls by 0.7 to 3.7 %.
+    Under the cap a faster clock regains part of the idle time: the mean time falls by 0.7 to 3.7 %.
     """
     found = read(truth_windows()[name])[1].gaps
     assert found.irregular_ratio == pytest.approx(irregular, abs=5e-4)

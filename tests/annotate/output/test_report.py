@@ -59,7 +59,7 @@ class TestText:
         assert "s: GPU clocks want a lock" in text(verdict(hazard(remedy="GPU clocks want a lock.")))
 
     def test_bound_joins_the_words_in_brackets(self) -> None:
-        """The bound of a cause joins an estimate in brackets, or has brackets without an estimate."""
+        """The bound of a cause joins an estimate in brackets, or gets brackets if there is no estimate."""
         shown = Bound(number=Number.THROUGHPUT, rule="idle-stretch", group=Group.IDLE, ratio=0.018)
         numbers = (NumberBudget(number=Number.THROUGHPUT, bounds=(shown,)),)
         budget = Budget(tolerance_ratio=0.01, claimed=(Number.THROUGHPUT,), numbers=numbers)

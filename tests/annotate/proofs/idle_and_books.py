@@ -57,7 +57,7 @@ def passes(evidence: Evidence) -> Mapping[AskingPass, Evidence]:
 
 
 def shown(evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> Shown:
-    """Ask the rules and proofs in three passes, and merge the answers."""
+    """Evaluate the rules in three passes and merge their bounds; answers and proofs are those of the last pass."""
     causes: dict[AskingPass, list[Bound]] = {}
     for asking, about in passes(evidence).items():
         case = Case(about, claim)

@@ -64,7 +64,7 @@ def capped(pause_end_s: float | None = None, pause_s: float = 0.0) -> dict[str, 
 @pytest.mark.parametrize("claim", [Claim.SUSTAINED, Claim.FIXED_CLOCK])
 @pytest.mark.parametrize("stamped", [True, False])
 def test_toggling_clock_is_rejected(claim: Claim, *, stamped: bool) -> None:
-    """A clock that alternates each second between 1500 and 1980 MHz is rejected, also as a fixed clock without a lock."""
+    """A clock that alternates every second between 1500 and 1980 MHz is rejected, also as a fixed clock without a lock."""
     made = decision(window(toggling, stamped=stamped), claim)
     assert made.status is Status.REJECTED
     assert made.severities["clock-levels"] is Severity.REJECT

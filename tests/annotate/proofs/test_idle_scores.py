@@ -54,7 +54,10 @@ def covers(of: Pair) -> bool:
 
 
 def test_idle_bounds_cover_and_are_sharp_on_odd_seeds() -> None:
-    """Nine in ten windows are covered; clean ones of 3 s and more are below 0.2 % in the median and 1 % in 95 %."""
+    """Bounds and repeatability cover at least 90 % of the windows.
+
+    In clean windows of 3 s or more, half of the bounds are below 0.2 % and 95 % below 1 %.
+    """
     pairs = own_pairs()
     covered = [covers(each) for each in pairs]
     # Regular pauses have a bound, too.

@@ -73,7 +73,7 @@ def made_of(of: Shown, number: Number = Number.THROUGHPUT, tolerance: float = TO
 
 @pytest.mark.parametrize("claim", Claim)
 def test_no_work_idle_gpu_is_rejected(claim: Claim) -> None:
-    """An idle H200 with a context is rejected under every claim: no witness saw work."""
+    """An idle H200 with a context is rejected under every claim: no witness shows work."""
     found = shown(evidence(length_s=4.0, signals=RESTED), claim)
     assert found.found("no-work").severity is Severity.REJECT
     assert found.work.state is ProofState.BROKEN
@@ -88,7 +88,7 @@ def test_no_work_short_bursts_are_work_only_if_claimed() -> None:
 
 
 def test_idle_stretch_quiet_window_is_valid() -> None:
-    """A steady loop has almost no bound, and both proofs are shown, with times and without."""
+    """A steady loop has a bound below 0.1 %, and both proofs are shown, with times and without."""
     for is_timed in (True, False):
         found = shown(stalled(4.0, is_timed=is_timed))
         assert found.bound() < 0.001
@@ -127,14 +127,14 @@ def test_idle_stretch_severity_follows_the_length(stall_s: float, due: Severity)
 
 @pytest.mark.parametrize("pause_s", [0.05, 0.3, 1.5])
 def test_pause_before_a_window_is_not_idle_time(pause_s: float) -> None:
-    """A pause before the window has no bound, although utilisation still shows it in the window."""
+    """A pause before the window gives a bound below 0.2 %, although utilisation still shows the pause in the window."""
     found = shown(stalled(4.0, (-pause_s, pause_s - 0.002)))
     assert found.bound() < 0.002
     assert found.work.state is found.books.state is ProofState.SHOWN
 
 
 def test_collector_of_88_ms_is_named() -> None:
-    """A garbage collection of 88 ms in 2.5 s is the named cause of -3.5 % of throughput, and the median has no bound."""
+    """A garbage collection of 88 ms in 2.5 s is the named cause of -3.5 % of throughput, and the median has a bound of 0."""
     begin_ns = BEGIN_NS + 1_200_000_000
     pause = Pause(begin_ns + 500_000, begin_ns + 87_500_000, "collector")
     found = shown(replace(stalled(2.5, (1.2, 0.088)), pauses=(pause,)))
@@ -163,7 +163,7 @@ def test_times_a_hundred_times_too_short_are_rejected() -> None:
 
 
 def flushed(kinds: tuple[str, ...] = ("flush",)) -> Evidence:
-    """Return a window of a loop that times half of each 4 ms, and flushes in the other half."""
+    """Return a window of a loop that times half of every 4 ms, and flushes in the other half."""
     at_ns = BEGIN_NS + np.arange(1000, dtype=np.int64) * 4_000_000
     other = OtherWork(at_ns + 2_000_000, np.full(1000, 1.98e-3), kinds * 1000)
     return replace(stalled(4.0), timings=Timings(at_ns, np.full(1000, 2e-3)), other_work=other)

@@ -130,7 +130,7 @@ def test_nobody_else_bounds_a_silence_by_its_share() -> None:
 
 
 def test_nobody_else_bounds_nothing_without_times() -> None:
-    """A neighbour with occasional utilisation has no bound without times, and flags or rejects at every tolerance."""
+    """A neighbour with occasional utilisation has no bound without times, and flags or rejects at tolerances up to 20 %."""
     now_and_then = process(memory_bytes=669_000_000)
     seen = with_lists(
         evidence(length_s=5.0, signals={"memory_used_bytes": 3_669_000_000}),
@@ -198,7 +198,7 @@ def test_nobody_else_bounds_include_utilisation() -> None:
 
 
 def test_nobody_else_rejects_a_busy_neighbour_without_times() -> None:
-    """A neighbour with a utilisation of 50 % and no times is rejected."""
+    """A window without times is rejected next to a neighbour with a utilisation of 50 %."""
     assert status(joined_by(evidence(), process(utilization_ratio=0.5))) is Status.REJECTED
 
 

@@ -1,4 +1,4 @@
-"""Proofs 1 and 2 on evidence of every shape: they always answer, with valid bounds."""
+"""Proofs 1 and 2 on evidence of every shape: both always give a result, with finite bounds."""
 
 from __future__ import annotations
 

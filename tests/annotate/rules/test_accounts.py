@@ -136,7 +136,7 @@ def test_accounts_need_a_second_of_utilisation() -> None:
 
 
 def test_accounts_without_times_in_a_container() -> None:
-    """The record of the own process, or of one unknown PID, accounts for the busy time; without either, unobserved."""
+    """The record of the own process, or of one unknown PID, accounts for the busy time; without both, the books are unobserved."""
     inside = Visibility.NAMESPACE
     for seen in (OWN, UNKNOWN):
         assert isinstance(ask(evidence(processes=[seen], visibility=inside)), Clear)

@@ -89,7 +89,7 @@ class TestLockedClockMissed:
         assert answer.facts["advice"] == "1260 MHz or less"
 
     def test_declared_clock_is_the_named_clock(self) -> None:
-        """A declared lock that the driver does not report, missed by 2 % throughout, has that bias."""
+        """A declared lock that the driver does not report, missed by 2 % throughout, gives a bias of 2 %."""
         about = evidence(declared={"locked_mhz": 1530.0}, timings=stamped(1500.0))
         answer = found(ask(locked_clock_missed, about, Claim.FIXED_CLOCK))
         assert value_ratio(answer, Number.MEAN) == pytest.approx(0.02, abs=0.001)
@@ -146,7 +146,7 @@ class TestClockControllerPresent:
         assert says == "power limit 500 of 700 W, SM clock set to 1500 of 1980 MHz"
 
     def test_unreadable_lock_is_found_by_its_event_reason(self) -> None:
-        """A clock that cannot be read back is found by the driver's event reason."""
+        """A lock that cannot be read back is found by the driver's event reason."""
         assert isinstance(ask(clock_controller_present, evidence(signals={"event_reasons_mask": 0x2})), Found)
 
     def test_virtual_gpu_without_a_limit_is_unobserved(self) -> None:
@@ -273,7 +273,7 @@ class TestNvmlClockUntrue:
         assert "too short" in unobserved(ask(nvml_clock_untrue, about))
 
     def test_drivers_clock_is_compared_with_its_lag(self) -> None:
-        # Each clock holds half of the time, and the driver's is 75 ms late: without the lag the means differ by some percent.
+        # Both clocks change every 0.2 s, and the driver's is 75 ms late: without the lag the means differ by some per cent.
         true = stamped(1980.0)
         late = np.where((true.at_ns - BEGIN_NS) // 200_000_000 % 2 == 0, 1980.0, 1320.0)
         about = evidence(

@@ -30,7 +30,7 @@ def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
 
 def found(answer: Answer) -> Found:
     assert isinstance(answer, Found), answer
-    assert answer.severity is Severity.NOTE  # the judge derives it from the bounds
+    assert answer.severity is Severity.NOTE  # the judge derives the severity from the bounds
     return answer
 
 
@@ -125,7 +125,7 @@ class TestClockDrift:
     @given(st.floats(0.0, 6.28), st.sampled_from([4.0, 10.0]), st.sampled_from([-1, 1]))
     @settings(max_examples=share_of(25))
     def test_large_drift_is_bounded_at_any_phase_of_the_swing(self, phase: float, length_s: float, sign: int) -> None:
-        """A drift of 15 % over a swing of 2 % has a bias above 3 %, under any rule's name."""
+        """A drift of 15 % over a swing of 2 % has a bound above 3 %, under any rule's name."""
         clock = swinging(phase=phase, swing_ratio=0.02, drift_ratio=0.15 * sign, length_s=length_s)
         shift = Case(capped(clock, length_s=length_s)).clock_shift
         assert shift is not None
@@ -192,7 +192,7 @@ class TestClockRamp:
 
     @pytest.mark.parametrize("mask", [CAPPED, HOT, None])
     def test_low_start_has_the_same_bound_for_every_cause(self, mask: int | None) -> None:
-        """A start held low for power or heat has the same bound: causes of the clock count once."""
+        """A low start has a bound above 30 % under a cap, under heat and without reasons: causes of the clock count once."""
         assert bound(ask(clock_ramp, self.rising(1.0, mask=mask))).size_ratio > 0.3
 
     def test_later_dip_is_not_a_ramp(self) -> None:
@@ -212,7 +212,7 @@ class TestMemClockChange:
         return evidence(signals={"mem_clock_mhz": lambda t: 2201 if t >= since_s else 3201, **signals})
 
     def test_low_memory_clock_is_bounded_by_its_bandwidth(self) -> None:
-        """Half of the time at 2201 MHz has a bound of 22.7 %; at 90 % of the bandwidth the estimate is 18.2 to 20.4 %."""
+        """Half of the time at 2201 MHz has a bound of 22.7 %; at 90 % of the bandwidth the estimate is 20.4 %, at least 18.2 %."""
         answer = found(ask(mem_clock_change, self.low()))
         assert (answer.facts["mem_mhz"], answer.facts["top_mhz"]) == (2201.0, 3201.0)
         assert answer.facts["low_ratio"] == pytest.approx(0.5, abs=0.02)

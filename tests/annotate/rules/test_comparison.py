@@ -47,7 +47,7 @@ class TestHardwareMismatch:
         ],
     )
     def test_hardware_mismatch_severity_by_kind(self, change: dict[str, object], expected: Severity | None) -> None:
-        """Another model, form or limit rejects, and another board flags."""
+        """Another model, memory size, form or limit rejects, and another board or ECC mode flags."""
         about = compared(evidence(device=replace(DEVICE, **change)), evidence())  # type: ignore[arg-type]
         assert severity(ask(hardware_mismatch, about)) is expected
 
@@ -116,7 +116,7 @@ class TestBootChanged:
 
 
 def pair_bound(answer: Answer) -> Bound | None:
-    """Return the bound on the ratio of both windows; None without a finding."""
+    """Return the bound on the ratio of both windows, or None without a finding."""
     if not isinstance(answer, Found):
         return None
     (bound,) = answer.bounds
@@ -146,7 +146,7 @@ class TestClockBetweenArms:
         assert pair_bound(ask(clock_between_arms, compared(evidence(timings=calm), evidence(timings=steady)))) is not None
 
     def test_clock_between_under_a_steady_cap_never_rejects(self) -> None:
-        """Under a steady cap a lower clock rejects only if ``fixed-clock`` claims the clock: the kernel may cause it."""
+        """Under a steady cap a lower clock rejects only under ``fixed-clock``: the kernel may cause the lower clock."""
         capped = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()}
         slow = evidence(timings=times(2.1e-3, clock_mhz=1300.0), signals=capped)
         about = compared(slow, evidence(timings=times(2e-3, clock_mhz=1400.0), signals=capped))

@@ -143,7 +143,7 @@ class TestContentionProcess:
             return [replace(OWN, utilization_ratio=share), replace(FOREIGN, utilization_ratio=share)]
 
         answer = found(ask(contention_process, with_lists(evidence(), who, step_s=0.1)))
-        assert throughput(answer).estimate is None  # resident, and busy around the window; not proven busy in it
+        assert throughput(answer).estimate is None  # resident, and busy around the window; not proven busy in the window
         assert answer.facts["busy_ratio"] == pytest.approx(0.0, abs=0.01)
 
     def test_neighbour_on_a_partial_list_is_found(self) -> None:
@@ -308,7 +308,7 @@ class TestContentionResidual:
         assert estimate.nearer_ratio == pytest.approx(0.15, abs=0.02)
 
     def test_complete_list_clears_despite_other_signs(self) -> None:
-        """Complete lists without other processes are clear, despite missing utilisation, memory or busy time."""
+        """Complete lists without other processes are clear, despite unread utilisation, little used memory or a low busy share."""
         quiet = [replace(OWN, utilization_ratio=None)]
         assert isinstance(ask(contention_residual, evidence(processes=quiet, declared={"busy_ratio": 0.42})), Clear)
         less = evidence(processes=quiet, signals={"memory_used_bytes": 2_355_000_000})
@@ -339,7 +339,7 @@ class TestContentionResidualInAContainer:
         answer = ask(contention_residual, evidence(processes=[seen], visibility=NAMESPACE))
         only = bound(answer, Number.THROUGHPUT, Group.BOOKS)
         assert 0.43 <= (only.ratio or 0.0) < 0.48
-        assert only.estimate is None  # it may be work of the process itself
+        assert only.estimate is None  # the busy time may be work of the process itself
 
     def test_times_that_explain_all_busy_time_are_clear(self) -> None:
         """Entries of 203 µs, 4 µs apart, fill 98 % of the window and are clear."""
@@ -352,7 +352,7 @@ class TestContentionResidualInAContainer:
         answer = ask(contention_residual, about)
         assert found(answer).facts["beyond_ratio"] == pytest.approx(0.67, abs=0.01)
         assert 0.67 <= (bound(answer, Number.THROUGHPUT, Group.BOOKS).ratio or 0.0) < 0.73
-        # With complete lists without other processes, only unaccounted-time reports it.
+        # With complete lists without other processes, only unaccounted-time reports this time.
         assert isinstance(ask(contention_residual, evidence(timings=every(10e-3, took_s=3e-3))), Clear)
 
     def test_late_iterations_add_to_unaccounted_time(self) -> None:

@@ -216,7 +216,7 @@ class TestResultCached:
         assert isinstance(ask(result_cached, self.resting({"timer": "host"})), Unobserved)
 
     def test_energy_of_work_contradicts_utilisation_of_rest(self) -> None:
-        """Utilisation counts kernels only: with the energy of work, for example by copies, the busy share is unknown."""
+        """Utilisation may exclude copies, so the busy share is unknown if the energy is that of work."""
         assert isinstance(ask(result_cached, self.resting({"timer": "events"}, power_w=185.0)), Unobserved)
 
     def test_process_on_several_gpus_is_unobserved(self) -> None:

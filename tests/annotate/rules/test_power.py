@@ -221,7 +221,7 @@ class TestPowerReadingStale:
         assert isinstance(ask(power_reading_stale, about(enough_s)), Clear)
 
     def test_power_record_without_samples_uses_the_next_sensor(self) -> None:
-        """A record without samples in the window falls back to the next sensor's needed length."""
+        """If the record has no samples in the window, the next sensor's needed length applies."""
         whole = evidence(length_s=0.4)
         old = whole.trace.dense_power.at_ns < whole.window.begin_ns
         dense = Column(whole.trace.dense_power.at_ns[old], whole.trace.dense_power.values[old])

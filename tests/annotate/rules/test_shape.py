@@ -48,7 +48,7 @@ class TestOutliers:
     def test_outliers_of_equal_length_are_time_slices(self) -> None:
         """Four turns of 2.3 ms among 6000 times of 1 ms change mean and throughput by 0.15 %, but not the median."""
         answer = found(ask(outliers, window(with_late(1500, 2.3e-3))))
-        assert answer.severity is Severity.NOTE  # the judge derives it from the bounds
+        assert answer.severity is Severity.NOTE  # the judge derives the severity from the bounds
         assert answer.facts["kind"] == "time-slice"
         assert answer.facts["outliers_count"] == 4
         assert {bound.group for bound in answer.bounds} == {Group.INSIDE}
@@ -107,7 +107,7 @@ class TestOutliers:
         assert found(ask(outliers, about)).facts["kind"] == "host"
 
     def test_outliers_at_every_tenth_iteration_are_clear(self) -> None:
-        """A delay at every tenth iteration belongs to the loop: clear, with its cost in the facts."""
+        """A delay at every tenth iteration belongs to the loop: the rule is clear, with the cost in its facts."""
         answer = ask(outliers, window(with_late(10, 0.4e-3)))
         assert isinstance(answer, Clear)
         assert answer.facts["rhythm_cost_ratio"] == pytest.approx(0.04, rel=0.02)

@@ -237,7 +237,7 @@ class TestNumaPcieAffinity:
         assert found(ask(numa_pcie_affinity, evidence(signals=link))).bounds == ()
 
     def test_changed_link_is_bounded_by_its_best_state(self) -> None:
-        """A link half as wide at two of its seven readings has a bound of 29 %, as for copies alone."""
+        """A link half as wide at two of its seven readings has a bound of 29 %, the loss of work that only copies."""
         about = evidence(signals={"pcie_width_count": lambda t: 8 if t > 4.5 else 16})
         shares = sizes(ask(numa_pcie_affinity, about))
         assert shares.keys() == {(number, Group.LINK) for number in (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)}

@@ -200,7 +200,7 @@ class TestBurstyDutyCycle:
         about = evidence(length_s=length_s, signals=signals, declared=declared)
         return bursty_duty_cycle.ask(replace(about, timings=times), claim)
 
-    RESTING = timings(lambda t: 0.011, 4.0, every_s=0.013)  # idle for 2 of each 13 ms
+    RESTING = timings(lambda t: 0.011, 4.0, every_s=0.013)  # idle for 2 of every 13 ms
 
     @pytest.mark.parametrize("claim", Claim)
     @pytest.mark.parametrize("busy_ratio", [0.85, 0.97, 1.0])
@@ -254,7 +254,7 @@ class TestBurstyDutyCycle:
 
     @pytest.mark.parametrize("every_s", [0.0, 1e9])
     def test_impossible_period_does_not_excuse_pauses(self, every_s: float) -> None:
-        """A period of zero, or one longer than the window, is no claim about calls between pauses."""
+        """A period of zero, or one longer than the window, is not a claim about calls between pauses."""
         answer = self.ask(signals={"utilization_ratio": 0.6, "power_w": 690.0}, declared={"every_s": every_s})
         assert found(answer).bounds
 
@@ -267,7 +267,7 @@ class TestBurstyDutyCycle:
         ],
     )
     def test_doubtful_idle_time_has_no_bounds(self, signals: Mapping[str, Signal], length_s: float) -> None:
-        """Dense decoding reads as 74 % of SM activity; pages at the edges of a short window may show the time before."""
+        """Dense decoding reads as 74 % of SM activity; utilisation at the edges of a short window may cover the time before."""
         answer = found(self.ask(signals={"power_w": 690.0, **signals}, length_s=length_s))
         assert answer.bounds == ()
 

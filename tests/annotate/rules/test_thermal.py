@@ -25,7 +25,7 @@ def ask(rule: Rule, claim: Claim = Claim.SUSTAINED, *, length_s: float = 6.0, **
 
 def found(answer: Answer) -> Found:
     assert isinstance(answer, Found), answer
-    assert answer.severity is Severity.NOTE  # the judge derives it from the bounds
+    assert answer.severity is Severity.NOTE  # the judge derives the severity from the bounds
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Tests of the rule about code that may cheat: the witness bounds its numbers, and no declaration improves its verdict."""
+"""Tests of the rule about code that may cheat: the witness bounds the code's numbers, and no declaration improves the verdict."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_claimed_work_is_clear_for_trusted_code() -> None:
 
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_cheats_are_found_or_named_limits(cheat: Cheat) -> None:
-    """Every cheat is found from outside; a known limit is found if the work is stated."""
+    """Every cheat without a known limit is found from outside; the other cheats are found if the work is stated."""
     held, worked = judged(cheat, *UNTRUSTED), judged(cheat, *UNTRUSTED, *WORK.items())
     if cheat.name == "honest":
         assert (held.status, worked.status) == (Status.VALID, Status.VALID)

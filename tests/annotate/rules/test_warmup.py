@@ -20,7 +20,7 @@ def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
 
 def found(answer: Answer) -> Found:
     assert isinstance(answer, Found), answer
-    assert answer.severity is Severity.NOTE  # the judge derives it from the bounds
+    assert answer.severity is Severity.NOTE  # the judge derives the severity from the bounds
     return answer
 
 

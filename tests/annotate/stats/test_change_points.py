@@ -88,7 +88,7 @@ def test_controllers_cycle_is_one_level(count: int, phase: float) -> None:
 @pytest.mark.parametrize("amplitude", [0.0, 0.02])
 @pytest.mark.parametrize("seconds", [3, 4, 6, 12, 60])
 def test_clock_that_toggles_each_second_has_two_levels(seconds: int, amplitude: float) -> None:
-    """1500 and 1980 MHz, alternating each second, are two levels with and without the controller's swing."""
+    """1500 and 1980 MHz, alternating every second, are two levels with and without the controller's swing."""
     count = 10 * seconds
     logs = np.log(np.where(np.arange(count) // 10 % 2, 1500.0, 1980.0)) + swing(count, amplitude, 1.0) + noise(count, 2e-3, 1)
     found = levels_of(logs)

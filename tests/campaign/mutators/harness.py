@@ -33,7 +33,7 @@ def _growing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
         inside = (at_ns >= begin_ns) & (at_ns < evidence.window.end_ns)
         return np.asarray(used + np.where(inside, 2.0e8 * (level[place] % 3), 0.0))
 
-    untimed = replace(evidence, timings=None)  # times show the cost of these queries, and clean times show none
+    untimed = replace(evidence, timings=None)  # times show the cost of allocations, and clean times show none
     return declaring(valued(untimed, "memory_used_bytes", held), alloc_count=None, alloc_retry_count=None)
 
 

@@ -8,7 +8,7 @@ from annotate.evidence import Evidence
 from tests.campaign.edits import declaring, valued
 from tests.campaign.mutator import Mutator, limit_of
 
-# Dense bf16 products per SM and clock (fused multiply-adds count twice), by NVIDIA's white paper on Hopper.
+# Dense bf16 operations per SM and clock (fused multiply-adds count twice), by NVIDIA's white paper on Hopper.
 _SM_COUNT, _FLOPS_A_CLOCK = 132, 4096
 
 

@@ -19,7 +19,7 @@ static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
 static volatile int users;
 static volatile uint32_t driver_generation;
 static volatile uint32_t gpu_generations[GPUS];
-static char handles[GPUS][HANDLES][INSTANCES + 1]; /* a handle is an address in here; nothing is stored */
+static char handles[GPUS][HANDLES][INSTANCES + 1]; /* a handle is an address in this array, which stores nothing */
 
 /* The driver */
 

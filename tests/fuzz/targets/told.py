@@ -46,7 +46,7 @@ def target(data: bytes) -> None:
 
 
 def _timings(dealt: Dealt, begin_ns: int) -> Timings | None:
-    """Return times after packing, the daemon's check and unpacking; None without times.
+    """Return times after packing, the daemon's check and unpacking, or None without times.
 
     Raises UsageError: when the check rejects the times.
     """
