@@ -145,8 +145,8 @@ def test_cost_leaves_out_the_first_read() -> None:
     plain = source.read
 
     def slow_at_first(uuid: str, lane: Lane, names: Any) -> Reading:
-        dear = len(names) == 1 and first.pop(names[0], False)
-        source.usual_cost_ns = 1_800_000 if dear else 1000
+        is_slow = len(names) == 1 and first.pop(names[0], False)
+        source.usual_cost_ns = 1_800_000 if is_slow else 1000
         return plain(uuid, lane, names)
 
     source.read = slow_at_first  # type: ignore[method-assign]
