@@ -66,7 +66,7 @@ def test_plan_moves_a_signal_that_exceeds_the_budget() -> None:
 
 
 def test_plan_lengthens_periods_if_every_call_is_slow() -> None:
-    """If every call is expensive, all signals stay, and the lane's period grows until it fits the budget."""
+    """If every call is expensive, all signals stay, and the lane's period grows until the calls fit the budget."""
     plan = plan_of(usual_cost_ns=100_000)  # a driver without a shared page
     assert set(plan.names[Lane.FAST]) == set(FAST)
     row_ns = 100_000 * len(FAST)
