@@ -48,7 +48,7 @@ class Browser:
     _rest: bytes = b""
 
     def ask(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
-        """Return the answer to one command.  Raises AssertionError: for an error, or without an answer in time."""
+        """Return the answer to one command.  Raises AssertionError: for an error, a silence or an ended browser."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params} | ({"sessionId": session} if session else {})
         data = memoryview(json.dumps(message).encode() + b"\0")

@@ -41,7 +41,7 @@ def settings(folder: Path, source: str = "simulated:steady-copy") -> Settings:
 def running(
     folder: Path, source: str = "simulated:steady-copy", *, environment: Mapping[str, str] | None = None
 ) -> Iterator[Live]:
-    """Run a daemon until the end of the block, and yield it once it answers."""
+    """Run a daemon until the end of the block, and yield the daemon once it answers."""
     found = settings(folder, source)
     log = folder / "log"
     with log.open("ab") as file:

@@ -1,4 +1,4 @@
-"""Recorded evidence thinned to the present lanes: clock and reasons as recorded, the rest of the fast row at 20 Hz."""
+"""Recorded evidence reduced to the present lanes: clock and reasons as recorded, the rest of the fast row at 20 Hz."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _first_of_each(column: Column, window: WindowRecord, phase_ns: int, period_n
 
 
 def _with_edges(column: Column, window: WindowRecord, at_ns: Times, index: Times) -> Column:
-    """Add the rows at the window's edges, which every lane reads."""
+    """Add the rows at the window's edges, where the daemon reads every lane, and the last row."""
     last = len(column) - 1
     before = max(0, int(np.searchsorted(column.at_ns, window.begin_ns, side="right")) - 1)
     after = min(last, int(np.searchsorted(column.at_ns, window.end_ns)))

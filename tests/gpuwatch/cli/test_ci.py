@@ -227,7 +227,7 @@ def test_shell_example_exits_75_if_neutral(daemon: Settings, tmp_path: Path) -> 
 
 
 def test_gitlab_example_uses_existing_options(gpuwatch: Gpuwatch) -> None:
-    """Both GitLab jobs use existing options, and allow the neutral exit code of gpuwatch ci."""
+    """The GitLab jobs use existing options, and the benchmark job allows the neutral exit code of gpuwatch ci."""
     text = (ROOT / "examples" / "ci" / "gitlab.yml").read_text()
     known = gpuwatch("ci", "--help").out
     assert all(option in known for option in re.findall(r" (--[a-z-]+)", text))

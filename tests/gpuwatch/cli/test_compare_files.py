@@ -46,7 +46,7 @@ def capsule(path: Path, *windows: Evidence) -> str:
 
 @pytest.mark.parametrize("write", [report, capsule])
 def test_files_of_two_machines_compare_at_one_clock(gpuwatch: Gpuwatch, tmp_path: Path, write: object) -> None:
-    """Text and JSON show the reference clock, the spread between cards, and the differences."""
+    """Text and JSON show the common clock and the differences; the JSON has the spread between cards too."""
     assert callable(write)
     files = (write(tmp_path / "a.file", ours()), write(tmp_path / "b.file", theirs(took_s=1.9e-3)))
     ended = gpuwatch("compare", *files, "--json")

@@ -32,7 +32,7 @@ def test_short_help_option_equals_the_long_one(gpuwatch: Gpuwatch, words: tuple[
 
 
 def completed(*lines: tuple[str, ...], home: Path) -> list[list[str]]:
-    """Return bash's completions for the last word of each line, from one process with the documented script."""
+    """Return the completions for the last word of each line, from one process with the variables of bash's script."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "_GPUWATCH_COMPLETE": "bash_complete"}
     asked = """
 import json, os, sys

@@ -170,7 +170,7 @@ def test_install_refuses_contradicting_options(gpuwatch: Gpuwatch, arguments: tu
 
 
 def test_install_refuses_a_program_hidden_from_the_service() -> None:
-    """The command refuses an installation that the service could not see."""
+    """The command refuses a program that the system's daemon cannot read."""
     with pytest.raises(UsageError, match="expected a program outside /home, which the system's daemon cannot read"):
         units.visible(("/home/ada/venv/bin/gpuwatch",))
 

@@ -27,7 +27,7 @@ def test_judge_applies_policy_and_part_to_a_recording(gpuwatch: Gpuwatch) -> Non
 
 
 def test_judge_verifies_a_report_by_its_content(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A report is recognised by its suffix or first tag, and gets the answer of `verify`."""
+    """A report is recognised by its suffix or first tag, and gets the output of `verify`."""
     page = tmp_path / "run.html"
     assert gpuwatch("report", "--trace", ONE, "-o", str(page)).code == 0
     renamed = tmp_path / "attachment"

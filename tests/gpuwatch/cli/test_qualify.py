@@ -1,4 +1,4 @@
-"""Tests of gpuwatch selftest --qualify: the answer on simulated GPUs, exit codes, JSON, references, and wrong usage."""
+"""Tests of gpuwatch selftest --qualify: the decision on simulated GPUs, exit codes, JSON, references, and wrong usage."""
 
 from __future__ import annotations
 

@@ -224,8 +224,8 @@ def test_evidence_names_the_program_by_a_digest(copying: Settings) -> None:
     assert len(found[0]) == 16
 
 
-def test_waits_for_a_processor_are_pauses(copying: Settings) -> None:
-    """Busy processes on the launching thread's only processor cause run-queue pauses in the evidence."""
+def test_waits_for_a_cpu_core_are_pauses(copying: Settings) -> None:
+    """Busy processes on the launching thread's only CPU core cause run-queue pauses in the evidence."""
     allowed = os.sched_getaffinity(0)
     if not os.path.exists("/proc/self/schedstat"):  # noqa: PTH110
         pytest.skip("this kernel counts no waits")

@@ -54,6 +54,6 @@ def test_window_without_a_daemon_is_unproven_among_others(copying: Settings) -> 
 
 def test_verdicts_refuses_other_objects_and_open_windows(copying: Settings) -> None:
     with pytest.raises(gpuwatch.UsageError, match="expected windows, found"):
-        gpuwatch.verdicts(["gemm"])  # type: ignore[list-item]  # what is tested
+        gpuwatch.verdicts(["gemm"])  # type: ignore[list-item]  # the tested mistake
     with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="has ended"):
         gpuwatch.verdicts([w])

@@ -121,7 +121,7 @@ def failing() -> Iterator[float]:
 def test_record_never_raises_and_impossible_times_are_rejected(
     copying: Settings, times: Sequence[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Invalid times never raise: a log line names the values, and the verdict rejects them."""
+    """Invalid times never raise: a log line names the values, and the rule `impossible-time` rejects the window."""
     with caplog.at_level("WARNING", "gpuwatch"), gpuwatch.window(settings=copying) as w:
         w.record(times)
         sample_for(0.05)

@@ -308,7 +308,7 @@ def test_window_replaces_another_windows_failed_daemon(tmp_path: Path) -> None:
 
 
 def test_daemon_failing_before_its_log_is_quoted(tmp_path: Path) -> None:
-    """The error quotes a daemon that fails before it opens the log, and no file descriptor stays open."""
+    """The verdict quotes the message of a daemon that fails before it opens the log; no file descriptor stays open."""
     settings = settings_in(tmp_path)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.log.write_text("2026-01-01 10:00:00,000 INFO gpuwatch.daemon.daemon: stopped\n")
@@ -322,7 +322,7 @@ def test_daemon_failing_before_its_log_is_quoted(tmp_path: Path) -> None:
 
 
 def test_daemon_ending_at_start_is_quoted(tmp_path: Path) -> None:
-    """The error quotes a daemon that ends during its start, and the log of the first attempt is kept."""
+    """The verdict quotes the message of a daemon that ends during its start; the log of the first attempt is kept."""
     settings = settings_in(tmp_path)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.log.write_text("the earlier daemon's line\n")

@@ -1,4 +1,4 @@
-"""Qualified simulated cards with small differences like those of real cards, with a host and a library."""
+"""Qualified simulated cards with small random differences between their numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fleet(count: int, seed: int = 0, spread_ratio: float = SPREAD_RATIO) -> tupl
 
 
 def varied(card: Qualification, uuid: str, rng: np.random.Generator, spread_ratio: float = SPREAD_RATIO) -> Qualification:
-    """Return the card under another name, with each number changed randomly."""
+    """Return the card with another UUID and each number changed randomly."""
     moved = {name: times(amount, float(np.exp(spread_ratio * rng.standard_normal()))) for name, amount in card.amounts.items()}
     return replace(card, device=replace(card.device, uuid=uuid), amounts=moved)
 

@@ -13,7 +13,7 @@ import numpy as np
 from annotate.evidence import Timings, Values
 
 TRACES = Path(__file__).parents[2] / "traces"
-# Recordings of single iterations without stamps between them, with the number per block of about 3 ms.
+# Recordings of single iterations without stamps, with the number of iterations per block of about 3 ms (at least one).
 SCENARIOS = {
     "clean_gemm4k": 15,
     "clean_gemm2k": 100,

@@ -91,7 +91,7 @@ class TestAnswers:
         assert share["launches_count"] > 1000
 
     def test_compare_names_launches_beyond_the_tolerance(self) -> None:
-        """The answer names b, whose launches take a third of a call and delay a tenth of b's blocks."""
+        """The reasons name b, whose launches take a third of a call and delay a tenth of b's blocks."""
 
         class Waiting(SimulatedBlocks):
             def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:

@@ -76,7 +76,7 @@ class TestTrees:
 
     @pytest.fixture
     def changed(self, committed: Path) -> Path:
-        """Make a module with a helper, a kernel's file and a package, all changed since their commit."""
+        """Commit a module with helpers, a kernel's file and a package; change values that the module reads."""
         folder = committed.parent
         (folder / "package").mkdir()
         files = {

@@ -113,7 +113,7 @@ def test_locks_sms_and_software_are_compared() -> None:
 
 
 def test_other_library_leaves_products_uncompared() -> None:
-    """A GEMM of another cuBLAS is not compared, so the answer is unknown even for a slow GEMM."""
+    """A GEMM of another cuBLAS is not compared, so the decision is unknown even for a slow GEMM."""
     found = on(slowed(replace(healthy(), software={"gemm": "cuBLAS 12.8"}), ["gemm_s"], 1.3))
     assert found.comparable is Comparable.UNKNOWN
     assert "gemm_s" not in likenesses(found)
@@ -183,7 +183,7 @@ def test_usual_differences_are_not_called_different(count: int) -> None:
 
 @pytest.mark.parametrize("name", [probe.name for probe in PROBES])
 def test_slow_instance_is_found_by_every_probe(name: str) -> None:
-    """Every probe finds a difference of 25 %; the launch probe finds 50 %."""
+    """Every probe finds a time 25 % longer or a rate 20 % lower; the launch probe finds a time 50 % longer."""
     probe = next(each for each in PROBES if each.name == name)
     found = on(slowed(healthy(), [name], 0.8 if probe.is_rate else 1.5 if name == "launch_s" else 1.25))
     assert likenesses(found)[name] is Likeness.DIFFERENT

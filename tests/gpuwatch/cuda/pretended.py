@@ -35,7 +35,7 @@ _addresses = itertools.count(0x10000)  # unique over drivers, so that stored con
 class Driver:
     """The used functions of ``cuda.bindings.driver``, each returning a status and its results.
 
-    ``numbered=False`` is a driver before 12.0, whose contexts have an address and no number.
+    ``numbered=False`` is a driver before CUDA 12, whose contexts have an address and no number.
     """
 
     numbered: bool = True
@@ -59,7 +59,7 @@ class Driver:
             self.cuCtxGetId = lambda context: (OK, self.number)
 
     def reset(self) -> None:
-        """Reset like cudaDeviceReset: the context is destroyed, and the next context may have the same address."""
+        """Reset like cudaDeviceReset: the context is destroyed, and the next context has the same address."""
         self.number += 1
         self.memory.clear()
         self.modules.clear()
@@ -106,7 +106,7 @@ class Driver:
         return (OK,)
 
     def cuMemcpyDtoHAsync(self, target: int, source: int, size_bytes: int, stream: int) -> tuple[int]:
-        """Copy on a reading thread's stream if ``may_copy``; refuse on other streams."""
+        """Copy in a reading thread once ``may_copy`` is set; refuse other threads and unknown streams."""
         if stream not in self.streams or threading.get_ident() not in self.reading_threads:
             return (NO,)
         assert self.may_copy.wait(PATIENCE_S)
@@ -135,7 +135,7 @@ class Driver:
         return (OK,)
 
     def cuLaunchKernel(self, kernel: tuple[int, bytes], *rest: int) -> tuple[int]:
-        """Run a stamp: every SM writes the time and its cycles into the row of its arguments."""
+        """Run a stamp: every SM writes time and cycles into the row that the arguments give.  Other kernels do nothing."""
         if self.refuses == "cuLaunchKernel" or kernel[0] not in self.modules:
             return (NO,)
         if kernel[1] != b"gpuwatch_stamp":

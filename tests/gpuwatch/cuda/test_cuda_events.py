@@ -95,7 +95,7 @@ def test_released_events_are_reused(cuda: Any) -> None:
 
 
 def test_driver_events_are_not_tracked_by_the_collector(cuda: Any) -> None:
-    """A thousand of the driver's events add fewer than ten objects to the collector's."""
+    """The garbage collector tracks fewer than ten more objects after a thousand of the driver's events."""
     events = make_events(cuda, Library())
     events.prepare(0)
     gc.collect()

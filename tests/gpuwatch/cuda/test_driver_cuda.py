@@ -23,7 +23,7 @@ _NAMES = ("MULTIPROCESSOR_COUNT", "COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILIT
 
 
 class WholeDriver(Driver):
-    """A mock driver with the functions that create a context, a stream and events."""
+    """A mock driver with the functions for a context, a stream, events and the device's facts."""
 
     CUdevice_attribute = SimpleNamespace(
         **{f"CU_DEVICE_ATTRIBUTE_{name}": 1 for name in (*_NAMES, "MEMORY_CLOCK_RATE", "GLOBAL_MEMORY_BUS_WIDTH")}

@@ -42,7 +42,7 @@ def evidence_of(window: gpuwatch.Window, settings: Settings) -> Evidence:
 
 
 def test_block_returns_before_many_stamps_are_read(gpu: Driver, copying: Settings) -> None:
-    """The block returns while the copy is still blocked; the verdict waits for it, with every time and clock."""
+    """The block returns while the copy is still blocked; the verdict waits for the copy and has every time."""
     window = iterated(copying, MANY_COUNT)
     wait_until(lambda: gpu.streams, what="the copy begins")
     gpu.may_copy.set()

@@ -184,7 +184,7 @@ class TestMarks:
         assert not {"issue_s", "starved_ratio"} & marks.declared().keys()
 
     def test_marks_leave_out_iterations_of_a_capture(self, gpu: Driver, cuda: Cuda) -> None:
-        """An iteration that begins before or during a capture is left out."""
+        """An iteration that begins or ends during a capture is left out."""
         marks = CudaMarks(cuda, 10, gpu)
         begun = marks.begin()
         assert begun is not None
@@ -222,7 +222,7 @@ class TestTestimony:
                 assert testimony.all()["true_clock_mhz"] == pytest.approx(CLOCK_MHZ, rel=1e-3)
             for _ in range(2):
                 testimony.close()
-            assert len(gpu.memory) == 1, "the two at the edges are kept for the next window"
+            assert len(gpu.memory) == 1, "the two stamps at the edges are kept for the next window"
 
     def test_failing_release_raises_no_error(self, gpu: Driver) -> None:
         testimony = self.declared(gpu)

@@ -121,7 +121,7 @@ def test_sigterm_ends_the_daemon_and_leaves_plain_files(tmp_path: Path) -> None:
 
 
 def test_sighup_rereads_the_configuration(tmp_path: Path) -> None:
-    """SIGHUP makes the daemon read the configuration again; an invalid configuration leaves the old one in force."""
+    """SIGHUP makes the daemon read the configuration again; an invalid configuration is only reported."""
     config = tmp_path / "config.toml"
     config.write_text('[sampling]\nidle_period = "50ms"\n')
     with running(tmp_path, environment={"GPUWATCH_CONFIG": str(config)}) as live:
@@ -351,5 +351,5 @@ def test_judge_worker_starts_with_the_first_window(tmp_path: Path) -> None:
 
 
 def _judges(pid: int) -> list[int]:
-    """Return the judge's workers of this daemon."""
+    """Return the PIDs of this daemon's judge workers."""
     return [each.pid for each in psutil.Process(pid).children() if "gpuwatch.daemon.judge_worker" in each.cmdline()]

@@ -145,7 +145,7 @@ def test_expired_mark_is_abandoned_and_still_answered(marks: HeldMarks, windows:
 
 
 def test_held_mark_without_untrusted_refuses_a_claim(marks: HeldMarks, windows: _Windows) -> None:
-    """A claimed number is accepted for untrusted code only; the mark stays open."""
+    """A claimed number is accepted for untrusted code only; a refusal leaves the mark open."""
 
     async def course() -> None:
         await marks.answer(begin(), pid=ME, uid=7)

@@ -1,4 +1,4 @@
-"""Tests of the judge's worker: every window gets its own answer, even from a late worker."""
+"""Tests of the judge's worker: every window gets its own result, even from a late worker."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.gpuwatch.live import ended, settings
 from tests.waiting import PATIENCE_S, wait_until
 
 HEAVY = ("pandas", "pyarrow", "textual", "plotly", "sqlite_utils", "click", "rich", "prometheus_client")
-JUDGES_OWN = ("/numpy/", "/scipy/")  # only the worker maps these libraries
+JUDGES_OWN = ("/numpy/", "/scipy/")  # the judge's worker maps these libraries, and the daemon does not
 
 _PROGRAM = """
 import sys
@@ -49,7 +49,7 @@ def stand_ins(folder: Path, trap: Path) -> Path:
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new store", "store that is there"])
 def test_window_and_daemon_import_nothing_heavy(tmp_path: Path, *, is_new: bool) -> None:
-    """No window, daemon or judge imports pandas, pyarrow, textual or plotly; the daemon also maps no numpy or scipy."""
+    """No window, daemon or judge imports a package of HEAVY; the daemon also maps no numpy or scipy."""
     trap, found = tmp_path / "trap", settings(tmp_path)
     if not is_new:
         from gpuwatch.store import Store

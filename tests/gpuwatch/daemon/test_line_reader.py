@@ -80,7 +80,7 @@ def test_unfinished_lines_do_not_affect_other_users() -> None:
 
 
 def waited(*pieces: bytes, ends: bool) -> bytes | None:
-    """Return the next line after a wait for the connection's end, during which these pieces arrived."""
+    """Feed these pieces, wait for the connection's end, and return the next line; None if the connection ends."""
 
     async def wait() -> bytes | None:
         reader, unfinished = asyncio.StreamReader(), UnfinishedLines()

@@ -1,4 +1,4 @@
-"""Tests of the daemon's log: it counts repeated messages, and bounds the total rate."""
+"""Tests of the daemon's log: repeated messages are counted, and one line of code logs a bounded number of messages."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def covered(gpus: WindowGpus, *watched: str, absence: str | None = None) -> tupl
 
 
 def test_window_gpus_cover_seen_and_declared_or_named() -> None:
-    """A window covers the GPUs seen and declared; if it named GPUs, only those."""
+    """A window covers the GPUs seen and declared; a window that names GPUs covers only the named GPUs."""
     gpus, named = WindowGpus(), WindowGpus(named=(A,))
     gpus.note(listed(os.getpid()), host_of(os.getpid()))
     named.note(listed(os.getpid(), uuid=B), host_of(os.getpid()))
@@ -34,7 +34,7 @@ def test_window_gpus_cover_seen_and_declared_or_named() -> None:
 
 
 def test_window_gpus_cover_the_only_gpu_where_lists_are_cut() -> None:
-    """A window seen on no GPU covers none, unless the process list could not have shown it."""
+    """A window seen on no GPU covers none, unless process lists cannot show the window's process."""
     gpus = WindowGpus()
     assert covered(gpus, A)[0] == ()
     gpus.note(listed(), host_of(0))

@@ -158,7 +158,7 @@ def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path
 
 
 def test_windows_below_untrusted_code_are_untrusted(store: Store, tmp_path: Path) -> None:
-    """A window opened by untrusted code is untrusted for any parent; windows of other processes or users are not."""
+    """A window opened by untrusted code is untrusted with any parent; windows of other processes or users are not."""
 
     async def body() -> None:
         held = windows(store, tmp_path)

@@ -83,7 +83,7 @@ def ready(device: HostDevice, folder: Path, function: str, **terms: Any) -> Read
 
 @pytest.mark.parametrize("function", ["returned", "in_place"])
 def test_function_may_return_or_write_the_result(device: HostDevice, tmp_path: Path, function: str) -> None:
-    """A function's result agrees either way, and tensors have rows of the given length."""
+    """A returned result and a written result both agree, and tensors have rows of the given length."""
     found = ready(device, tmp_path, function)
     assert found.reason == ""
     assert found.launches == ("grid=256x1x1 block=32x1x1 smem=0", f"{function}() of Python")

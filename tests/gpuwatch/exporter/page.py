@@ -28,8 +28,8 @@ scrape_configs:
     static_configs: [{{targets: ["127.0.0.1:{LISTEN_PORT}"]}}]
 ```
 
-`/metrics` answers in the text format and in OpenMetrics. `/-/healthy` answers while the process runs. `/-/ready` answers as soon as the
-daemon has found its GPUs, or has found that there are none. A daemon that a window starts never listens.
+`/metrics` answers in the text format and in OpenMetrics. `/-/healthy` answers while the process runs. `/-/ready` answers 200 as soon
+as the daemon has found its GPUs, or has found that there are none. A daemon that a window starts never listens.
 
 ## Rules for every series
 
@@ -37,11 +37,12 @@ daemon has found its GPUs, or has found that there are none. A daemon that a win
   benchmark nor wake a GPU.
 * **A missing value has no series.** A signal without an answer for three periods of its lane (at least five seconds) is missing.
   `gpuwatch_gpu_field_supported` shows the fields that GPU and driver support. There are no sentinel values.
-* **The readings of a lost GPU and their histograms are missing.** `gpuwatch_gpu_up` is 0, and the daemon's own counts stay:
-  `gpuwatch_device_info`, `gpuwatch_reading_age_seconds`, `gpuwatch_losses_total`, Xids. Without a driver `gpuwatch_up` is 0, and the
+* **The readings of a lost GPU and their histograms are missing.** `gpuwatch_gpu_up` is 0, and the daemon's own figures stay, such as
+  `gpuwatch_device_info`, `gpuwatch_reading_age_seconds`, `gpuwatch_losses_total` and Xids. Without a driver `gpuwatch_up` is 0, and the
   page is still served.
 * **Histograms include dips between scrapes.** `gpuwatch_gpu_clock_ratio` and `gpuwatch_gpu_power_limit_ratio` count every sample of the
-  fast lane (20 per second). For the SM clock they also count each pulse (100 per second while a window is open), so windows weigh more.
+  fast lane (20 per second, fewer on an idle GPU). For the SM clock they also count each pulse (100 per second while a window is open),
+  so windows weigh more.
 * **The driver's counters are unchanged** (energy, memory errors, replays, seconds under its reasons). They restart at zero when the
   driver is loaded again and survive a restart of the daemon.
 * **The daemon's counters** (samples, windows, findings, Xids, sampled seconds) restart at zero with the daemon and survive a reload of the

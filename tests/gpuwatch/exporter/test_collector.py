@@ -190,7 +190,7 @@ def count(fleet: Fleet, **counts: float) -> None:
 
 
 def test_page_follows_counters_of_a_reloaded_driver() -> None:
-    """The page shows a reloaded driver's lower counters, and Prometheus detects the reset."""
+    """The page shows a reloaded driver's lower counters, so that Prometheus can detect the reset."""
     fleet = Fleet("steady-copy")
     fleet.play(2)
     count(fleet, **DRIVERS)
@@ -215,7 +215,7 @@ def test_restarted_daemon_shows_the_drivers_counters() -> None:
 
 
 def test_page_counters_start_at_zero() -> None:
-    """Every counter starts at zero, even for a GPU without readings, so its first event is an increase."""
+    """Counts of Xids, findings, windows and samples start at zero, even for a GPU without readings."""
     found = Fleet("steady-copy").scrape()
     for number in (*KNOWN_XIDS, OTHER_XID):
         assert of(found, "gpuwatch_gpu_xid_errors_total", xid=number) == 0

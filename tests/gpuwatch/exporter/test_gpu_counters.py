@@ -33,7 +33,7 @@ def test_pulse_counts_only_for_the_clock_and_its_reasons() -> None:
 
 @given(st.lists(st.integers(0, 900), min_size=2, max_size=40))
 def test_tally_counts_no_time_twice_with_late_samples(at_ms: list[int]) -> None:
-    """The seconds under a reason equal the span from the first to the latest sample, in any order of samples."""
+    """The seconds under a reason equal the span from the first delivered sample to the latest sample."""
     tally = GpuTally(DEVICE)
     for ms in at_ms:
         tally.take(pulse(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=4))

@@ -127,7 +127,7 @@ def test_server_answers_with_many_slow_connections(fleet: Fleet, said: bytes) ->
 
 
 def test_server_health_answers_while_eight_pages_are_sent(fleet: Fleet) -> None:
-    """With eight unread pages, a further page gets 503 and probes get 200; after their end, pages are sent again."""
+    """With eight unread pages, a further page gets 503 and probes get 200; once the eight end, pages are sent again."""
     large = "x" * (24 << 20)  # more than socket buffers hold
     with serving(fleet, connection_s=PATIENCE_S) as web, contextlib.ExitStack() as stack:
         made, web.site.make_text = web.site.make_text, lambda _: large

@@ -144,7 +144,7 @@ def test_export_stops_at_an_unreadable_part(tmp_path: Path) -> None:
 
 
 def test_export_removes_files_of_an_interrupted_export(tmp_path: Path) -> None:
-    """A temporary file of an interrupted export does not count as a part, and the next export removes it."""
+    """A temporary file of an interrupted export does not count as a part, and the next export removes this file."""
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
     (part,) = out.rglob("*.parquet")

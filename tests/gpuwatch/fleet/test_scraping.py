@@ -1,4 +1,4 @@
-"""Tests that three servers agree on many machines: Prometheus, VictoriaMetrics fed by it, and a scraping VictoriaMetrics."""
+"""Tests that three servers agree on many machines: Prometheus, a VictoriaMetrics that Prometheus feeds, and a scraping one."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def compare_at_rate(folder: Path, machines_count: int, gpus_count: int, period_s
 
 
 def crowding_ratio(cpu_s: float = 0.2) -> float:
-    """Return the current slowdown of a computation on this machine, at most 4."""
+    """Return the current slowdown of a computation on this machine, from 1 to 4."""
     begun_s, until_s = time.monotonic(), time.process_time() + cpu_s
     while time.process_time() < until_s:
         pass

@@ -58,7 +58,7 @@ GPU 2: NVIDIA H200 (UUID: GPU-2222)
 def site(folder: Path, gpuwatch: str, listed: str = LISTED, **variables: str) -> Path:
     """Write the site's settings, with mock programs ``gpuwatch``, ``nvidia-smi`` and ``nice`` first in PATH.
 
-    The mock ``nice`` ignores a niceness of 19; on a busy machine the judge would take minutes.
+    The mock ``nice`` ignores a niceness of 19; otherwise the judge would take minutes on a busy machine.
     """
     (folder / "bin").mkdir()
     nice = '[ "$1 $2" = "-n 19" ] && shift 2 && exec "$@"'

@@ -36,7 +36,7 @@ def command_of(example: Path) -> list[str]:
     return [sys.executable, *modules[words[0]], *replaced]
 
 
-def test_harness_examples_are_listed() -> None:
+def test_listed_harness_examples_exist() -> None:
     assert {each.name for each in EXAMPLES.glob("*.py")} >= {*NEEDED, *RUN_ELSEWHERE, *HELPERS}
     for name in RUN_ELSEWHERE:
         assert command_of(EXAMPLES / name)

@@ -1,4 +1,4 @@
-"""Tests of the pytest plug-in: in real runs with both supported versions of pytest-benchmark, and of its functions."""
+"""Tests of the pytest plug-in: real runs with both supported versions of pytest-benchmark, and single functions."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_plugin_rejects_an_unknown_status() -> None:
 
 
 def test_unknown_pytest_benchmark_is_unproven(fresh: session.HarnessSession) -> None:
-    """A fixture without the expected methods stays unchanged, and its result is unproven with the reason."""
+    """A fixture without the expected methods closes the window, and the result is unproven with the reason."""
     benchmark = SimpleNamespace(extra_info={}, _make_runner=lambda function: None)
     window = session.open_window(pytest_rounds.FACE, "unknown")
     assert isinstance(window, HarnessWindow)

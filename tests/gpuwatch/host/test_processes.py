@@ -150,7 +150,7 @@ def test_identity_of_a_name_cut_within_a_letter_is_utf8(tmp_path: Path, script: 
 
 
 def test_identity_survives_running_out_of_descriptors() -> None:
-    """Without a free descriptor a name is unobserved, and the process list is still read."""
+    """Without a free descriptor an identity is empty, and no error is raised."""
     program = """
 import os, resource
 from gpuwatch.host.processes import Identities, Identity

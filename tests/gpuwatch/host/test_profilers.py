@@ -39,7 +39,7 @@ def mapped(*paths: str) -> str:
 
 @contextlib.contextmanager
 def living(code: str, **environ: str) -> Iterator[int]:
-    """Start a Python process that runs this code and waits."""
+    """Start a Python process that runs this code and waits; yield the PID."""
     command = [sys.executable, "-c", f"{code}\nprint(flush=True); input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environ}) as child:
         assert child.stdout is not None

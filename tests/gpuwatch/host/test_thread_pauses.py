@@ -1,4 +1,4 @@
-"""Tests of pauses of the launching thread: the cause that fills most of an interval between two readings."""
+"""Tests of pauses of the launching thread: the cause that fills at least half of an interval between two readings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 /* A mock CUDA driver for a GPU with 4 SMs, which runs stamp kernels at their launch, at 1500 MHz.  FAKE_CUDA_MHZ sets another clock,
- * FAKE_CUDA_CAPTURING=1 simulates a graph capture, FAKE_CUDA_LATE_NS delays kernels, FAKE_CUDA_NONE hides context and devices. */
+ * FAKE_CUDA_CAPTURING=1 simulates a graph capture, FAKE_CUDA_LATE_NS delays kernels outside the library's stream, FAKE_CUDA_NONE hides
+ * context and devices. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -24,7 +24,7 @@ def text() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the header, or with ``--check`` return 1 if it is stale; otherwise return 0."""
+    """Write the header, or with ``--check`` return 1 if the header is stale; otherwise return 0."""
     if arguments != ["--check"]:
         PATH.write_text(text())
         return 0

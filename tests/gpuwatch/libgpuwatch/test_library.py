@@ -108,7 +108,7 @@ def test_ranges_become_windows_and_iterations(copying: Settings, ranges: Path) -
 
 
 def test_ranges_inside_a_series_are_counted_and_named(copying: Settings, ranges: Path) -> None:
-    """Ranges of another label inside a series become no iterations; the summary has their count and a remedy."""
+    """Ranges of another label inside a series are not iterations; the summary has their count and a remedy."""
     ended = run("--nvtx=outer", "--nvtx=inner", "--label=program", "--", str(ranges), "nested", settings=copying)
     assert ended.returncode == 0, ended.stderr
     found = runs_of(copying, 2)
@@ -215,7 +215,7 @@ def test_forked_child_has_its_own_windows(copying: Settings, ranges: Path) -> No
 
 
 def test_another_nvtx_injection_gets_every_call(copying: Settings, ranges: Path, folder: Path) -> None:
-    """A previously set injection still gets every call, and the output reports it."""
+    """A previously set injection still gets every call, and a message names GPUWATCH_NVTX_NEXT."""
     other = built.shared(folder, "libother.so", "other_injection.c")
     ended = run("--nvtx=step", "--", str(ranges), "all", settings=copying, environment={"NVTX_INJECTION64_PATH": str(other)})
     assert "other injection: 62 pushes" in ended.stdout

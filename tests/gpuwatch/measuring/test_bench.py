@@ -160,8 +160,8 @@ class TestWarmup:
         assert 1.5 < measured.warmup.took_s < 5.0
         assert measured.median_s == pytest.approx(1e-3, rel=0.01)
 
-    def test_moving_clock_is_not_steady(self) -> None:
-        """A moving clock is not steady, even with constant times."""
+    def test_falling_clock_is_not_steady(self) -> None:
+        """A falling clock is not steady, even with constant times."""
 
         def cooling(at_s: Values, calls: int) -> tuple[Values, Values]:
             return np.full(len(at_s), 1e-3), 1980.0 - 20.0 * at_s
@@ -367,7 +367,7 @@ class TestRates:
         assert measured.flops_per_s == pytest.approx(1e12, rel=0.01)
         assert measured.flops_peak_ratio is None
 
-    def test_sensitivity_needs_a_moving_clock(self) -> None:
+    def test_sensitivity_needs_a_swinging_clock(self) -> None:
         """Sensitivity is found with a swinging clock, and refused with a reason otherwise."""
         rng = np.random.default_rng(2)
 
@@ -512,7 +512,7 @@ def _numbers() -> Iterator[int]:
 def test_invalid_bench_argument_is_one_line(options: dict[str, object], complaint: str) -> None:
     fn = options.pop("fn", nothing)
     with pytest.raises(UsageError, match=complaint) as caught:
-        bench(fn, **options)  # type: ignore[arg-type]  # that is the point
+        bench(fn, **options)  # type: ignore[arg-type]  # wrong on purpose
     assert "\n" not in str(caught.value)
 
 
@@ -531,7 +531,7 @@ def test_data_type_has_one_name_for_all_libraries(dtype: object) -> None:
 
 @pytest.mark.parametrize("mhz", [None, 0.0, float("inf"), float("nan"), 1980.0])
 @pytest.mark.parametrize("call_s", [0.0, 1e-3])
-def test_bench_answers_for_any_timer_reading(call_s: float, mhz: float | None) -> None:
+def test_bench_accepts_any_timer_reading(call_s: float, mhz: float | None) -> None:
     world = World(ScriptedTimer(constant(call_s, mhz=mhz, noise_ratio=0.0), gap_s=1e-3))
     measured, _ = run(constant(1.0), world, min_s=0.1, max_s=0.3, warmup_max_s=2.5, flops=1e9, bytes=1e9)
     assert measured.median_s == call_s

@@ -15,7 +15,7 @@ from tests.gpuwatch.measuring.scripted import ScriptedTimer, World, constant, no
 
 @pytest.mark.parametrize("status", list(Status))
 def test_canary_is_stored_after_valid_verdict(tmp_path: Path, status: Status) -> None:
-    """A canary is declared, and stored after a valid verdict."""
+    """A canary is always declared, and stored only after a valid verdict."""
     canary = CanaryRun(tmp_path, "GPU-1", 1965.0, 4.1e12)
     for _ in range(3):
         world = World(ScriptedTimer(constant(1e-3)), statuses=(status,), canary=canary)

@@ -15,7 +15,7 @@ from gpuwatch.timers.event_timer import EventsTimer
 
 
 class Tensor:
-    """The part of a tensor that its copies need."""
+    """The part of a tensor that copies and flushes use."""
 
     requires_grad = False
 

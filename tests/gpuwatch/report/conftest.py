@@ -1,4 +1,4 @@
-"""Fixtures of reports of simulated windows, as parsed pages."""
+"""Helpers that make reports of simulated windows, and a parser of the pages."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_comparisons_take_first_of_same_gpu_and_other_run() -> None:
 
 
 def test_page_compares_two_cards_at_one_clock() -> None:
-    """The page shows the decision, the reference clock and the spread between cards."""
+    """The page shows the decision, the common clock and the spread between cards."""
     here, there = (evidence(timings=stamped(2e-3, mhz, seed=seed)) for mhz, seed in ((1490.0, 0), (1430.0, 3)))
     there = replace(there, device=replace(DEVICE, uuid="GPU-2"))
     page = Page(rendered(judged(here, run_id="0a"), judged(there, run_id="0b")))

@@ -126,7 +126,7 @@ CHOICES: Mapping[str, tuple[object, ...]] = {
 
 
 def lies(name: str | int, value: object) -> list[object]:
-    """Return forged values for this place, plausible ones and one of a wrong type."""
+    """Return forged values for this place: plausible ones and, except for a bool, one of another type."""
     chosen: list[object] = [str(each) if isinstance(each, str) else each for each in CHOICES.get(str(name), ())]
     match value:
         case bool():
@@ -253,7 +253,7 @@ def test_verify_allows_last_bits_of_figures(signed: tuple[str, Path], tmp_path: 
     assert verified(tmp_path, rewritten(html, forged(data, path, at(data, path) * (1 + 1e-5))), key) == 1
 
 
-def test_verify_refuses_every_changed_word_of_page(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
+def test_verify_refuses_changed_words_of_page(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
     """A changed figure or an addition in the visible page alone is refused."""
     html, key = signed
     body = html.index("<main>")

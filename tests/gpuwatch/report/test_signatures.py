@@ -184,7 +184,7 @@ def test_verify_names_version_of_another_judge(gpuwatch: Gpuwatch, home: Path) -
 
 
 def test_verify_ignores_the_wording_of_an_earlier_judge(gpuwatch: Gpuwatch, home: Path) -> None:
-    """Sentences in the facts of an earlier version's findings may differ; its figures may not."""
+    """Sentences in the facts of an earlier version's findings may differ; the figures may not."""
     window = judged(scene("from-idle"))
     for name, changed, code in (("words", "in other words", 0), ("figure", 1e9, 1)):
         findings = tuple(

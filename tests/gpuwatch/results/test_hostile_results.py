@@ -74,7 +74,7 @@ def test_json_with_known_names_is_read_or_refused(place: Path, whole: Any, top: 
 @QUICK
 @given(values=st.lists(NUMBERS, min_size=1, max_size=12), begins=st.lists(NUMBERS, max_size=12))
 def test_any_columns_are_judged_or_refused(place: Path, values: list[Any], begins: list[Any]) -> None:
-    """Times of any size and order make evidence that the judge can handle."""
+    """Times of any size and order are refused, or make evidence that the judge can handle."""
     place.write_text(json.dumps({"t": values, "b": begins or values}))
     survives(place, ColumnNames("t", "t", "b"))
 

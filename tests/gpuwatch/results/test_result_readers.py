@@ -44,7 +44,7 @@ def test_nvbench_of_two_gpus_names_each() -> None:
 
 
 def test_nvbench_without_samples_has_figures_and_a_remark(tmp_path: Path) -> None:
-    """The JSON alone has the stated figures, and names the missing folder."""
+    """The JSON alone has the stated figures, and a remark names the missing file."""
     (tmp_path / "r1.json").write_bytes((NVBENCH / "r1.json").read_bytes())
     found = read_results(tmp_path / "r1.json")
     assert not len(found.series[0].took_s)
@@ -145,7 +145,7 @@ def test_nccl_tests_names_the_slowest_process() -> None:
 
 
 def test_kernelbench_reads_baselines_and_evaluations(tmp_path: Path) -> None:
-    """Both are summaries in milliseconds; an incorrect sample has a remark, and an unmeasured sample has no figures."""
+    """Baselines and evaluations are summaries in milliseconds; an incorrect sample has a remark, and an unmeasured sample has no figures."""
     found = read_results(FILES / "kernelbench.json")
     assert found.series[0].name == "level1 1_Square_matrix_multiplication_.py"
     assert found.series[0].figures["mean"] == pytest.approx(2.66e-3)
@@ -218,7 +218,7 @@ def test_table_errors_name_place_and_value(tmp_path: Path, text: str, names: str
 
 
 def test_reading_refuses_other_files(tmp_path: Path) -> None:
-    """Folders, unknown JSON and damaged files are refused in one line that names the formats."""
+    """Folders, unknown JSON and damaged files are refused; errors about the content name the formats."""
     for text, words in (("{}", "an empty object"), ('{"x": 1}', "found JSON with x"), ("{", "or --times COLUMN")):
         (tmp_path / "f.json").write_text(text)
         with pytest.raises(UsageError) as caught:

@@ -66,7 +66,7 @@ def test_plan_moves_a_signal_that_exceeds_the_budget() -> None:
 
 
 def test_plan_lengthens_periods_if_every_call_is_slow() -> None:
-    """If every call is expensive, all signals stay, and the lane's period grows until it fits the budget."""
+    """If every call is expensive, all signals stay, and the lane's period grows until the calls fit the budget."""
     plan = plan_of(usual_cost_ns=100_000)  # a driver without a shared page
     assert set(plan.names[Lane.FAST]) == set(FAST)
     row_ns = 100_000 * len(FAST)
@@ -145,8 +145,8 @@ def test_cost_leaves_out_the_first_read() -> None:
     plain = source.read
 
     def slow_at_first(uuid: str, lane: Lane, names: Any) -> Reading:
-        dear = len(names) == 1 and first.pop(names[0], False)
-        source.usual_cost_ns = 1_800_000 if dear else 1000
+        is_slow = len(names) == 1 and first.pop(names[0], False)
+        source.usual_cost_ns = 1_800_000 if is_slow else 1000
         return plain(uuid, lane, names)
 
     source.read = slow_at_first  # type: ignore[method-assign]

@@ -56,7 +56,7 @@ def test_intervals_of_clean_windows_keep_their_verdicts() -> None:
     assert moved == set()
 
 
-def test_thinning_removes_rows_and_adds_no_values() -> None:
+def test_slower_removes_rows_and_adds_no_values() -> None:
     for window, changes_only in windows():
         thinned = slower(window, changes_only=changes_only)
         inside = (window.window.begin_ns + ROW_NS, window.window.end_ns - ROW_NS)

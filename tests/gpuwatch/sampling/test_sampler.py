@@ -316,7 +316,7 @@ def test_thread_cost_is_its_share_of_a_core() -> None:
 
 @pytest.fixture(name="threads")
 def _threads() -> Iterator[Callable[..., tuple[Sampler, Scripted, Kept]]]:
-    """Yield samplers with real threads on the real clock; release and stop them at the end."""
+    """Yield a function that starts samplers with real threads on the real clock; stop the samplers at the end."""
     started: list[Sampler] = []
 
     def start(**settings: Any) -> tuple[Sampler, Scripted, Kept]:
@@ -452,8 +452,8 @@ def test_driver_events_reach_the_sinks() -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_is_watched_at_both_rates_within_its_budget() -> None:
-    """A real GPU is sampled at both rates within its budget."""
+def test_gpu_is_watched_at_both_rates() -> None:
+    """A real GPU is sampled at both rates without a loss; the test prints the costs."""
     from gpuwatch.sources.nvml import Nvml
 
     clock, kept, stop, pause = MonotonicClock(), Kept(), threading.Event(), threading.Event()

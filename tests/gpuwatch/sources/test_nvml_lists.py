@@ -236,7 +236,7 @@ def _median_us(ask: Callable[[], Any], turns: int = 100) -> float:
 
 @pytest.mark.gpu
 def test_gpu_lists_equal_the_bindings_lists() -> None:
-    """The lists of one call contain the entries of the binding's two calls; the times of both are printed."""
+    """The lists of one call agree with the binding's lists of two calls; the test prints the times of both."""
     torch = pytest.importorskip("torch")
     work = torch.ones(4096, 4096, device="cuda:0")
     pynvml.nvmlInit()

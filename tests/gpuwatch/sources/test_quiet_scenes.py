@@ -1,4 +1,4 @@
-"""Tests that a quiet scene has no hazards if host, harness and stamps report true facts."""
+"""Tests that a quiet scene has no hazard of sharing or locks if host, harness and stamps report true facts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def hazards(verdict: Verdict) -> dict[str, str | None]:
 @pytest.mark.parametrize("scene", ["steady-copy", "steady-gemm", "attention", "convolution", "large-gemm"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_quiet_scene_has_no_hazard_of_sharing_or_locks(scene: str, seed: int) -> None:
-    """A quiet scene has no finding of these rules beyond a note about NVML's clock."""
+    """A quiet scene has no finding of the sharing and lock rules beyond a note about NVML's clock."""
     verdict = judge(witnessed(scene, seed))
     assert hazards(verdict).keys() <= {"nvml-clock-untrue"}
     assert set(hazards(verdict).values()) <= {"note"}

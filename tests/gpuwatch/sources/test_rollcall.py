@@ -29,7 +29,7 @@ class _Api:
 
 
 def test_enumeration_survives_an_unexpected_exception() -> None:
-    """``missing`` names an unexpected exception, and the next call asks the GPU again."""
+    """``missing`` names an unexpected exception, and the next call queries the GPU again."""
     api = _Api(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), _Api.NVMLError(15))
     roll = RollCall(api, patience_s=5.0)
     assert roll.call() == []

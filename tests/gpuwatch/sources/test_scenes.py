@@ -16,7 +16,7 @@ def verdict_of(scene: str, seed: int = 0) -> Verdict:
 
 @pytest.mark.parametrize("name", SCENES)
 def test_scene_gets_its_declared_status_and_rules(name: str) -> None:
-    """The judge gives the scene's benchmark the declared status and reports at least the declared rules."""
+    """The scene's benchmark gets the declared status, and at least the declared rules are found or unobserved."""
     verdict = verdict_of(name)
     assert verdict.simulated
     told = {finding.rule for finding in (*verdict.hazards, *verdict.unobserved)}

@@ -51,9 +51,9 @@ def stream(
 ) -> Iterator[Sweep]:
     """Yield sweeps like those of an H200.
 
-    Under load, power changes at 10 Hz and the clock at 5 Hz; when idle, both are constant except for noise of 0.4 W.
-    Dense power comes 50 times a second, processes five times.  Under load there is a pulse every 10 ms.  Pulses are four of
-    five sweeps, so tests of the stored amount leave the pulses out.
+    Under load, power changes at 10 Hz and the clock at 5 Hz.  When idle, power has noise of 0.4 W and the clock is constant.
+    Each second has 50 samples of dense power and five process lists.  Under load, pulses come every 10 ms between the fast
+    readings.  Most sweeps are then pulses, so tests of the stored amount leave the pulses out.
     """
     chance = random.Random(seed)
     power_w, average_w, clock_mhz, cap_ns, energy_j = (566.0, 560.0, 1980, 0, 0.0) if loaded else (75.0, 75.0, 345, 0, 0.0)

@@ -73,7 +73,7 @@ def test_last_reading_before_an_edge_is_a_separate_row() -> None:
 
 
 class TestPulse:
-    """Cases of the pulse, which stores clock and reasons between two fast rows as separate rows."""
+    """Cases of pulses: readings of only clock and reasons between two fast rows, in rows of their own."""
 
     @staticmethod
     def pulses(rows: SegmentRows) -> list[tuple[int, int]]:
@@ -81,7 +81,7 @@ class TestPulse:
 
     @staticmethod
     def window(clock_mhz: Callable[[int], int], count: int = 100) -> list[Sweep]:
-        """Return a whole row every 50 ms, and a pulse at the deadlines in between."""
+        """Return a fast sweep every 50 ms, and a pulse every 10 ms in between."""
         return [
             (fast if ms % 50 == 0 else pulse)(BEGIN_NS + ms * MS, sm_clock_mhz=clock_mhz(ms), event_reasons_mask=4)
             for ms in range(0, 10 * count, 10)

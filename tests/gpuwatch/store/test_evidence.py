@@ -227,7 +227,7 @@ class TestOwnership:
         late = replace(OWN, started_s=4e9)
         assert self.read(tmp_path, late, pids=frozenset({OWN.pid})) == [Ownership.FOREIGN]
 
-    def test_ownership_of_a_pid_reused_in_the_window_is_own(self, tmp_path: Path) -> None:
+    def test_processes_with_one_reused_pid_are_both_own(self, tmp_path: Path) -> None:
         """Two processes with one PID of the tree both count as own if both started before the window's end."""
         assert OWN.started_s is not None
         again = replace(OWN, started_s=OWN.started_s + 1.0)

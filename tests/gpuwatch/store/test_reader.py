@@ -45,7 +45,7 @@ def ids(state: Path, **query: object) -> list[str]:
 
 
 class _Overtaken(Reader):
-    """A reader that a writer overtakes between its first statement and the next."""
+    """A reader that stores the run's verdict after each of its queries, as a writer may during a read."""
 
     def __init__(self, state: Path, store: Store) -> None:
         super().__init__(state)
@@ -186,7 +186,7 @@ import os, sys, urllib.parse
 from pathlib import Path
 from gpuwatch.store import Reader, Store
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID
-os.setgroups([]); os.setgid(65534); os.setuid(65534)  # after the imports, because the user nobody may not read the checkout
+os.setgroups([]); os.setgid(65534); os.setuid(65534)  # after the imports, because the user nobody cannot always read the checkout
 assert not os.access(sys.argv[1], os.W_OK)
 with Reader(Path(sys.argv[1])) as reader:
     print(len(reader.runs()), reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 5 * 10**9).observes("power_w"))
@@ -195,7 +195,7 @@ with Reader(Path(sys.argv[1])) as reader:
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """Yield a folder that all users can read; pytest's own folders are private."""
+    """Yield the path of a new state folder in a folder that all users can read; pytest's own folders are private."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder) / "state"

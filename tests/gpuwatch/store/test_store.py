@@ -212,7 +212,7 @@ class TestTaking:
 
 class TestRetention:
     def test_segments_rotate_and_the_oldest_are_dropped(self, tmp_path: Path) -> None:
-        """Segments rotate, and the oldest are dropped to fit the budget; reading across segments shows no gap."""
+        """Segments rotate, and the oldest are dropped because of the budget; reading across segments shows no gap."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=800_000, segment_bytes=1)
         fill(store, clock, 1200.0)  # 1.3 MB
@@ -229,7 +229,7 @@ class TestRetention:
         store.close()
 
     def test_many_windows_leave_half_the_budget_to_readings(self, tmp_path: Path) -> None:
-        """Readings keep half of the budget, even if windows alone exceed the budget."""
+        """Readings keep about half of the budget, even if windows alone exceed the budget."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
         for i in range(300):
@@ -256,7 +256,7 @@ class TestRetention:
         store.close()
 
     def test_smaller_budget_makes_segments_smaller(self, tmp_path: Path) -> None:
-        """A reload with a smaller budget splits the live segment, which retention never drops."""
+        """A smaller budget ends the live segment, which retention never drops, at a smaller size."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock)
         fill(store, clock, 300.0)
@@ -517,7 +517,7 @@ class TestFullDisk:
 
 
 def limit(store: Store, pages_count: int) -> None:
-    """Limit the live segment to this number of pages, as on a full disk."""
+    """Limit the live segment to this number of pages, but not below its present size, as on a full disk."""
     execute(store, f"PRAGMA max_page_count={pages_count}")
 
 
@@ -569,7 +569,7 @@ while True:
 
 @pytest.mark.parametrize("most_lost_ns", [None, pytest.param(S, marks=pytest.mark.slow)], ids=["whole", "a second"])
 def test_store_survives_kill_9_and_loses_a_second_at_most(tmp_path: Path, most_lost_ns: int | None) -> None:
-    """A kill with SIGKILL loses at most 1 s; without a time limit, everything committed before the kill is stored."""
+    """After SIGKILL the last committed reading is still stored; the slow case loses less than 1 s of readings."""
     for after_s in (0.2, 0.9, 1.33):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None

@@ -46,7 +46,7 @@ def test_notify_variables_leave_the_environment() -> None:
     service, sockets = notify.taken(environment)
     assert environment == {"PATH": "/bin"}
     assert service.watchdog_s == 30.0
-    assert sockets == []  # LISTEN_PID is another process
+    assert sockets == []  # LISTEN_PID is another process's PID
 
 
 def test_notify_without_a_manager_is_not_an_error(tmp_path: Path) -> None:

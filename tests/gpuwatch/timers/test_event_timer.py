@@ -73,7 +73,7 @@ def flushing(cuda: FakeCuda) -> Callable[[], None]:
 
 
 def test_events_surround_calls_and_not_flush() -> None:
-    """Events surround the calls, and the flush is outside the timed events."""
+    """Two events surround each call, and two others surround each flush."""
     cuda = FakeCuda()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
     taken = cuda.timer().take(plan, 3)
@@ -100,7 +100,7 @@ def test_flushes_and_holds_are_other_work() -> None:
 
 
 def test_gpu_keeps_working_while_times_are_read() -> None:
-    """Between two takes the GPU does the same work untimed, declared as other work, until the host is back."""
+    """From the second take on, the GPU repeats the work untimed until the next take; the timer declares the repetition."""
     cuda = FakeCuda()
     timer, reading_s = cuda.timer(), 8e-3
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),))
@@ -232,7 +232,7 @@ def host_work(cuda: FakeCuda, seconds: float) -> Callable[[], None]:
 
 
 def test_events_measure_kernels_and_not_host_work() -> None:
-    """Events read no time for the host's work, and measure a short kernel."""
+    """Work of the host is invisible to events; a kernel of 2 µs or 1 ms is visible."""
     cuda = FakeCuda()
     timer = cuda.timer()
     for seconds in (10e-6, 300e-6, 4e-3):

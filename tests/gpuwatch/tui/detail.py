@@ -67,7 +67,7 @@ def _part(column: Column, begin_ns: int, end_ns: int) -> Column:
 
 
 def lived(length_s: int = 700) -> Trace:
-    """Return a GPU's history: idle, computing, power-capped, hot, silent for a while, and active until now."""
+    """Return a GPU's history: idle, computing, power-capped, silent for a while, hot, and computing until now."""
     begin_ns = NOW_NS - length_s * S
     at_ns = np.arange(begin_ns, NOW_NS, 50_000_000, dtype=np.int64)
     ago_s = (NOW_NS - at_ns) / 1e9

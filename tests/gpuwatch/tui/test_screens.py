@@ -250,7 +250,7 @@ def test_user_keys_replace_default_keys(tmp_path: Path) -> None:
     ],
 )
 def test_bad_preferences_are_reported_and_ignored(tmp_path: Path, content: str, said: str) -> None:
-    """The monitor reports a mistake in the preferences file in one line, and ignores the file."""
+    """The monitor reports a mistake in the preferences file, ignores the file, and leaves the file unchanged."""
     path = tmp_path / "top.json"
     path.write_text(content)
     app = travelling(EIGHT, preferences_file=PreferencesFile(path))

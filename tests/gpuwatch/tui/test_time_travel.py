@@ -105,8 +105,8 @@ def test_step_before_the_first_moment_is_reported() -> None:
     used(app, use)
 
 
-def test_refusing_store_is_reported_in_one_line() -> None:
-    """The monitor reports a store's refusal in one line, and stays live."""
+def test_refusing_store_is_reported() -> None:
+    """The monitor reports a store's refusal, and stays live."""
     app = travelling(EIGHT, past=FrozenPast(refuses="/state/gpuwatch.db: expected a database, found [none]"))
 
     async def use(pilot: Pilot[None]) -> None:

@@ -110,7 +110,7 @@ def test_unanswered_gpus_are_listed() -> None:
 
 
 def test_hazards_of_a_window_are_its_rules_worst_first() -> None:
-    """A window's hazards are the rules with findings, worst first."""
+    """A window's hazards are the rules with findings that are not accepted, worst first."""
     findings = [
         {"rule": "noisy", "answered": "found", "severity": "note"}, {"rule": "clear", "answered": "clear", "severity": None},
         {"rule": "accepted", "answered": "found", "severity": "reject", "accepted": True},
@@ -176,8 +176,8 @@ def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> Non
     assert shown[1].status == status
 
 
-def test_stopped_daemon_is_not_started_by_another_query(two_gpus: Settings) -> None:
-    """Another query does not start a daemon that a person stopped."""
+def test_looker_without_start_starts_no_daemon(two_gpus: Settings) -> None:
+    """With ``start=False`` neither the first nor the second request starts a daemon."""
     looker = live.Looker(replace(two_gpus, socket=two_gpus.socket.with_name("nobody")), start=False)
     for _ in range(2):
         with pytest.raises(DaemonError, match="no daemon answers"):

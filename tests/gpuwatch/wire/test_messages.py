@@ -1,4 +1,4 @@
-"""Tests of the wire protocol: every message survives a round trip, and other lines are refused."""
+"""Tests of the wire protocol: requests survive a round trip, and lines that are not requests are refused."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_encode_replaces_text_that_is_not_utf8() -> None:
 
 
 def test_request_with_invalid_utf8_is_read() -> None:
-    """A C program's label may hold any bytes; invalid UTF-8 becomes U+FFFD, and the window opens."""
+    """A C program's label may hold any bytes; invalid UTF-8 becomes U+FFFD."""
     assert messages.decode_request(b'{"type":"open","label":"w\xc3\xa4rme \xff"}') == messages.Open(label="w\u00e4rme \ufffd")
 
 

@@ -1,4 +1,4 @@
-"""Tests of spans in messages: valid ones become evidence, others are refused in one line."""
+"""Tests of spans in messages: valid ones become evidence, others are refused."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ EMPTY = Column(np.empty(0, np.int64), np.empty(0))
 
 
 def column(*rows: tuple[float, float]) -> Column:
-    """Return rows of (second, value)."""
+    """Return a column of these rows of (second, value)."""
     return Column(np.array([round(at * S) for at, _ in rows], np.int64), np.array([value for _, value in rows], np.float64))
 
 
