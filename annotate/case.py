@@ -9,6 +9,7 @@ from annotate.derived.foreign_work import ForeignWork, foreign_work
 from annotate.derived.held import may_be_capped
 from annotate.derived.measured_numbers import MeasuredNumbers, measured_numbers
 from annotate.derived.neighbours import Neighbours, neighbours
+from annotate.derived.power_dips import is_whole
 from annotate.derived.steady_reference import SteadyBy, steady_reference
 from annotate.derived.time_accounts import SHORTEST_NS, TimeAccounts, timed_accounts, untimed_accounts
 from annotate.derived.time_levels import TimeLevels, time_levels
@@ -60,7 +61,13 @@ class Case(CaseSeries):
         if self.is_busy_contradicted:
             return None
         return timed_accounts(
-            self.evidence, self.busy_shares, self.timings, self.gaps, stamp_s=self.stamp_s, other=self.other_spans_ns
+            self.evidence,
+            self.busy_shares,
+            self.timings,
+            self.gaps,
+            stamp_s=self.stamp_s,
+            other=self.other_spans_ns,
+            dips=self.dips if is_whole(self.evidence.trace.dense_power, self.evidence.window) else None,
         )
 
     @Kept

@@ -1,21 +1,27 @@
-"""The variation of raw times beyond that of their clock, under a power cap.
+"""The variation of times between blocks, beyond that of their clock, their levels and the noise of single calls.
 
-The controller swings the clock, and the times of a kernel follow it at most in proportion.  A change that is too fast or too
-regular for levels still makes the times vary more than the clock.
+A change that is too fast or too regular for levels can hide in the noise between blocks, but not in its size.  Under a power
+cap the controller swings the clock, and the times of a kernel follow it at most in proportion.  Times at one clock, and times
+of a GPU without a cap, follow nothing.
 """
 
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
 
 from annotate.budget import Bound, Group, Number
 from annotate.derived.clock_blocks import ClockBlocks, entry_blocks
+from annotate.derived.held import may_be_capped
 from annotate.derived.time_levels import TimeLevels
-from annotate.evidence import Timings
-from annotate.stats.robust import spread
+from annotate.evidence import Evidence, Timings
+from annotate.stats.robust import quantiles, spread
+from annotate.times.at_one_clock import OneClockTimes
 
 _TAIL_SD = 1.4  # the mean of the outer fifth of normal values
+_OUTER, _OUTER_SD = (0.1, 0.5, 0.9), 1.2816  # the medians of the outer fifths, in standard deviations of normal values
 _SURE_SD = 3.0
+_GROUP_COUNT, _CUT_COUNT = 10, 2  # entries of a group, and those cut from its mean at either end
 _FEWEST_COUNT = 8  # blocks: the deviation of fewer is too uncertain
 _NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
 
@@ -27,7 +33,7 @@ def beyond_clock_ratio(
     *,
     least_ratio: Annotated[float, "at most 0.0125 in 18 recorded clean capped windows without stamps"] = 0.02,
 ) -> float:
-    """Return the standard deviation of the blocks' times beyond that of the clock; 0 if small, unknown or at one clock.
+    """Return the distance of the outer fifth of the blocks' times, beyond the clock's; 0 if small, unknown or at one clock.
 
     Calls that vary by themselves, such as steps of unequal batches, leave a part of their noise in each block's mean.  That
     part does not count.
@@ -38,6 +44,32 @@ def beyond_clock_ratio(
     if min(len(logs), len(found.took_s)) < _FEWEST_COUNT:
         return 0.0
     beyond = float(np.log(found.took_s).var() - logs.var()) - _noise_variance(found, timings)
+    return _TAIL_SD * beyond**0.5 if beyond > least_ratio**2 else 0.0
+
+
+def beyond_levels_ratio(
+    found: TimeLevels,
+    evidence: Evidence,
+    times: OneClockTimes,
+    calls_count: int,
+    *,
+    least_ratio: Annotated[float, "at most 0.004 in 190 recorded valid windows of H200s"] = 0.006,
+) -> float:
+    """Return the distance of the outer fifths of times from their levels at a steady clock; 0 if small, unknown or growing.
+
+    The times are means of ten entries each.  Nothing but the noise of single entries varies them at a steady clock.  More is a
+    change of the work that recurs faster than levels resolve.
+    """
+    is_still = found.is_at_one_clock or not may_be_capped(evidence)
+    groups_count = len(times.took_s) // _GROUP_COUNT
+    if not is_still or found.is_line or min(groups_count, len(found.took_s)) < _FEWEST_COUNT:
+        return 0.0
+    place = entry_blocks(Timings(times.at_ns, times.took_s, None, calls_count), found.at_ns)
+    beside = (np.log(times.took_s) - (np.log(found.took_s) - found.beside)[place])[: groups_count * _GROUP_COUNT]
+    ordered = np.sort(beside.reshape(groups_count, _GROUP_COUNT), axis=1)  # late entries belong to another rule
+    low, middle, high = quantiles(ordered[:, _CUT_COUNT:-_CUT_COUNT].mean(axis=1), *_OUTER)
+    noise = 0.5 * float(np.square(np.diff(beside)).mean()) / _GROUP_COUNT
+    beyond = max(middle - low, high - middle) ** 2 - (_SURE_SD * _OUTER_SD) ** 2 * noise
     return beyond**0.5 if beyond > least_ratio**2 else 0.0
 
 
@@ -53,8 +85,9 @@ def _noise_variance(found: TimeLevels, timings: Timings) -> float:
     return uncertain * entry * float((1.0 / found.counts).mean())
 
 
-def beyond_clock_bounds(ratio: float, rule: str) -> tuple[Bound, ...]:
-    """Return a bound for each raw number, without an estimate: the distance of the outer fifth from the mean; none for 0."""
-    if not ratio:
-        return ()
-    return tuple(Bound(number=each, rule=rule, group=Group.CLOCK, ratio=_TAIL_SD * ratio) for each in _NUMBERS)
+def beyond_bounds(ratio: float, rule: str, levels: tuple[Bound, ...], *, is_at_one_clock: bool = False) -> tuple[Bound, ...]:
+    """Return bounds of at least this size for each number: those of the levels, widened, else bounds without an estimate."""
+    if levels:
+        return tuple(replace(each, ratio=max(each.size_ratio, ratio), seen_ratio=None) for each in levels)
+    group, numbers = (Group.TIMES, (*_NUMBERS, Number.MEDIAN_AT_CLOCK)) if is_at_one_clock else (Group.CLOCK, _NUMBERS)
+    return tuple(Bound(number=each, rule=rule, group=group, ratio=ratio) for each in numbers)

@@ -35,6 +35,7 @@ class BusyShare:
     ratio: float
     most_ratio: float
     is_own: bool = False
+    inner_ratio: float = 0.0  # lower bound by the readings that certainly describe the window; 0 if unknown
 
 
 def busy_witnesses(evidence: Evidence, idle_w: float | None = None) -> tuple[BusyShare, ...]:
@@ -223,6 +224,9 @@ def _by_gauge(evidence: Evidence, name: str) -> BusyShare | None:
         least_ratio=max(0.0, min(means) - _ROUNDED_RATIO),
         ratio=means[0],
         most_ratio=min(1.0, max(means) + _ROUNDED_RATIO),
+        inner_ratio=max(0.0, float((total[inner] - total[late]) / (counts[inner] - counts[late])) - _ROUNDED_RATIO)
+        if counts[inner] > counts[late]
+        else 0.0,
     )
 
 

@@ -61,6 +61,12 @@ def resting_power_w(
     return lowest_w if lowest_w < resting_ratio * quantiles(dense.values[low:high], work)[0] else None
 
 
+def is_whole(dense: Column, window: WindowRecord, *, least_ratio: float = 0.95) -> bool:
+    """Return whether the power record has nearly all samples of the window."""
+    low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns), side="right")
+    return int(high - low) * SAMPLE_NS >= least_ratio * window.length_ns
+
+
 @dataclass(frozen=True, slots=True)
 class _Dips:
     """Runs of samples below the power of the work, with idle time and the observed time up to each start and end."""

@@ -1,7 +1,7 @@
 """The books of a window: the GPU's busy time against the accounted time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -104,15 +104,20 @@ def timed_accounts(
     *,
     stamp_s: float = 0.0,
     other: Sequence[Span] = (),
+    dips: IdleGaps | None = None,
 ) -> TimeAccounts | None:
     """Return the books of a window with times; None below a second or if utilisation is not known.
 
     ``gaps`` is ``entry_gaps`` of these times, None if start times are not known.  Overlapping entries count once.  Declared
-    other work counts only outside the entries.
+    other work counts only outside the entries.  ``dips`` is the idle time by the power record, for times without start times:
+    a low reading of utilisation at the window's edge then describes other time, unless power shows the rest inside.
     """
     window, busy = evidence.window, gauge_share(shares)
     if busy is None or window.length_ns < SHORTEST_NS or not len(timings.at_ns):
         return None
+    if gaps is None and dips is not None:
+        least_ratio = busy.inner_ratio - float((dips.idle_s + dips.errors_s).sum()) / window.length_s
+        busy = replace(busy, least_ratio=max(busy.least_ratio, least_ratio))
     entries_s = timings.took_s * timings.calls_count
     if gaps is not None:
         idle_ns = float((gaps.end_ns - gaps.begin_ns).sum())
@@ -124,7 +129,9 @@ def timed_accounts(
     stamps_ns = min(len(entries_s) * stamp_s * 1e9, idle_ns - other_ns)
     # Three sources of busy time between entries: events take GPU time as stamps do, an entry of merged calls holds further
     # stamps, and without start times the place of one entry is unknown.
-    between_s = len(entries_s) * (timings.calls_count - (1 if stamp_s else 0)) * (stamp_s or STAMP_S)
+    # Without start times the launches between entries are not known either.
+    call_s = stamp_s or (STAMP_S if gaps is not None else _LAUNCH_S)
+    between_s = len(entries_s) * (timings.calls_count - (1 if stamp_s else 0)) * call_s
     between_ns = (between_s + (float(entries_s.max()) if gaps is None else 0.0)) * 1e9
     even_ratio = gaps.fixed_ratio if gaps is not None and gaps.is_even else 0.0
     is_open = even_ratio > FIXED_ERROR_RATIO and busy.most_ratio >= 1.0 - GAUGE_ERROR_RATIO

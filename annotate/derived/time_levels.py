@@ -17,7 +17,7 @@ from annotate.derived.held import may_be_capped
 from annotate.evidence import Evidence, Times, Timings, Values
 from annotate.stats.change_points import SeriesLevel, change_cost, change_points, find_levels, hidden_step
 from annotate.stats.long_run import cycle_variance
-from annotate.stats.robust import centre
+from annotate.stats.robust import centre, trimmed_means
 from annotate.times.at_one_clock import OneClockTimes
 
 FEWEST_COUNT, FEWEST_LONG_COUNT, LONG_S = 6, 3, 1.0
@@ -79,10 +79,18 @@ class TimeLevels:
         """Return whether a straight line explains more than levels do, after a cost for each parameter."""
         logs = np.log(self.took_s)
         cost = change_cost(logs, self.variance)
-        within = sum(float(np.square(logs[each.places] - logs[each.places].mean()).sum()) for each in self.levels)
+        within = sum(float(np.square(logs[each.places] - each.mean).sum()) for each in self.levels)
         beside = float(np.square(_off_line(logs, self.slope)).sum())
         whole = float(np.square(logs - logs.mean()).sum())
         return beside + cost < min(whole, within + cost * len(self.changes))
+
+    @cached_property
+    def beside(self) -> Values:
+        """Return the logarithm of each block's time beside its level."""
+        logs = np.log(self.took_s)
+        for each in self.levels:
+            logs[each.places] -= each.mean
+        return logs
 
     @cached_property
     def grows(self) -> bool:
@@ -213,7 +221,7 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     entries_count = _FEW_ENTRIES_COUNT if times.is_at_one_clock else _ENTRIES_COUNT
     at_ns, width_ns = _block_begins(evidence, len(times.took_s), timings.calls_count, entries_count)
     place = entry_blocks(Timings(times.at_ns, times.took_s, None, timings.calls_count), at_ns)
-    means_s, counts = _trimmed_means(place, times.took_s, len(at_ns))
+    means_s, counts = trimmed_means(place, times.took_s, len(at_ns), trim_ratio=_TRIM_RATIO)
     kept = counts >= max(1.0, _SPARSE_RATIO * float(np.median(counts[counts > 0])))
     means_s, at_ns = means_s[kept], at_ns[kept]
     logs = np.log(means_s)
@@ -246,22 +254,6 @@ def _block_begins(evidence: Evidence, entries_count: int, calls_count: int, leas
     count = min(length_ns // _BLOCK_NS, each_count // least_count, entries_count, _MOST_BLOCKS)
     count = max(1, count, min(_FEW_BLOCKS, entries_count // _FEW_ENTRIES_COUNT))
     return evidence.window.begin_ns + length_ns * np.arange(count, dtype=np.int64) // count, max(1, length_ns // count)
-
-
-def _trimmed_means(place: npt.NDArray[np.intp], values: Values, blocks_count: int) -> tuple[Values, Values]:
-    """Return the trimmed mean of each block's values (NaN for an empty block) and the count of values per block."""
-    ordered = values[np.argsort(place, kind="stable")]
-    counts = np.bincount(place, minlength=blocks_count)
-    begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    for begin, count in zip(begins.tolist(), counts.tolist(), strict=True):  # faster than one sort by two keys
-        ordered[begin : begin + count].sort()
-    sums = np.concatenate([[0.0], np.cumsum(ordered)])
-    trimmed = (_TRIM_RATIO * counts).astype(np.intp)
-    left = counts - 2 * trimmed
-    out = np.full(blocks_count, np.nan)
-    some = left > 0
-    out[some] = (sums[(begins + counts - trimmed)[some]] - sums[(begins + trimmed)[some]]) / left[some]
-    return out, counts.astype(np.float64)
 
 
 def _swing_variance(logs: Values, slope: float, width_ns: int) -> float:

@@ -5,8 +5,10 @@ from typing import Annotated
 import numpy as np
 
 from annotate.budget import Bound, Group, Number
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived.hardware_errors import hardware_errors
+from annotate.derived.settings_throughout import beyond_limit
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.ranges import Count, Duration, Watts
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
@@ -33,8 +35,7 @@ _SWITCH = {"0": "off", "1": "on"}
     remedy="Find what changes settings (a script, DCGM, a scheduler's prologue), and measure again with constant settings.",
 )
 def setting_changed(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     power_tolerance_w: Annotated[Watts, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
 ) -> Answer:
@@ -45,8 +46,8 @@ def setting_changed(
 
     Limits of detection:
         The exact time: settings are read about once a second.  A change between readings before and inside the window may
-        have come before the window, so it only flags.  A change that was undone between two readings.  Persistence and
-        compute mode do not change numbers and are only noted.  Settings that the driver does not report, such as those that
+        have come before the window, so it only flags.  A change that was undone between two readings, except a raised power
+        limit that the power of a second exceeds by 2 %.  Persistence and compute mode do not change numbers and are only noted.  Settings that the driver does not report, such as those that
         a GPU lacks.  Without readings of the power limit the rule does not clear.
 
     Remedy:
@@ -54,9 +55,10 @@ def setting_changed(
         seconds before measuring.
 
     Source:
-        NVML's enforced power limit, clock lock, and persistence, ECC, MIG and compute modes.
+        NVML's enforced power limit, clock lock, and persistence, ECC, MIG and compute modes.  After 3 s of load the mean power of
+        a second was at most 99.9 % of the limit in 226 recorded windows of H200s.
     """
-    window = evidence.window
+    evidence, window = case.evidence, case.evidence.window
     changes: list[tuple[float, str, float, float, int, int]] = []
     read: list[str] = []
     for name in _SETTINGS:
@@ -74,13 +76,16 @@ def setting_changed(
                 inside_ns = min(until_ns, window.end_ns) - max(since_ns, window.begin_ns)
                 inside_ratio = max(0, inside_ns) / max(1, until_ns - since_ns)
                 changes.append((inside_ratio, name, values[i], values[i + 1], since_ns, until_ns))
+    if not changes and (beyond := beyond_limit(evidence, case.load)) is not None:
+        facts = beyond.facts(window.begin_ns) | {"setting": _SETTINGS["power_limit_w"][0]}
+        return Found(Severity.FLAG, facts, span_ns=beyond.span_ns, bounds=_unbounded("power_limit_w"))
     if not changes:
         if "power_limit_w" not in read:
             return Unobserved(evidence.absence or "the power limit was not read twice around the window")
         return Clear({"settings_count": len(read)})
     inside_ratio, name, before, after, since_ns, until_ns = max(changes, key=lambda change: (change[1] not in _MILD, change[0]))
     title, form = _SETTINGS[name]
-    facts: dict[str, Fact] = {
+    facts = {
         "setting": title,
         "before": _value(name, form, before),
         "after": _value(name, form, after),

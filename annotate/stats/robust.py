@@ -6,6 +6,7 @@ Series are in the order of time and hold no NaN unless stated.
 from math import isnan
 
 import numpy as np
+import numpy.typing as npt
 
 from annotate.evidence import Column, Values
 
@@ -47,6 +48,24 @@ def row_medians(values: Values, length: int) -> Values:
     half = length // 2
     parted = np.partition(values[: len(values) // length * length].reshape(-1, length), half, axis=1)
     return np.asarray(parted[:, half] if length % 2 else 0.5 * (parted[:, half] + parted[:, :half].max(axis=1)), np.float64)
+
+
+def trimmed_means(
+    place: npt.NDArray[np.intp], values: Values, blocks_count: int, *, trim_ratio: float
+) -> tuple[Values, Values]:
+    """Return the mean of each block's values, without ``trim_ratio`` at either end (NaN if empty), and the count of its values."""
+    ordered = values[np.argsort(place, kind="stable")]
+    counts = np.bincount(place, minlength=blocks_count)
+    begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    for begin, count in zip(begins.tolist(), counts.tolist(), strict=True):  # faster than one sort by two keys
+        ordered[begin : begin + count].sort()
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    trimmed = (trim_ratio * counts).astype(np.intp)
+    left = counts - 2 * trimmed
+    out = np.full(blocks_count, np.nan)
+    some = left > 0
+    out[some] = (sums[(begins + counts - trimmed)[some]] - sums[(begins + trimmed)[some]]) / left[some]
+    return out, counts.astype(np.float64)
 
 
 def spread(values: Values, *, floor: float = 0.0, middle: float | None = None) -> float:

@@ -186,7 +186,11 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("event_reasons_mask", "sm_clock_mhz", "timings.sm_clock_mhz"), _STAMPS),
         "power_violation_ns": _ASKED_ALONG,
     },
-    "setting-changed": dict.fromkeys(("compute_mode", "ecc_mode", "mig_mode", "persistence_mode", "sm_clock_lock_mhz"), _NOT_THERE),
+    "setting-changed": {
+        **dict.fromkeys(("compute_mode", "ecc_mode", "mig_mode", "persistence_mode", "sm_clock_lock_mhz"), _NOT_THERE),
+        "dense_power": "shows a limit that was raised between two readings; the readings decide",
+        **dict.fromkeys(("timings", "timings.sm_clock_mhz"), "show when load began, for the power record alone"),
+    },
     "clock-source-step": {"timings": "without times, none can lie outside the window"},
     "hardware-mismatch": {
         f"device.{name}": "only fields known for both are compared, and one UUID is one board (see the rule's page)"

@@ -12,6 +12,7 @@ from annotate.claims import Claim
 from annotate.evidence import Evidence, OtherWork, Process, Timings, Values, Visibility
 from annotate.rule import Answer, Clear, Found, Severity, Unobserved
 from annotate.rules.accounts import RULES, unaccounted_time
+from gpuwatch.wire.timings import recorded
 from tests.annotate.builders import BEGIN_NS, OWN, evidence
 from tests.annotate.occurrences.timing import every
 
@@ -70,6 +71,21 @@ def test_accounts_allow_varying_host_pauses_only() -> None:
     assert isinstance(ask(after_calls(jittered_s, 1.0)), Found)
     sparse_s = np.where(np.arange(163) % 10 == 0, 0.0, 0.93e-3)  # every tenth gap is empty
     assert isinstance(ask(after_calls(sparse_s, 1.0)), Found)
+
+
+@pytest.mark.parametrize(("took_s", "kind"), [(4.9e-3, Clear), (4.83e-3, Found)])
+def test_accounts_without_start_times_at_the_edges(took_s: float, kind: type) -> None:
+    """A low reading at an edge describes the time outside if power shows no rest inside: times 3.4 % too short are found."""
+
+    def busy(t: float) -> float:
+        return 0.0 if t < 0.25 else 0.99
+
+    about = evidence(signals={"utilization_ratio": busy, "power_w": lambda t: 90.0 if t < -4.0 else 566.0})
+    told = replace(about, timings=recorded([took_s] * 1200, None, about.window.begin_ns, about.window.end_ns))
+    assert isinstance(ask(told), kind)
+    dense = told.trace.dense_power
+    unseen = replace(told, trace=replace(told.trace, dense_power=dense.where(np.arange(len(dense.at_ns)) < 400)))
+    assert isinstance(ask(unseen), Clear)  # half of the power record is missing
 
 
 def test_accounts_of_gaps_that_grow_with_their_calls() -> None:

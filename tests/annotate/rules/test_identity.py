@@ -13,6 +13,7 @@ from annotate.evidence import Column, Event, Evidence, Gap, Host, Process, Timin
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.identity import RULES, clock_source_step, hardware_error, persistence_off, setting_changed
 from tests.annotate.builders import BEGIN_NS, DEVICE, OWN, QUIET, UUID, evidence
+from tests.truth_windows import truth_windows
 
 
 def ask(rule: Rule, about: Evidence) -> Answer:
@@ -97,6 +98,28 @@ class TestSettingChanged:
     def test_setting_without_later_readings_has_not_changed(self) -> None:
         about = evidence(signals={"sm_clock_lock_mhz": lambda t: 1200 if t < 2 else None})
         assert isinstance(ask(setting_changed, about), Clear)
+
+    @pytest.mark.parametrize(("limit_w", "kind"), [(700.0, Clear), (690.0, Clear), (670.0, Found)])
+    def test_recorded_power_above_the_limit_shows_a_higher_one(self, limit_w: float, kind: type) -> None:
+        """A recorded GEMM draws up to 696 W over a second, so a limit read as 670 W was higher in between."""
+        about = truth_windows()["neighbour-late-gemm4k"].before
+        read = about.trace.column("power_limit_w")
+        columns = {**about.trace.columns, "power_limit_w": replace(read, values=np.full(len(read.values), limit_w))}
+        lowered = replace(about, trace=replace(about.trace, columns=columns))
+        answer = ask(setting_changed, lowered)
+        assert isinstance(answer, kind)
+        if isinstance(answer, Found):
+            assert answer.severity is Severity.FLAG
+            assert {each.ratio for each in answer.bounds} == {None}
+            assert answer.facts["before"] == "670 W"
+            unknown = replace(lowered.device or DEVICE, name="another GPU")  # its controller was not measured
+            assert isinstance(ask(setting_changed, replace(lowered, device=unknown)), Clear)
+
+    @pytest.mark.parametrize(("before_w", "kind"), [(700.0, Found), (600.0, Clear)])
+    def test_second_above_the_limit_follows_one_at_the_limit(self, before_w: float, kind: type) -> None:
+        """After less power the controller overshoots: a second at 730 of 700 W alone does not show a higher limit."""
+        about = evidence(signals={"power_w": lambda t: 90.0 if t < -4.5 else 730.0 if 3.0 <= t < 4.2 else before_w})
+        assert isinstance(ask(setting_changed, about), kind)
 
     def test_setting_changed_needs_the_power_limit(self) -> None:
         """Without the power limit the other settings do not clear the rule."""

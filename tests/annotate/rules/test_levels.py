@@ -14,6 +14,7 @@ from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.levels import RULES, iteration_growth, iteration_levels
 from tests.annotate.builders import evidence
 from tests.annotate.derived.test_time_levels import GROWING, STEPPING, TOGGLING, noisy, timed
+from tests.truth_windows import truth_windows
 
 GROWS, STEPS, TOGGLES = timed(GROWING), timed(STEPPING), timed(TOGGLING)
 STEADY = timed(noisy(np.full(3000, 1e-3)))
@@ -77,3 +78,25 @@ def test_levels_rules_are_unobserved_without_enough_times(rule: Rule) -> None:
 def test_levels_rules_are_clear_below_their_limit(rule: Rule) -> None:
     about = GROWS if rule is iteration_growth else STEPS
     assert isinstance(ask(rule, about, least_ratio=0.5), Clear)
+
+
+@pytest.mark.parametrize("name", ["stall-0.3-softmax", "pause-0.7-softmax"])
+def test_recorded_times_that_recur_faster_than_levels(name: str) -> None:
+    """Recorded clean times without a cap are clear; slowed by 6 % for 12 of each 30 ms, they are not."""
+    about = truth_windows()[name].before
+    assert about.timings is not None
+    assert isinstance(ask(iteration_levels, about), Clear)
+    is_slowed = (about.timings.at_ns - about.window.begin_ns) % 30_000_000 < 12_000_000
+    slowed = replace(about.timings, took_s=np.where(is_slowed, 1.06, 1.0) * about.timings.took_s)
+    found = ask(iteration_levels, replace(about, timings=slowed))
+    assert isinstance(found, Found)
+    by = {each.number: each.size_ratio for each in found.bounds}
+    assert 0.02 < by[Number.MEAN] < 0.07
+    assert "beyond their levels" in str(found.facts["what"])
+
+
+def test_noise_of_single_calls_does_not_recur() -> None:
+    """Calls that vary by 8 % each, or that take one of two times at random, are steady at one clock."""
+    rng = np.random.default_rng(3)
+    assert isinstance(ask(iteration_levels, timed(noisy(np.full(3000, 1e-3), 0.08))), Clear)
+    assert isinstance(ask(iteration_levels, timed(1e-3 * np.where(rng.random(3000) < 0.4, 1.05, 1.0))), Clear)
