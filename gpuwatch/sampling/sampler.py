@@ -131,12 +131,12 @@ class Sampler:
         self._wake_fast()
 
     def mark(self) -> None:
-        """Read the cheap part of an edge now, in the caller's thread, unless the GPU is lost.
+        """Read clock and clock event reasons now, in the caller's thread, unless the GPU is lost.
 
-        A benchmark may wait for this call.
+        A benchmark may wait for this call.  The first whole row of the window follows about a millisecond after its begin.
         """
         if self.lost is None:
-            self._read_edge([Lane.FAST])
+            self._read_edge([Lane.PULSE if self.plan.names.get(Lane.PULSE) else Lane.FAST])
 
     def edge(self) -> None:
         """Read everything for a window's edge now, in the caller's thread.
@@ -255,7 +255,8 @@ def _turns(current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) 
         return (current.source.read_process_list(uuid, utilization=True),)
 
     def use_ns() -> int:
-        return timing.process_use_ns if periods.is_active else at_rest_ns(timing.idle_process_use_ns)
+        # A resting GPU has no work whose use could be told: the next work wakes the turn.
+        return timing.process_use_ns if periods.is_active else max(timing.idle_process_use_ns, periods.by_lane_ns[Lane.SLOW])
 
     turns = [
         LaneTurn("processes", uuid, Lane.PROCESSES, read_processes, processes_ns),
