@@ -130,14 +130,6 @@ class Sampler:
         self._periods.replan(plan)
         self._wake_fast()
 
-    def mark(self) -> None:
-        """Read clock and clock event reasons now, in the caller's thread, unless the GPU is lost.
-
-        A benchmark may wait for this call.  The first whole row of the window follows about a millisecond after its begin.
-        """
-        if self.lost is None:
-            self._read_edge([Lane.PULSE if self.plan.names.get(Lane.PULSE) else Lane.FAST])
-
     def edge(self) -> None:
         """Read everything for a window's edge now, in the caller's thread.
 

@@ -377,15 +377,6 @@ def test_edge_is_read_in_the_callers_thread(threads: Any) -> None:
     assert kept.wait_for(readings(Lane.SLOW, 0), 2.0)
 
 
-def test_mark_reads_clock_and_reasons_alone(threads: Any) -> None:
-    """The opening of a window waits for a pulse: a whole row takes several times as long after a pause."""
-    sampler, _, kept = threads()
-    assert kept.wait_for(readings(Lane.FAST, 0))
-    kept.sweeps.clear()
-    sampler.mark()
-    assert isinstance(kept.of(Lane.PULSE)[0].observed, Reading)
-
-
 def test_lost_gpu_is_not_read_at_an_edge(threads: Any) -> None:
     lost = threading.Event()
 
