@@ -51,7 +51,7 @@ class HeldMarks:
         """Return whether an open mark owns this window."""
         return any(mark.run.id == run_id for mark in self._open.values())
 
-    async def answer(self, request: messages.OpenMark | messages.CloseMark, *, pid: int, uid: int) -> messages.Reply:
+    def answer(self, request: messages.OpenMark | messages.CloseMark, *, pid: int, uid: int) -> messages.Reply:
         """Begin or end a mark.
 
         Raises UsageError: for a request that cannot be met.
@@ -61,19 +61,14 @@ class HeldMarks:
             raise UsageError(f"mark {request.name!r}: expected uid {owner} or root, found uid {uid}; run it as uid {owner}")
         if isinstance(request, messages.OpenMark):
             _check_terms(request, self._shortest_s)
-            return await self._begin(request, (owner, request.name), pid)
+            return self._begin(request, (owner, request.name), pid)
         return self._end(request, (owner, request.name))
 
-    async def _begin(self, request: messages.OpenMark, key: _Key, pid: int) -> messages.Opened:
+    def _begin(self, request: messages.OpenMark, key: _Key, pid: int) -> messages.Opened:
         self._check_room(key)
         root, own, words = _own_processes(request, pid, key[0], self._proc)
         stated = msgspec.structs.replace(request, declared={**request.declared, "own_processes": words})
-        run, warning = await self._windows.open(stated, pid=root, uid=key[0], own=own)
-        try:
-            self._check_room(key)  # other marks may have begun during the reads of the GPU
-        except UsageError:
-            self._windows.abandon(run.id, "another mark began at the same time")
-            raise
+        run, warning = self._windows.open(stated, pid=root, uid=key[0], own=own)
         expiry = asyncio.get_running_loop().call_later(request.expires_s, self._expire, key, request.expires_s)
         self._open[key] = _Mark(run, expiry, own)
         self._expired.pop(key, None)

@@ -201,7 +201,7 @@ class Server:
             reply = (
                 await self._verdicts(peer, lines, request)
                 if isinstance(request, messages.AskVerdicts)
-                else await self._answer(peer, request)
+                else self._answer(peer, request)
             )
         except messages.WireError as error:
             await send(writer, messages.refused(error.code, error))
@@ -213,18 +213,18 @@ class Server:
         await send(writer, reply)
         return True
 
-    async def _answer(self, peer: _Peer, request: messages.Request) -> messages.Reply:
+    def _answer(self, peer: _Peer, request: messages.Request) -> messages.Reply:
         match request:
             case messages.Open() if self._is_leaving:
                 raise ConnectionResetError  # the client then connects to the next daemon
             case messages.OpenMark() | messages.CloseMark():
                 check_declared(request)
-                return await self._marks.answer(request, pid=peer.pid, uid=peer.uid)
+                return self._marks.answer(request, pid=peer.pid, uid=peer.uid)
             case messages.Open():
                 if len(peer.runs) >= WINDOWS_COUNT:
                     raise UsageError(f"expected at most {WINDOWS_COUNT} open windows per connection, found more; close some")
                 check_declared(request)
-                run, warning = await self._windows.open(request, pid=peer.pid, uid=peer.uid)
+                run, warning = self._windows.open(request, pid=peer.pid, uid=peer.uid)
                 peer.runs.add(run.id)
                 if is_untrusted(run.declared):
                     self._untrusted.add(run.id)

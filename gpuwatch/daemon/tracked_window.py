@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,16 +81,15 @@ class TrackedWindow:
 
     # Opening
 
-    async def open(self, marked: Awaitable[None]) -> None:
-        """Wait for the cheap part of the opening edge, the only part that delays the benchmark, then begin the window."""
+    def open(self) -> None:
+        """Begin the window.  No reading delays the benchmark: the last one is recent, and ``watch`` reads everything next."""
         watched = self._services.gpus
         for uuid in self.gpus.named or watched.uuids[:1]:
             watched.source.adopt(uuid, self.run.pid)
-        await marked
         self.run = replace(self.run, begin_ns=clock.now_ns())
 
     async def watch(self) -> None:
-        """Read everything that need not delay the benchmark: the rest of the edge, the process, its CPU pressure."""
+        """Sample at the full rate, and read the opening edge, the process and its CPU pressure, beside the benchmark."""
         watched = self._services.gpus
         watched.window_opened(self.gpus.named)
         self._is_sampled = True

@@ -62,7 +62,7 @@ class Windows:
         """Return the number of windows that are open or wait for their verdict."""
         return len(self._tracked)
 
-    async def open(self, request: Open, *, pid: int, uid: int, own: OwnProcesses | None = None) -> tuple[Run, str | None]:
+    def open(self, request: Open, *, pid: int, uid: int, own: OwnProcesses | None = None) -> tuple[Run, str | None]:
         """Open a window, and return it with a warning, if any.  A mark passes ``own`` and then holds the window.
 
         Raises UsageError: for an unknown claim, rule or limit, and for too many windows.
@@ -78,15 +78,9 @@ class Windows:
         watched = self._services.gpus
         named, warning = find_named(request.gpus, watched.uuids)
         gpus = WindowGpus(named)
-        # A thread reads the edge while the window is made here, because the client waits for both.
-        marked = watched.edges.mark(gpus.at_edges(request.declared, watched.uuids))
         window = self._made(request, policy, gpus, warning, pid=pid, uid=uid, own=own)
         self._tracked[window.run.id] = window
-        try:
-            await window.open(marked)
-        except BaseException:  # no thread can start, or the daemon is exiting: no client will ever close this window
-            del self._tracked[window.run.id]
-            raise
+        window.open()
         self._spawn(self._watch(window))
         return window.run, warning
 

@@ -2,34 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 
-from gpuwatch import clock
 from gpuwatch.sampling.sampler import Sampler
 
 EDGE_S = 0.25  # longest wait for a GPU's edge readings, because the benchmark waits
 HAND_OVER_S = 2.0  # readings reach the sinks in milliseconds, unless the driver hangs or no CPU is free
-
-
-@dataclass
-class _Job:
-    """The cheap edge readings of several GPUs, one after the other in one thread."""
-
-    work: Sequence[tuple[str, Callable[[], None]]]
-    begun_ns: int
-    asking: str | None = None
-    done: asyncio.Future[None] | None = None
-
-    def run(self) -> None:
-        for uuid, mark in self.work:
-            self.asking = uuid
-            mark()
-
-    def holds_up(self, uuid: str) -> bool:
-        """Return True if the job is older than ``EDGE_S`` and now reads another GPU."""
-        return self.asking not in (None, uuid) and clock.now_ns() - self.begun_ns > EDGE_S * 1e9
 
 
 class Edges:
@@ -38,23 +17,8 @@ class Edges:
     def __init__(self, samplers: Callable[[], Mapping[str, Sampler]], threads: Executor) -> None:
         self._samplers = samplers
         self._threads = threads
-        self._marks: dict[str, _Job] = {}
         self._edges: dict[str, asyncio.Future[None]] = {}
         self._pending: dict[str, asyncio.Future[None]] = {}
-
-    def mark(self, uuids: Sequence[str]) -> Awaitable[None]:
-        """Start to read the cheap part of these GPUs' edges, one after the other; the opening of a window awaits the result.
-
-        One thread reads all GPUs, because the first call after a pause is slow, and so are threads that wait for each other.
-        GPUs sampled at the full rate are skipped, because their last pulse and row are at most about 10 and 50 ms old.
-        """
-        answering = {uuid: sampler for uuid, sampler in self._answering(uuids).items() if not sampler.is_active}
-        fresh = [(uuid, sampler.mark) for uuid, sampler in answering.items() if not self._is_marking(uuid)]
-        if fresh:
-            job = _Job(fresh, clock.now_ns())
-            job.done = asyncio.get_running_loop().run_in_executor(self._threads, job.run)
-            self._marks.update({uuid: job for uuid, _ in fresh})
-        return _wait({done for uuid in answering if (done := self._marks[uuid].done) is not None}, EDGE_S)
 
     async def edge(self, uuids: Sequence[str]) -> None:
         """Read the edges of these GPUs in parallel."""
@@ -86,10 +50,6 @@ class Edges:
     def _answering(self, uuids: Sequence[str]) -> dict[str, Sampler]:
         found = {uuid: sampler for uuid in uuids if (sampler := self._samplers().get(uuid)) is not None}
         return {uuid: sampler for uuid, sampler in found.items() if sampler.lost is None}
-
-    def _is_marking(self, uuid: str) -> bool:
-        job = self._marks.get(uuid)
-        return job is not None and job.done is not None and not job.done.done() and not job.holds_up(uuid)
 
 
 async def _wait(jobs: set[asyncio.Future[None]], timeout_s: float) -> None:

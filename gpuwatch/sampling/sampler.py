@@ -130,14 +130,6 @@ class Sampler:
         self._periods.replan(plan)
         self._wake_fast()
 
-    def mark(self) -> None:
-        """Read the cheap part of an edge now, in the caller's thread, unless the GPU is lost.
-
-        A benchmark may wait for this call.
-        """
-        if self.lost is None:
-            self._read_edge([Lane.FAST])
-
     def edge(self) -> None:
         """Read everything for a window's edge now, in the caller's thread.
 
@@ -255,7 +247,8 @@ def _turns(current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) 
         return (current.source.read_process_list(uuid, utilization=True),)
 
     def use_ns() -> int:
-        return timing.process_use_ns if periods.is_active else at_rest_ns(timing.idle_process_use_ns)
+        # A resting GPU has no work whose use could be told: the next work wakes the turn.
+        return timing.process_use_ns if periods.is_active else max(timing.idle_process_use_ns, periods.by_lane_ns[Lane.SLOW])
 
     turns = [
         LaneTurn("processes", uuid, Lane.PROCESSES, read_processes, processes_ns),

@@ -51,10 +51,10 @@ def test_too_many_windows_of_one_user_are_refused(tmp_path: Path, monkeypatch: p
     async def many() -> None:
         some = windows(store, tmp_path, MockJudge())
         for _ in range(most_count):
-            await some.open(Open(), pid=0, uid=0)
+            some.open(Open(), pid=0, uid=0)
         with pytest.raises(UsageError, match="wait for each verdict"):
-            await some.open(Open(), pid=0, uid=0)
-        await some.open(Open(), pid=0, uid=1)  # another user can still open a window
+            some.open(Open(), pid=0, uid=0)
+        some.open(Open(), pid=0, uid=1)  # another user can still open a window
 
     asyncio.run(many())
     store.close()

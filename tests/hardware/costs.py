@@ -43,7 +43,7 @@ from tests.waiting import wait_until
 ROUNDS_COUNT = 5
 WATCHED_S = 15.0
 SETTLE_S = 4.0
-REST_S = 18.0  # until the daemon has measured the lanes and reads an idle GPU rarely
+REST_S = 45.0  # until the daemon has measured the lanes, and has made the first rare readings of an idle GPU
 PAUSES_S = (0.05, 0.45)
 STAMPED_COUNT, HOST_COUNT = 15_000, 10_000
 _QUERY = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
@@ -164,7 +164,7 @@ def daemons(live: Live, seconds: float) -> Iterator[Row]:
 
     pid = live.process.pid
     time.sleep(REST_S)
-    yield watched("gpuwatch, idle GPU, nobody connected", pid, seconds)
+    yield watched("gpuwatch, idle GPU, nobody connected", pid, 2 * seconds)  # some readings are 30 s apart
     with connect(live.settings) as client:
         status = client.status()
     with busy():

@@ -48,7 +48,6 @@ class NoGpus:
 
     def window_opened(self, uuids: object) -> None: ...
     def window_closed(self, uuids: object) -> None: ...
-    async def mark(self, uuids: object) -> None: ...
     async def edge(self, uuids: object) -> None: ...
     async def read_power(self, uuids: object) -> None: ...
     def process_list(self, uuid: str) -> None: ...
@@ -92,7 +91,7 @@ class FullDisk(Store):
 class NoThreads(NoGpus):
     """A machine that cannot start another thread."""
 
-    async def mark(self, uuids: object) -> None:
+    async def edge(self, uuids: object) -> None:
         raise RuntimeError("can't start new thread")
 
 
@@ -117,17 +116,20 @@ def windows(
 
 
 async def opened(held: Windows, uid: int) -> tuple[str, int]:
-    run, _ = await held.open(messages.Open(), pid=0, uid=uid)
+    run, _ = held.open(messages.Open(), pid=0, uid=uid)
     return run.id, run.begin_ns
 
 
-def test_failed_open_leaves_no_tracked_window(store: Store, tmp_path: Path) -> None:
-    """A window that cannot be opened does not keep the daemon alive."""
+def test_failed_edge_leaves_no_client_waiting(store: Store, tmp_path: Path) -> None:
+    """A window whose edges cannot be read is unproven, and does not keep the daemon alive."""
 
     async def body() -> None:
         held = windows(store, tmp_path, gpus=NoThreads())
-        with pytest.raises(RuntimeError):
-            await opened(held, MINE)
+        run, begin_ns = await opened(held, MINE)
+        held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
+        judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
+        assert judged.status == "unproven"
+        assert "the daemon failed on this window: RuntimeError" in judged.why
         assert held.tracked_count == 0
 
     asyncio.run(body())
@@ -164,13 +166,13 @@ def test_windows_below_untrusted_code_are_untrusted(store: Store, tmp_path: Path
         held = windows(store, tmp_path)
         me, child = os.getpid(), subprocess.Popen(["sleep", "60"])
         try:
-            outer, _ = await held.open(messages.Open(declared={"untrusted": True}), pid=me, uid=MINE)
+            outer, _ = held.open(messages.Open(declared={"untrusted": True}), pid=me, uid=MINE)
             for request in (messages.Open(), messages.Open(parent="another"), messages.Open(parent=outer.id)):
-                inner, _ = await held.open(request, pid=child.pid, uid=MINE)
+                inner, _ = held.open(request, pid=child.pid, uid=MINE)
                 assert inner.declared == {"untrusted": True}
                 assert inner.parent == (request.parent or outer.id)
-            beside, _ = await held.open(messages.Open(), pid=1, uid=MINE)
-            theirs, _ = await held.open(messages.Open(), pid=child.pid, uid=THEIRS)
+            beside, _ = held.open(messages.Open(), pid=1, uid=MINE)
+            theirs, _ = held.open(messages.Open(), pid=child.pid, uid=THEIRS)
             assert beside.declared == theirs.declared == {}
             assert beside.parent is theirs.parent is None
         finally:
@@ -186,8 +188,8 @@ def test_window_in_a_mark_has_the_mark_as_parent(store: Store, tmp_path: Path) -
 
     async def body() -> None:
         held = windows(store, tmp_path)
-        mark, _ = await held.open(messages.Open(), pid=os.getpid(), uid=MINE, own=KinMembers(session=os.getsid(0)))
-        inner, _ = await held.open(messages.Open(), pid=os.getpid(), uid=MINE)
+        mark, _ = held.open(messages.Open(), pid=os.getpid(), uid=MINE, own=KinMembers(session=os.getsid(0)))
+        inner, _ = held.open(messages.Open(), pid=os.getpid(), uid=MINE)
         assert (inner.parent, inner.declared) == (mark.id, {})
         await held.finish()
 
@@ -230,7 +232,7 @@ def test_dead_threads_leave_no_window_waiting(store: Store, tmp_path: Path) -> N
     async def body() -> None:
         threads = Dying(2)
         held = windows(store, tmp_path, threads=threads, host_s=0.3)
-        run, _ = await held.open(messages.Open(), pid=os.getpid(), uid=MINE)
+        run, _ = held.open(messages.Open(), pid=os.getpid(), uid=MINE)
         await wait_until_async(lambda: threads.done_count >= 5, what="the window's process and its CPU pressure are read")
         threads.dead = True
         async with asyncio.timeout(PATIENCE_S):
@@ -334,7 +336,7 @@ def test_host_reads_take_turns_by_user(store: Store, tmp_path: Path) -> None:
         held = windows(store, tmp_path, threads=threads, host_s=60.0)
         mine, theirs = os.getpid(), os.getppid()
         for uid, pid in (*[(MINE, mine)] * 50, (THEIRS, theirs)):
-            await held.open(messages.Open(), pid=pid, uid=uid)
+            held.open(messages.Open(), pid=pid, uid=uid)
         for _ in range(100):  # every task waits for a thread
             await asyncio.sleep(0)
         assert theirs not in threads.pids()
@@ -400,7 +402,7 @@ def test_late_process_name_precedes_the_signature(store: Store, tmp_path: Path) 
     async def body() -> list[str]:
         judge = Signing()
         held = windows(store, tmp_path, judge, identities=Identities(identify))
-        run, _ = await held.open(messages.Open(), pid=os.getpid(), uid=MINE)
+        run, _ = held.open(messages.Open(), pid=os.getpid(), uid=MINE)
         held.close(messages.Close(run=run.id, begin_ns=run.begin_ns, end_ns=run.begin_ns), uid=MINE)
         await held.finish()
         return judge.asked
