@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -99,6 +100,8 @@ def begin(message: dict[str, Any], streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(message["environment"])
     time.tzset()
+    if (driver := forked.driver_of(os.environ)) is not None:
+        ctypes.CDLL(str(driver))
     sys.stdin, sys.stdout, sys.stderr = (stream_of(number) for number in range(3))
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc, assignment]
     sys.argv = message["words"]
@@ -117,7 +120,7 @@ def serve_daemon() -> None:
         return
     theirs.close()
     own = forked.ForkServer(ours)
-    forked.server = lambda _libraries: own  # type: ignore[assignment]
+    forked.server = lambda: own  # type: ignore[assignment]
     subprocess.Popen = forked.ForkedPopen  # type: ignore[misc]
 
 

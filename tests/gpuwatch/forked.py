@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-# Prefixes of variables that Python, the allocator and the loader read only at start; each LD_LIBRARY_PATH has a server.
+# Prefixes of variables that Python, the allocator and the loader read only at start; LD_LIBRARY_PATH may name a mock driver.
 BEGINNING = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "ASAN_", "UBSAN_")
 LIBRARIES = "LD_LIBRARY_PATH"
+DRIVER = "libnvidia-ml.so.1"  # the loader finds a loaded library by this name
 REAL_CHILDREN = "FORKED_WITH_REAL_CHILDREN"
 STREAMS_COUNT = 3
 _NAMES = (
@@ -59,7 +60,7 @@ class ForkedPopen(subprocess.Popen[Any]):
         }
         streams = [asked[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         own = [number if stream == -1 else stream for number, stream in enumerate(streams)]
-        self.pid = server(environment.get(LIBRARIES)).start(message, own)
+        self.pid = server().start(message, own)
         self._child_created = True
         self._close_pipe_fds(*given[10:16])  # type: ignore[attr-defined]
 
@@ -89,18 +90,25 @@ def is_module(words: Any) -> bool:
 
 def can_fork(environment: Mapping[str, str]) -> bool:
     """Return True if a server with this process's start-up variables can run a process with this environment."""
+    ignored = None if driver_of(environment) is None else LIBRARIES
     ours, asked = (
-        {name: value for name, value in each.items() if name.startswith(BEGINNING) and name != LIBRARIES}
+        {name: value for name, value in each.items() if name.startswith(BEGINNING) and name != ignored}
         for each in (os.environ, environment)
     )
     return ours == asked
 
 
+def driver_of(environment: Mapping[str, str]) -> Path | None:
+    """Return the mock driver in the first folder of LD_LIBRARY_PATH, which a server loads in a forked process."""
+    path = Path(environment.get(LIBRARIES, "").partition(":")[0]) / DRIVER
+    return path if path.is_absolute() and path.is_file() else None
+
+
 @cache
-def server(libraries: str | None) -> ForkServer:
+def server() -> ForkServer:
     """Start a process that has everything imported; it ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"} | ({} if libraries is None else {LIBRARIES: libraries})
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.gpuwatch.fork_server", str(theirs.fileno())]
     with theirs:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()])
