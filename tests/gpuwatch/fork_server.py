@@ -152,12 +152,11 @@ def stream_of(number: int) -> TextIO:
     return made
 
 
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    for each in IMPORTED:
-        importlib.import_module(each)
+def serve_to_the_end(descriptor: int) -> None:
+    """Fork a process for each message; in each, run the module that the message names, and end."""
     gc.freeze()
-    serve(int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    serve(descriptor)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
@@ -165,3 +164,9 @@ if __name__ == "__main__":
         end(ended.code)
         raise
     end(None)
+
+
+if __name__ == "__main__":
+    for each in IMPORTED:
+        importlib.import_module(each)
+    serve_to_the_end(int(sys.argv[1]))

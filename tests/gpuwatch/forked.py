@@ -42,6 +42,10 @@ _one_request = threading.Lock()
 class ForkedPopen(subprocess.Popen[Any]):
     """A ``subprocess.Popen`` that forks processes of ``python -m`` from a server, and starts all others as usual."""
 
+    def forks(self) -> ForkServer:
+        """Return the server for this process's children."""
+        return server()
+
     def _execute_child(self, *given: Any) -> None:
         asked = dict(zip(_NAMES, given, strict=True))
         environment = dict(os.environ if asked["env"] is None else asked["env"])
@@ -60,7 +64,7 @@ class ForkedPopen(subprocess.Popen[Any]):
         }
         streams = [asked[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         own = [number if stream == -1 else stream for number, stream in enumerate(streams)]
-        self.pid = server().start(message, own)
+        self.pid = self.forks().start(message, own)
         self._child_created = True
         self._close_pipe_fds(*given[10:16])  # type: ignore[attr-defined]
 
@@ -105,11 +109,11 @@ def driver_of(environment: Mapping[str, str]) -> Path | None:
 
 
 @cache
-def server() -> ForkServer:
+def server(module: str = "tests.gpuwatch.fork_server") -> ForkServer:
     """Start a process that has everything imported; it ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.gpuwatch.fork_server", str(theirs.fileno())]
+    command = [sys.executable, "-m", module, str(theirs.fileno())]
     with theirs:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()])
     return ForkServer(ours, process)
