@@ -43,9 +43,13 @@ harness: $(STAMP)  ## real Triton, torch and pytest-benchmark for the tests of g
 
 test: system harness check  ## run everything that CI runs: format, lint, types, import contracts, generated pages, tests
 
-# The checks run in parallel; a test that fails then runs once more alone (docs/decisions/0073).
+# Two at a time, in this order.  mypy takes as long as the other checks on a fresh clone, so its end runs beside the tests.
 check: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports shape pages-fresh collected
+	@$(MAKE) --no-print-directory --jobs=2 types lint imports shape pages-fresh suite
+
+# A test that fails in parallel runs once more alone (docs/decisions/0073).
+.PHONY: suite
+suite: $(STAMP)
 	@rm -rf .pytest_cache
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal || { test $$? -eq 1 \
 	  && echo "these tests failed in parallel and run again alone; those that pass now depend on the load" \
@@ -64,11 +68,6 @@ types: $(STAMP)
 
 imports: $(STAMP)
 	$(BIN)/lint-imports
-
-# Compiles every test module once; otherwise each worker would compile all test modules.
-.PHONY: collected
-collected: $(STAMP)
-	@said=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$said"; exit 1; }
 
 .PHONY: shape
 shape: $(STAMP)  ## print the code's lengths, parameters and names with their limits

@@ -5,15 +5,18 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import subprocess
 import sys
 import types
 from collections.abc import Generator
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.examples import share_of
+from tests.gpuwatch.forked import ForkedPopen, ForkServer, server
 
 # Hundreds of test processes import the same modules: without compiled files each process would compile the modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -98,6 +101,23 @@ def long_ones_first(items: list[pytest.Item], workers_count: int) -> list[pytest
         ordered += first + others[: max(0, end)]
         del others[: max(0, end)]
     return ordered + others
+
+
+class WorkerPopen(ForkedPopen):
+    """A worker of xdist, forked from a process that has collected every test."""
+
+    def forks(self) -> ForkServer:
+        """Return the server that has collected every test."""
+        return server("tests.worker_server")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Fork the workers, unless a part of the tests is asked for."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        for spec in specs:
+            spec.python = f"{sys.executable} -m tests.forked_worker"
+        subprocess.Popen = WorkerPopen  # type: ignore[misc]
 
 
 @pytest.hookimpl(wrapper=True)

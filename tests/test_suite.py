@@ -31,25 +31,40 @@ BOUNDS = {
     "gpuwatch/sources/test_contract.py::test_source_events_returns_after_its_timeout": "checked on virtual clocks only",
 }
 CLOCKS = frozenset({"monotonic", "monotonic_ns", "now_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time"})
-# A file without any of these words breaks none of the rules below; parsing every file takes seconds.
-WORDS = (*CLOCKS, "sleep(", "pause(", "Event(", "deadline=", "max_examples")
+# A file or a test without any of these words breaks none of the rules below; walking through all takes seconds.
+CALLED_WORDS = ("sleep(", "pause(", "Event()", "deadline=", "max_examples")
+WORDS = (*CLOCKS, *CALLED_WORDS)
 
 Test: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @cache
 def calls_and_tests() -> tuple[tuple[tuple[str, ast.Call], ...], tuple[tuple[str, Test], ...]]:
-    """Return every call and every test in the test files with one of WORDS, each with its file's name."""
+    """Return every call in the files with one of CALLED_WORDS, and every test with one of CLOCKS, each with its file's name."""
     calls, tests = [], []
     for path in sorted(HERE.rglob("*.py")):
         name, text = path.relative_to(HERE).as_posix(), path.read_text()
-        is_read = not name.startswith(PROGRAMS) and any(word in text for word in WORDS)
-        for node in ast.walk(ast.parse(text)) if is_read else ():
-            if isinstance(node, ast.Call):
-                calls.append((name, node))
-            elif isinstance(node, Test) and node.name.startswith("test_"):
-                tests.append((name, node))
+        if name.startswith(PROGRAMS) or not any(word in text for word in WORDS):
+            continue
+        tree, lines = ast.parse(text), text.splitlines()
+        if any(word in text for word in CALLED_WORDS):
+            calls += [(name, node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        tests += [(name, test) for test in found_tests(tree.body) if has_clock(lines, test)]
     return tuple(calls), tuple(tests)
+
+
+def found_tests(statements: list[ast.stmt]) -> Iterator[Test]:
+    """Yield the tests of a module, in classes as well."""
+    for node in statements:
+        if isinstance(node, ast.ClassDef):
+            yield from found_tests(node.body)
+        elif isinstance(node, Test) and node.name.startswith("test_"):
+            yield node
+
+
+def has_clock(lines: list[str], test: Test) -> bool:
+    """Return True if the text of a test contains a name of CLOCKS."""
+    return any(word in line for line in lines[test.lineno - 1 : test.end_lineno] for word in CLOCKS)
 
 
 def called(node: ast.AST) -> str:

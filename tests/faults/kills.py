@@ -25,6 +25,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from tests.faults import results, stores
 from tests.gpuwatch import live
+from tests.gpuwatch.forked import ForkedPopen
 from tests.waiting import let_pass, wait_until
 
 EIGHT = "simulated:" + ",".join(["steady-gemm", "steady-copy"] * 4)
@@ -87,7 +88,7 @@ def one(folder: Path, dice: random.Random, seen: Seen, longest_s: float) -> None
     log = folder / "log"
     log.write_bytes(b"")
     with log.open("ab") as file:
-        process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon"], stderr=file)
+        process = ForkedPopen([sys.executable, "-m", "gpuwatch", *settings.flags(), "daemon"], stderr=file)
     try:
         if moment == "start":
             let_pass(dice.uniform(0.0, 2.5), "the moment of the kill is random")

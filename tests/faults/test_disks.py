@@ -16,6 +16,7 @@ from gpuwatch.config import settings as config
 from gpuwatch.store import Reader
 from tests.busy_machine import BUSY_MACHINE
 from tests.faults import stores
+from tests.gpuwatch import forked
 from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, sample_for, wait_until
 
@@ -112,6 +113,4 @@ def test_read_only_disk_is_a_one_line_error(disk: Path, tmp_path: Path) -> None:
 def start(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     """Run a daemon to its end."""
     places = [f"--state={tmp_path / 'state'}", f"--socket={tmp_path / 's'}", "--source=simulated:steady-copy"]
-    return subprocess.run(
-        [sys.executable, "-m", "gpuwatch", *places, "daemon"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    return forked.run([sys.executable, "-m", "gpuwatch", *places, "daemon"], timeout_s=PATIENCE_S)

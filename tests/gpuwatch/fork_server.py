@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -9,13 +12,19 @@ import os
 import runpy
 import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
 from typing import Any, TextIO
 
+from tests.gpuwatch import forked
+
 # Modules that a daemon and the commands import; none of these reads a setting or starts a thread.
 IMPORTED = (
+    "annotate.capsule.pack",
     "annotate.judge",
+    "annotate.work_record",
     "gpuwatch.auto",
     "gpuwatch.cli.audit",
     "gpuwatch.cli.daemon",
@@ -26,10 +35,17 @@ IMPORTED = (
     "gpuwatch.daemon.daemon",
     "gpuwatch.daemon.process",
     "gpuwatch.exporter.exporter",
+    "gpuwatch.sampling.measure",
+    "gpuwatch.signing",
     "gpuwatch.sources.nvml",
     "gpuwatch.sources.simulated",
     "gpuwatch.store.reader",
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+    "cryptography.hazmat.primitives.serialization",
+    "numpy.ma",
+    "psutil",
 )
+_PATH = sys.path[1:]  # without the folder of the start
 
 
 def serve(descriptor: int) -> None:
@@ -74,6 +90,8 @@ def begin(message: dict[str, Any], streams: list[int]) -> None:
     """Take over the requested streams, folder and environment, and close all other descriptors."""
     if message["session"]:
         os.setsid()
+    if message["process_group"] >= 0:
+        os.setpgid(0, message["process_group"])
     above = [os.dup(each) for each in streams]  # above the three descriptors that are replaced
     for number, each in enumerate(above):
         os.dup2(each, number)
@@ -82,11 +100,43 @@ def begin(message: dict[str, Any], streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(message["environment"])
     time.tzset()
+    if (driver := forked.driver_of(os.environ)) is not None:
+        ctypes.CDLL(str(driver))
     sys.stdin, sys.stdout, sys.stderr = (stream_of(number) for number in range(3))
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc, assignment]
     sys.argv = message["words"]
     sys.orig_argv = [sys.executable, "-m", *message["words"]]
-    sys.path[0] = message["folder"]
+    sys.path[:] = _PATH if message["is_safe_path"] else [message["folder"], *_PATH]
+    if sys.argv[-1] == "daemon" and forked.REAL_CHILDREN not in os.environ:
+        serve_daemon()
+
+
+def serve_daemon() -> None:
+    """Fork a server for the processes that this process, a daemon, will start; return in the daemon, and in its children."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    if os.fork() == 0:
+        ours.close()
+        serve(theirs.detach())
+        return
+    theirs.close()
+    own = forked.ForkServer(ours)
+    forked.server = lambda: own  # type: ignore[assignment]
+    subprocess.Popen = forked.ForkedPopen  # type: ignore[misc]
+
+
+def end(code: object) -> None:
+    """End a process as Python does, but keep its modules: their destruction would copy every page shared with the server.
+
+    Returns where a text must be printed or a stream cannot be written: Python's own end does that.
+    """
+    status = 0 if code is None else code
+    if isinstance(status, int):
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status & 0xFF)
 
 
 def stream_of(number: int) -> TextIO:
@@ -102,11 +152,21 @@ def stream_of(number: int) -> TextIO:
     return made
 
 
-if __name__ == "__main__":
+def serve_to_the_end(descriptor: int) -> None:
+    """Fork a process for each message; in each, run the module that the message names, and end."""
+    gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    serve(descriptor)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        end(ended.code)
+        raise
+    end(None)
+
+
+if __name__ == "__main__":
     for each in IMPORTED:
         importlib.import_module(each)
-    gc.freeze()
-    serve(int(sys.argv[1]))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    serve_to_the_end(int(sys.argv[1]))

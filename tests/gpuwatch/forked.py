@@ -1,7 +1,8 @@
 """Processes of ``python -m MODULE`` forked from a server that has imported the module: importing for each test is slow.
 
 A forked process has the given arguments, environment, folder and streams, and is a child of the test's process.  Memory,
-name in ``ps`` and imports are the server's: tests of these start a real process.
+name in ``ps`` and imports are the server's: tests of these start a real process.  A forked daemon has a server of its own,
+from which the daemon starts its judge's workers, unless the environment has ``REAL_CHILDREN``.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-# Prefixes of variables that Python, the allocator and the loader read only at start; each LD_LIBRARY_PATH has a server.
+# Prefixes of variables that Python, the allocator and the loader read only at start; LD_LIBRARY_PATH may name a mock driver.
 BEGINNING = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "ASAN_", "UBSAN_")
 LIBRARIES = "LD_LIBRARY_PATH"
+DRIVER = "libnvidia-ml.so.1"  # the loader finds a loaded library by this name
+REAL_CHILDREN = "FORKED_WITH_REAL_CHILDREN"
 STREAMS_COUNT = 3
 _NAMES = (
     "args", "executable", "preexec_fn", "close_fds", "pass_fds", "cwd", "env", "startupinfo", "creationflags", "shell",
@@ -30,7 +33,7 @@ _NAMES = (
 )  # fmt: skip
 _PLAIN = {
     "executable": None, "preexec_fn": None, "close_fds": True, "pass_fds": (), "shell": False, "restore_signals": True,
-    "gid": None, "gids": None, "uid": None, "umask": -1, "process_group": -1,
+    "gid": None, "gids": None, "uid": None, "umask": -1,
 }  # fmt: skip
 _PR_SET_CHILD_SUBREAPER = 36
 _one_request = threading.Lock()
@@ -39,6 +42,10 @@ _one_request = threading.Lock()
 class ForkedPopen(subprocess.Popen[Any]):
     """A ``subprocess.Popen`` that forks processes of ``python -m`` from a server, and starts all others as usual."""
 
+    def forks(self) -> ForkServer:
+        """Return the server for this process's children."""
+        return server()
+
     def _execute_child(self, *given: Any) -> None:
         asked = dict(zip(_NAMES, given, strict=True))
         environment = dict(os.environ if asked["env"] is None else asked["env"])
@@ -46,15 +53,18 @@ class ForkedPopen(subprocess.Popen[Any]):
         if not (plain and is_module(asked["args"]) and can_fork(environment)):
             super()._execute_child(*given)  # type: ignore[misc]
             return
+        words = [os.fspath(each) for each in asked["args"][1:]]
         message = {
-            "words": [os.fspath(each) for each in asked["args"][2:]],
+            "words": words[words.index("-m") + 1 :],
+            "is_safe_path": words[0] == "-P",
             "folder": os.fspath(asked["cwd"] or Path.cwd()),
             "environment": environment,
             "session": bool(asked["start_new_session"]),
+            "process_group": asked["process_group"],
         }
         streams = [asked[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         own = [number if stream == -1 else stream for number, stream in enumerate(streams)]
-        self.pid = server(environment.get(LIBRARIES)).start(message, own)
+        self.pid = self.forks().start(message, own)
         self._child_created = True
         self._close_pipe_fds(*given[10:16])  # type: ignore[attr-defined]
 
@@ -76,32 +86,44 @@ def run(
 
 
 def is_module(words: Any) -> bool:
-    return isinstance(words, list | tuple) and list(words[:2]) == [sys.executable, "-m"]
+    """Return True for a command ``python -m MODULE``, with or without ``-P``."""
+    if not isinstance(words, list | tuple) or words[:1] not in ([sys.executable], (sys.executable,)):
+        return False
+    return words[1] == "-m" or list(words[1:3]) == ["-P", "-m"]
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
     """Return True if a server with this process's start-up variables can run a process with this environment."""
+    ignored = None if driver_of(environment) is None else LIBRARIES
     ours, asked = (
-        {name: value for name, value in each.items() if name.startswith(BEGINNING) and name != LIBRARIES}
+        {name: value for name, value in each.items() if name.startswith(BEGINNING) and name != ignored}
         for each in (os.environ, environment)
     )
     return ours == asked
 
 
+def driver_of(environment: Mapping[str, str]) -> Path | None:
+    """Return the mock driver in the first folder of LD_LIBRARY_PATH, which a server loads in a forked process."""
+    path = Path(environment.get(LIBRARIES, "").partition(":")[0]) / DRIVER
+    return path if path.is_absolute() and path.is_file() else None
+
+
 @cache
-def server(libraries: str | None) -> ForkServer:
-    return ForkServer(libraries)
+def server(module: str = "tests.gpuwatch.fork_server") -> ForkServer:
+    """Start a process that has everything imported; it ends with this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", module, str(theirs.fileno())]
+    with theirs:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()])
+    return ForkServer(ours, process)
 
 
 class ForkServer:
-    """A process that has everything imported; it ends with this process."""
+    """The connection to a process that forks others."""
 
-    def __init__(self, libraries: str | None) -> None:
-        self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"} | ({} if libraries is None else {LIBRARIES: libraries})
-        command = [sys.executable, "-m", "tests.gpuwatch.fork_server", str(theirs.fileno())]
-        self._process = subprocess.Popen(command, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()])
-        theirs.close()
+    def __init__(self, end: socket.socket, process: object = None) -> None:
+        self._end, self._process = end, process  # the process is kept, because Popen warns of unreferenced living processes
 
     def start(self, message: Mapping[str, Any], streams: Sequence[int]) -> int:
         """Return the identifier of a new child of this process with these standard streams.

@@ -63,9 +63,12 @@ class JudgedRow:
     @property
     def bounded(self) -> Row | None:
         """Return the row with its in-scope numbers, or None if no number is in scope."""
-        kept = {name: bound for name, bound in self.row.answer.bounds.items() if name not in self.left_open}
-        if self.is_steady or self.is_mostly or not kept:
+        bounds = self.row.answer.bounds
+        if self.is_steady or self.is_mostly or not bounds.keys() - self.left_open:
             return None
+        if self.left_open.isdisjoint(bounds):
+            return self.row
+        kept = {name: bound for name, bound in bounds.items() if name not in self.left_open}
         return replace(self.row, answer=replace(self.row.answer, bounds=kept))
 
 

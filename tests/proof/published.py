@@ -101,11 +101,11 @@ def covered(reported: Sequence[JudgedRow], fitted: Sequence[JudgedRow]) -> list[
         "| number | windows | covered | 95 % interval | covered by the bound alone | no bound | seeds below 4000 | with nothing left out |",
         "|---|---|---|---|---|---|---|---|",
     ]
+    rows = _in_scope(reported)
+    rows_alone = [replace(row, answer=replace(row.answer, repeatability={})) for row in rows]
+    rows_whole = [each.row for each in reported if _happens(each.row)]
     for name in NAMES.values():
-        rows = _in_scope(reported)
-        share = coverage(rows, name)
-        alone = coverage([replace(row, answer=replace(row.answer, repeatability={})) for row in rows], name)
-        whole = coverage([each.row for each in reported if _happens(each.row)], name)
+        share, alone, whole = (coverage(of, name) for of in (rows, rows_alone, rows_whole))
         out.append(
             f"| {in_words(name)} | {share.total} | {as_percent(share)} | {as_interval(share)} | {as_percent(alone)} | {share.unbounded} | "
             f"{as_percent(coverage(learned, name))} | {as_percent(whole)} of {whole.total} |"
@@ -120,7 +120,8 @@ def covered_by_family(reported: Sequence[JudgedRow]) -> list[str]:
         "| family | " + " | ".join(in_words(name) for name in NAMES.values()) + " |",
         "|---|---|---|---|---|",
     ]
-    by_number = {name: coverage_by_family(_in_scope(reported), name) for name in NAMES.values()}
+    rows = _in_scope(reported)
+    by_number = {name: coverage_by_family(rows, name) for name in NAMES.values()}
     for family in sorted({family for shares in by_number.values() for family in shares}):
         shares = [by_number[name][family] for name in NAMES.values()]
         out.append(f"| {family} | " + " | ".join(f"{as_percent(each)} ({each.total})" for each in shares) + " |")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tests.proof.cells import (
@@ -53,17 +53,18 @@ def sharp(reported: Sequence[JudgedRow]) -> list[str]:
         "| number | stamped: windows | median | 95th percentile | not stamped: windows | median | 95th percentile |",
         "|---|---|---|---|---|---|---|",
     ]
-    every = [each.row for each in reported]
+    every = [each.row for each in reported if each.row.clean]
     testable = [row for row in every if is_testable(row)]
+    kinds = [[list(filter(select, rows)) for select in (is_stamped, is_not_stamped)] for rows in (testable, every)]
     for name in NAMES.values():
-        for rows, words in ((testable, in_words(name)), (every, f"… {_WITH_BOTH}")):
-            cells = [cell for select in (is_stamped, is_not_stamped) for cell in _sharp_cells(rows, name, select)]
+        for groups, words in zip(kinds, (in_words(name), f"… {_WITH_BOTH}"), strict=True):
+            cells = [cell for rows in groups for cell in _sharp_cells(rows, name)]
             out.append(f"| {words} | " + " | ".join(cells) + " |")
     return [*out, ""]
 
 
-def _sharp_cells(rows: Sequence[Row], name: str, select: Callable[[Row], bool]) -> list[str]:
-    middle, high = (sharpness(rows, name, ratio=ratio, select=select) for ratio in (0.5, 0.95))
+def _sharp_cells(rows: Sequence[Row], name: str) -> list[str]:
+    middle, high = (sharpness(rows, name, ratio=ratio) for ratio in (0.5, 0.95))
     if middle is None or high is None:
         return ["0", "–", "–"]
     return [str(middle.count), as_ratio(middle.value), as_ratio(high.value)]

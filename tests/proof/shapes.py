@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice, takewhile
 
 import numpy as np
 
@@ -39,11 +40,11 @@ def pieces(shape: Shape, begin_s: float, length_s: float, until_s: float, rng: n
     """Return the pieces of one disturbance, cut at ``until_s``.
 
     ``length_s`` is the length of a pulse, the mean on-time of a train, or the period of a sine or saw.
-    A step and a drift last until ``until_s``.
+    A step and a drift last until ``until_s``.  Each maker yields pieces in the order of their begins.
     """
-    made = _MAKERS[shape](begin_s, length_s, until_s, rng)
-    cut = (Piece(each.begin_s, min(each.end_s, until_s), each.level) for each in made if each.begin_s < until_s)
-    return tuple(each for each in cut if each.end_s - each.begin_s > 1e-6 and each.level > 0.0)[:_PIECES_COUNT]
+    made = takewhile(lambda each: each.begin_s < until_s, _MAKERS[shape](begin_s, length_s, until_s, rng))
+    cut = (each if each.end_s <= until_s else Piece(each.begin_s, until_s, each.level) for each in made)
+    return tuple(islice((each for each in cut if each.end_s - each.begin_s > 1e-6 and each.level > 0.0), _PIECES_COUNT))
 
 
 def _step(begin_s: float, length_s: float, until_s: float, rng: np.random.Generator) -> Iterator[Piece]:

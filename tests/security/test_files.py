@@ -14,6 +14,7 @@ import pytest
 
 from gpuwatch.cli import main
 from gpuwatch.client.connection import connect
+from tests.gpuwatch.forked import REAL_CHILDREN
 from tests.gpuwatch.live import running, settings
 from tests.waiting import PATIENCE_S
 
@@ -187,7 +188,7 @@ def test_daemon_imports_nothing_from_its_start_folder(tmp_path: Path, planted: s
 
 def test_daemon_runs_only_the_judge_worker(tmp_path: Path) -> None:
     """A daemon's only child is the judge's worker, which has no lock and no write-ahead log open."""
-    with running(tmp_path) as live, connect(live.settings) as client:
+    with running(tmp_path, environment={REAL_CHILDREN: "1"}) as live, connect(live.settings) as client:
         pid = int(client.status()["pid"])
         opened = client.open()
         client.close_window(opened.run, opened.opened_ns, opened.opened_ns)

@@ -27,6 +27,7 @@ from gpuwatch.wire import messages
 from tests.busy_machine import BUSY_MACHINE
 from tests.faults.stores import committed_ns, last_ns
 from tests.gpuwatch import forked
+from tests.gpuwatch.forked import REAL_CHILDREN
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S, let_pass, sample_for, wait_until
 
@@ -323,7 +324,7 @@ def test_parallel_windows_of_many_processes_are_judged(copying: Settings) -> Non
 
 def test_limit_outside_its_range_is_refused_at_open(tmp_path: Path) -> None:
     """The refusal of a policy names the limit and its range, and the next window is judged."""
-    with running(tmp_path) as live, connect(live.settings) as client:
+    with running(tmp_path, environment={REAL_CHILDREN: "1"}) as live, connect(live.settings) as client:
         with pytest.raises(DaemonError, match=r"dark-time\.clock_s: expected a number from 0 to 3600, found -1"):
             client.open(policy={"limits": {"dark-time": {"clock_s": -1}}})
         opened = client.open(policy={"limits": {"dark-time": {"clock_s": 1}}, "tolerance_ratio": 0.005})
@@ -341,7 +342,7 @@ def test_limit_outside_its_range_is_refused_at_open(tmp_path: Path) -> None:
 
 def test_judge_worker_starts_with_the_first_window(tmp_path: Path) -> None:
     """An idle daemon has no judge's worker; an open window starts one, which runs at low priority."""
-    with running(tmp_path) as live, connect(live.settings) as client:
+    with running(tmp_path, environment={REAL_CHILDREN: "1"}) as live, connect(live.settings) as client:
         assert _judges(live.process.pid) == []
         opened = client.open()
         (worker,) = wait_until(lambda: _judges(live.process.pid), what="the judge's worker")

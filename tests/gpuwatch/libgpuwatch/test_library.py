@@ -26,6 +26,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.interfaces import Run
 from gpuwatch.libgpuwatch import FOLDER, LIBRARY, is_ours
 from gpuwatch.store import Reader
+from tests.gpuwatch import forked
 from tests.gpuwatch.libgpuwatch import built, fuzz_campaign, ptx_header
 from tests.gpuwatch.live import judged_run, running
 from tests.waiting import PATIENCE_S
@@ -59,9 +60,7 @@ def fake_driver(folder: Path) -> Path:
 
 def run(*arguments: str, settings: Settings, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpuwatch", "run", *settings.flags(), *arguments]
-    return subprocess.run(
-        command, env={**CLEAN, **(environment or {})}, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    return forked.run(command, environment={**CLEAN, **(environment or {})}, timeout_s=PATIENCE_S)
 
 
 def injected(settings: Settings, pattern: str, **more: str) -> dict[str, str]:

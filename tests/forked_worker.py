@@ -1,0 +1,8 @@
+"""One worker of xdist, as forked by ``worker_server``: execnet sends its program through standard input."""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__":
+    exec(eval(sys.stdin.readline()))
