@@ -219,3 +219,8 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
     Raises ValueError: when there are no verdicts.
     """
     return max(verdicts, key=lambda verdict: verdict.status.badness)
+
+
+# msgspec describes a type at its first use.  Threads that make this first use together read an unfinished description, which
+# crashes the process: the description is made here, during the import.
+_described = msgspec.json.Decoder(Verdict)

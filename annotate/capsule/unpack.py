@@ -51,6 +51,7 @@ _DAMAGE = (
     RuntimeError, ArithmeticError, MemoryError,
 )  # fmt: skip
 _head: msgspec.json.Decoder[Head] = msgspec.json.Decoder(Head)
+_manifest: msgspec.json.Decoder[Manifest] = msgspec.json.Decoder(Manifest)
 
 
 def unpack(data: bytes) -> tuple[Evidence, ...]:
@@ -79,7 +80,7 @@ def unpack(data: bytes) -> tuple[Evidence, ...]:
             head = _member(archive, MANIFEST, MANIFEST_BYTES)
             if (schema := _schema(head)) > SCHEMA:
                 raise CapsuleError(f"expected evidence of schema {SCHEMA} or older, found {schema}; use a newer gpuwatch")
-            manifest = msgspec.json.decode(head, type=Manifest)
+            manifest = _manifest.decode(head)
             arrays = _unblocked(manifest.arrays, _member(archive, ARRAYS, UNPACKED_BYTES))
         reading = _Reading(arrays)
         return tuple(reading.evidence(entry) for entry in manifest.evidence)

@@ -17,6 +17,9 @@ UNJUDGED = "the daemon ended before it had judged; the evidence is kept: gpuwatc
 # For sorting worst first; windows without a verdict come last.
 BADNESS: Mapping[str, int] = {**{status.value: status.badness for status in Status}, **dict.fromkeys(UNFINISHED, -1)}
 
+# Made here, not at the first use: two threads that described a type together would crash (annotate/verdict.py).
+_host: msgspec.json.Decoder[Host] = msgspec.json.Decoder(Host)
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -58,7 +61,7 @@ def from_row(row: Mapping[str, Any], verdicts: tuple[Mapping[str, Any], ...]) ->
         uuids=tuple(msgspec.json.decode(row["uuids"])),
         pids=frozenset(msgspec.json.decode(row["pids"])),
         declared=msgspec.json.decode(row["told"]),
-        host=msgspec.json.decode(row["host"], type=Host) if row["host"] else None,
+        host=_host.decode(row["host"]) if row["host"] else None,
         simulated=bool(row["simulated"]),
         verdicts=verdicts,
         program=row.get("program"),  # stores of older versions lack this column

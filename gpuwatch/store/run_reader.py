@@ -23,6 +23,8 @@ from gpuwatch.wire.spans import NamedSpans
 
 SHORTEST_PREFIX = 4
 
+# Made here, not at the first use: two threads that described a type together would crash (annotate/verdict.py).
+_recorded: msgspec.json.Decoder[RecordedWindow] = msgspec.json.Decoder(RecordedWindow)
 
 # Errors from rows of a damaged file: SQLite cannot read them, or they hold impossible values.
 DAMAGE = (
@@ -217,7 +219,7 @@ class RunReader(LedgerConnection):
             return []
         rows = self._rows(work_records.EARLIER, (run.uid, run.source, work, run.id))
         with self._as_store_error():
-            return [msgspec.json.decode(numbers, type=RecordedWindow) for (numbers,) in rows]
+            return [_recorded.decode(numbers) for (numbers,) in rows]
 
     def _timings(self, run_id: str) -> Timings | None:
         row = next(iter(self._dicts("SELECT * FROM timings WHERE run = ?", [run_id])), None)

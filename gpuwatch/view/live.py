@@ -15,6 +15,7 @@ from gpuwatch.wire import messages
 from gpuwatch.wire.shown import Shown, ShownGpu
 
 _T = TypeVar("_T")
+_described = [msgspec.json.Decoder(kind) for kind in (Device, Reading, ProcessList)]  # for threads, as in annotate/verdict.py
 _OVERLAP_NS = 1_000_000_000  # a row is stored after its time: without the overlap, two answers could miss a row between them
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +25,26 @@ from tests.examples import share_of
 
 SCHEMA = json.loads((Path(annotate.__file__).parent / "verdict.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+# Each child process reads its first verdict in eight threads at once.
+FIRST_IN_THREADS = """
+import json, os, sys, threading
+sys.setswitchinterval(1e-6)
+from annotate.verdict import Verdict
+data = json.load(sys.stdin)
+def read():
+    together.wait()
+    Verdict.from_dict(data)
+codes = []
+for _ in range(12):
+    if (pid := os.fork()) == 0:
+        together = threading.Barrier(8)
+        threads = [threading.Thread(target=read) for _ in range(8)]
+        [each.start() for each in threads], [each.join() for each in threads]
+        os._exit(0)
+    codes.append(os.waitpid(pid, 0)[1])
+print(codes)
+"""
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 findings = st.builds(
@@ -63,6 +85,13 @@ def test_any_verdict_survives_json_and_follows_the_schema(verdict: Verdict) -> N
     assert verdict.to_dict() == data  # lists as in JSON, not tuples
     VALIDATOR.validate(data)
     assert Verdict.from_dict(data) == verdict
+
+
+def test_first_verdicts_of_threads_do_not_crash() -> None:
+    """Threads may read the process's first verdicts at the same time: msgspec crashed while it described the type."""
+    data = json.dumps(judge(evidence(length_s=0.5)).to_dict())
+    done = subprocess.run([sys.executable, "-c", FIRST_IN_THREADS], input=data, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [0] * 12
 
 
 @pytest.mark.parametrize("length_s", [0.1, 2.0, 4.0])

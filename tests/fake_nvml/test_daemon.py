@@ -31,6 +31,8 @@ GIB = 1 << 30
 def watch(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Watch]:
     folder = tmp_path_factory.mktemp("watched")
     with watching(folder, create(folder / "scene"), library) as found:
+        with found.client() as client:
+            wait_until(lambda: not client.status()["unmeasured"], what="the costs of the calls, measured at a higher rate")
         yield found
 
 

@@ -150,7 +150,7 @@ def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path
         assert (await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)).why == "nothing was seen"
         with pytest.raises(UsageError, match="no window"):
             await held.verdicts(run, uid=THEIRS, wait_s=1.0)
-        store.flush()
+        store.flush(PATIENCE_S)
         later = windows(store, tmp_path)  # has the run only in the store
         assert (await later.verdicts(run, uid=MINE, wait_s=1.0)).status == "unproven"
         with pytest.raises(UsageError, match="no window"):
@@ -390,7 +390,7 @@ def test_late_process_name_precedes_the_signature(store: Store, tmp_path: Path) 
 
     class Signing(MockJudge):
         async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
-            store.flush()
+            store.flush(PATIENCE_S)
             with Reader(tmp_path / "state") as reader:
                 self.asked.append(str(reader.run(run).process))
             return Judgement(why="nothing was seen")
