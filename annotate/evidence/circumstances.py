@@ -16,7 +16,7 @@ class OtherWork:
     Attributes:
         at_ns: Start times on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).
         took_s: Durations in seconds; a float64 array of shape (n,).
-        kinds: Word for each piece: flush, warm-up, check, or the caller's own.
+        kinds: Word for each piece, such as flush, warm-up or filler.
 
     Example:
         >>> import numpy as np
@@ -47,7 +47,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class OtherWindow:
-    """Another window that overlaps this one on the same GPU; a window of an own process is nested."""
+    """Another window that overlaps this one on the same GPU; a window of this window's processes counts as nested."""
 
     begin_ns: int
     end_ns: int
@@ -57,7 +57,7 @@ class OtherWindow:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWindow:
-    """The numbers of one earlier VALID window of this work on this card.  A number that the window lacked is None."""
+    """The numbers of one earlier VALID window of this work on this card.  A missing number is None."""
 
     calls_rate_hz: float | None = None
     mean_s: float | None = None
@@ -70,7 +70,7 @@ class RecordedWindow:
 
 @dataclass(frozen=True, slots=True)
 class WorkRecord:
-    """Earlier VALID windows with the same ``WorkKey`` (label, program, card, driver, power limit, claim, policy), newest last.
+    """VALID windows of one ``WorkKey`` (label, program, card, driver, power limit, policy, claim's facts), oldest first.
 
     A number needs five windows.  ``clock_mhz`` is the clock of ``median_at_clock_s``.
     """

@@ -32,7 +32,7 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.WRAPPER_FAILED: "`run` did not start its command, for example because of a wrong option.",
     Exit.NOT_EXECUTABLE: "`run` or `ci` cannot execute its command.",
     Exit.NOT_FOUND: "`run` or `ci` did not find its command.",
-    Exit.INTERRUPTED: "Ctrl-C ended gpuwatch.",
+    Exit.INTERRUPTED: "Ctrl-C ended gpuwatch, or a signal ended `run` before its command started.",
     Exit.BROKEN_PIPE: "The reader of standard output closed it, as `| head` does.",
 }
 

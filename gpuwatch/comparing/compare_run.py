@@ -1,4 +1,4 @@
-"""compare(): two or more functions on one GPU in one process, interleaved, with a decision about each."""
+"""compare(): functions on one GPU in one process, interleaved, with a decision on each against a reference."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -61,7 +61,7 @@ def compare(
 ) -> Compared:
     """Compare functions on one GPU: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE against a reference.
 
-    Blocks of the variants alternate in balanced quads (ABBA, the first letter drawn), so that all variants share one clock.
+    Blocks of the variants alternate in balanced quads (ABBA or BAAB at random), so that all variants share one clock.
     Results are compared before times.  Python's garbage collector is held off while timing.  Exceptions of a variant propagate.
 
     Args:
@@ -71,11 +71,11 @@ def compare(
         inputs: Arguments of each call: a tuple, or a function that returns one.  Such a function is called
             ``buffers_count`` times, because data addresses affect a time, with ``seed=0``, 1, 2 if it takes a seed.
         reference: Name of the variant to compare with; by default the first.
-        seconds: Time of the interleaved measurement, in seconds per variant.
+        seconds: Time of the interleaved measurement, in seconds per pair of the reference and another variant.
         warm_s: Time of the warm-up before the window, in seconds; by default 3 s on a GPU and 0.5 s elsewhere.
         block_s: Length of one block, in seconds.
         own_steady: True also measures each variant alone, at the clock that its own power allows.
-        own_s: Time to warm up and then to measure each variant alone, in seconds.
+        own_s: Time of the warm-up and of the measurement of each variant alone, each in seconds per round.
         rounds_count: Number of rounds of variants alone, at least 2.
         check: False leaves the results uncompared.
         tolerance_ratio: Former name of ``rtol``, a ratio.
@@ -99,7 +99,7 @@ def compare(
     Returns:
         A ``Compared`` with one comparison per variant besides the reference.
 
-    Raises UsageError: when an argument is invalid.
+    Raises UsageError: when an argument is invalid, or results cannot be compared.
 
     Example:
         >>> numbers = list(range(2000))
@@ -165,7 +165,7 @@ def _run(request: CompareRequest) -> Compared:
 
 
 def _choose_cache(request: CompareRequest, timer: BlockTimer) -> _CacheChoice:
-    """Choose the work before each call.  Raises UsageError: when there is no cache to empty."""
+    """Choose the work before each call.  Raises UsageError: when ``cache`` is ``"cold"`` and no GPU is found."""
     environment = request.environment
     if request.cache == "warm":
         return _CacheChoice("warm", facts={"cache": "warm"})

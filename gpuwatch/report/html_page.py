@@ -25,7 +25,7 @@ from gpuwatch.report import comparisons, conditions, histograms, timeline
 from gpuwatch.report.record import Record, ReportedWindow, as_json, to_data
 from gpuwatch.signing import fingerprint
 
-MOST_BYTES = 6_000_000  # common limit of mail and pull requests
+MOST_BYTES = 6_000_000  # small enough to attach to an email
 
 
 def render(record: Record, nonce: str) -> str:
@@ -74,7 +74,7 @@ def write_page(record: Record, data: Mapping[str, Any], evidence: str, nonce: st
 
 @cache
 def packed_plotly() -> str:
-    """Return the installed package's Plotly JavaScript, compressed to a third of its size."""
+    """Return the installed package's Plotly JavaScript, compressed with gzip and encoded as base64."""
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
 
 

@@ -11,7 +11,7 @@ class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True, rename={"process
     device: dict[str, Any]
     lost: str | None = None
     period_ns: dict[str, int] = {}  # by lane
-    rows: list[dict[str, Any]] = []  # the last row of each lane
+    rows: list[dict[str, Any]] = []  # the last row of each lane with rows, except the pulse
     process_list: dict[str, Any] | None = None
     processes_left_out_count: int = 0
 

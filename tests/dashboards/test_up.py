@@ -18,8 +18,8 @@ from tests.waiting import PATIENCE_S
 FOLDER = Path(__file__).parents[2] / "dashboards"
 
 
-def test_up_starts_and_ends_daemon_windows_and_prometheus(tmp_path: Path) -> None:
-    """The script starts daemon, windows and Prometheus, and stops all of them when the script ends."""
+def test_up_starts_daemon_and_prometheus_and_cleans_up(tmp_path: Path) -> None:
+    """The script starts a daemon and Prometheus, and after SIGTERM leaves neither processes nor files."""
     program("prometheus")
     ports = {name: free_port() for name in ("DAEMON_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")}
     environment = {
@@ -35,9 +35,9 @@ def test_up_starts_and_ends_daemon_windows_and_prometheus(tmp_path: Path) -> Non
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(PATIENCE_S)
-    told = (tmp_path / "log").read_text()
-    assert code == 0, told
-    assert f"prometheus  http://127.0.0.1:{ports['PROMETHEUS_PORT']}/alerts" in told
+    output = (tmp_path / "log").read_text()
+    assert code == 0, output
+    assert f"prometheus  http://127.0.0.1:{ports['PROMETHEUS_PORT']}/alerts" in output
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path) not in running
     assert [path.name for path in tmp_path.iterdir()] == ["log"]

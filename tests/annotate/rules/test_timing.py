@@ -72,7 +72,7 @@ def test_well_timed_copy_has_no_hazard(rule: Rule, claim: Claim) -> None:
 def test_timing_accepts_nonsense_declarations(rule: Rule, nonsense: object) -> None:
     names = ("timer", "timer_overhead_s", "sync_s", "busy_ratio", "tampered", "cuda_uuids", "call_bytes", "flush_bytes")
     for declared in (dict.fromkeys(names, nonsense), {"timer": "events", **dict.fromkeys(names[1:], nonsense)}):
-        about = replace(evidence(timings=every(24e-6, took_s=5e-6)), declared=declared)  # type: ignore[arg-type]  # what a client may send
+        about = replace(evidence(timings=every(24e-6, took_s=5e-6)), declared=declared)  # type: ignore[arg-type]  # clients send any type
         ask(rule, about)
 
 
@@ -144,14 +144,14 @@ class TestMissingSync:
         assert found(ask(missing_sync, about)).severity is Severity.REJECT
 
     def test_synchronised_times_are_left_to_the_books(self) -> None:
-        """Times of 0.24 ms per 15 ms of busy time, with a synchronisation, are left to ``unaccounted-time``."""
+        """Synchronised times far below the GPU's busy time per call are left to ``unaccounted-time``."""
         for times in (every(15e-3, took_s=0.24e-3), end_to_end(took_s=0.24e-3, count=300)):
             about = evidence(declared={"timer": "caller", "sync_s": 30e-6}, timings=times)
             assert isinstance(ask(missing_sync, about), Clear)
             assert Number.MEAN in {bound.number for bound in found(ask(unaccounted_time, about)).bounds}
 
     def test_missing_sync_later_work_is_only_flagged(self) -> None:
-        """A late synchronisation only flags if untimed work may have followed the last time."""
+        """A long final synchronisation only flags if untimed work may have followed the last time."""
         about = evidence(declared={"timer": "caller", "sync_s": 0.2}, timings=every(1e-3, took_s=0.99e-3, length_s=2.0))
         assert found(ask(missing_sync, about)).severity is Severity.FLAG
 
@@ -165,7 +165,7 @@ class TestMissingSync:
         )
         assert isinstance(ask(missing_sync, about), Clear)
 
-    def test_events_may_be_waited_for_later(self) -> None:
+    def test_missing_sync_of_events_is_unobserved(self) -> None:
         about = evidence(declared={"timer": "events", "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
         assert isinstance(ask(missing_sync, about), Unobserved)
 
@@ -251,7 +251,7 @@ class TestHostBound:
 
     @pytest.mark.parametrize("claim", Claim)
     def test_host_bound_idle_without_pause_is_a_label(self, claim: Claim) -> None:
-        """A loop that leaves the GPU idle without a pause is a label with the GPU's busy share."""
+        """A loop without pauses that leaves the GPU idle gets a label with the GPU's busy share."""
         works: list[dict[str, Fact] | None] = [None, {"call_bytes": 33_000_000}]
         for declared in works:
             answer = found(ask(host_bound, self.about(declared), claim))
@@ -287,7 +287,7 @@ class TestHostBound:
 
     @pytest.mark.parametrize(("timer", "severity"), [("events", "flag"), ("host", "note")])
     def test_host_bound_flags_only_claimed_kernel_times(self, timer: str, severity: str) -> None:
-        """GPU times are flagged by tolerance, host times are labels, and neither is rejected."""
+        """GPU times are flagged by tolerance, host times get a label, and neither is rejected."""
         for busy in (0.2, 0.65):
             finding = judge(self.about({"timer": timer}, busy=busy)).finding("host-bound")
             assert (finding.severity, finding.is_label) == (severity, severity == "note")
@@ -381,7 +381,7 @@ class TestShortKernel:
         assert answer.facts["batch_count"] == 50
 
     def test_short_kernel_ignores_unsynchronised_times(self) -> None:
-        """Times that did not wait for the GPU are rejected by ``missing-sync`` and not judged as short kernels."""
+        """Times taken before the GPU finished are rejected by ``missing-sync`` and not judged as short kernels."""
         asked = every(20e-6, took_s=4e-6, length_s=0.1)
         about = evidence(declared={"timer": "host", "sync_s": 4.0}, timings=asked)
         assert found(ask(missing_sync, about)).severity is Severity.REJECT

@@ -47,7 +47,7 @@ def stand_ins(folder: Path, trap: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("is_new", [True, False], ids=["new store", "store that is there"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new store", "existing store"])
 def test_window_and_daemon_import_nothing_heavy(tmp_path: Path, *, is_new: bool) -> None:
     """No window, daemon or judge imports a package of HEAVY; the daemon also maps no numpy or scipy."""
     trap, found = tmp_path / "trap", settings(tmp_path)

@@ -19,8 +19,8 @@ def test_scene_gets_its_declared_status_and_rules(name: str) -> None:
     """The scene's benchmark gets the declared status, and at least the declared rules are found or unobserved."""
     verdict = verdict_of(name)
     assert verdict.simulated
-    told = {finding.rule for finding in (*verdict.hazards, *verdict.unobserved)}
-    assert SCENES[name].rules <= told
+    reported = {finding.rule for finding in (*verdict.hazards, *verdict.unobserved)}
+    assert SCENES[name].rules <= reported
     why = [(finding.rule, finding.severity, finding.says) for finding in verdict.hazards]
     assert verdict.status is Status(SCENES[name].status), (why, verdict.why)
 
