@@ -51,7 +51,8 @@ def say(line: str) -> None:
 def start_daemon(settings: Settings) -> socket.socket:
     """Start the user's daemon in its own session and wait until it answers.
 
-    Raises DaemonError: when the daemon cannot be started, stops at once, or does not answer within START_S.
+    Raises DaemonError: when the daemon cannot be started, fails twice, or does not answer within START_S.
+    Raises UsageError: when the socket's folder cannot be used.
     """
     ensure_socket_folder(settings.socket)
     say(f"starting a daemon (exits after {_time_text(settings.idle_exit_s)} without clients)")
@@ -67,7 +68,7 @@ def start_daemon(settings: Settings) -> socket.socket:
             connection = dial_user_daemon(settings) if ended is not None else None
             if connection is not None:
                 return connection
-            # The child may have yielded to another window's daemon, which then failed: try once more.
+            # Replace a failed child once.  Replace a child that yielded to another window's silent daemon after YIELDED_S.
             if (ended and not _is_owner_starting(settings)) or (ended == 0 and clock.now_ns() > again_ns):
                 if ended and failed:
                     raise DaemonError(f"the daemon stopped at start: {output.last()}", "unreachable")
@@ -86,7 +87,7 @@ def _time_text(seconds: float) -> str:
 
 
 def _is_owner_starting(settings: Settings) -> bool:
-    """Return True if a daemon with another default socket owns the store and has no socket yet."""
+    """Return True if a daemon, perhaps with another default socket, owns the store and has recorded no socket yet."""
     return (
         settings.origin("socket") == "default"
         and store_owner.is_alive(settings.state)
@@ -121,13 +122,13 @@ def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
 
 
 class _StartOutput:
-    """The output of a starting daemon, in memory until the daemon opens the log, which an earlier daemon may still hold."""
+    """The output of a starting daemon: in memory until the daemon opens the log, because an earlier daemon may still use it."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self._log_before = self._log_version()
         self.file = subprocess.DEVNULL
-        with contextlib.suppress(OSError):  # a filter of system calls may refuse this call
+        with contextlib.suppress(OSError):  # a seccomp filter may refuse memfd_create
             self.file = os.memfd_create("gpuwatch-start")
 
     def close(self) -> None:
@@ -135,13 +136,12 @@ class _StartOutput:
             os.close(self.file)
 
     def last(self) -> str:
-        """Return the last line that the starting daemon wrote, else a hint at the log."""
+        """Return the starting daemon's fatal error or last line, else a hint at the log, or ``no output`` without a log."""
         with contextlib.suppress(OSError):
             lines = self._log.read_text(errors="replace").strip().splitlines()
             if lines and self._log_version() != self._log_before:
-                if crashed := [
-                    line for line in lines if line.startswith("Fatal Python error: ")
-                ]:  # many lines with the location follow
+                # After a fatal error, many lines with the location follow.
+                if crashed := [line for line in lines if line.startswith("Fatal Python error: ")]:
                     return crashed[-1]
                 # A line of the log is date, time, level and module before the colon, and the message after it.
                 return lines[-1].partition(": ")[2] or lines[-1]

@@ -53,7 +53,7 @@ class TorchEvents:
     def reserve(self, count: int) -> None:
         self.prepare(count - 1)
         if gc.isenabled():
-            gc.collect(0)  # prepared here, outside the iterations
+            gc.collect(0)  # now, because it could otherwise run inside a timed iteration
 
     def prepare(self, number: int) -> None:
         while len(self._events) <= number:
@@ -173,4 +173,4 @@ def _context(library: Any) -> tuple[int, int]:
 
 def _check(status: int) -> None:
     if status:
-        raise RuntimeError(f"CUDA: error {status} of an event")
+        raise RuntimeError(f"CUDA: error {status} from the driver")

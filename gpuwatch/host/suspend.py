@@ -9,7 +9,7 @@ from gpuwatch import clock
 
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
-LOOK_S = 0.2  # interval of checks while a window is open; the interval of a suspension counts as not watched
+LOOK_S = 0.2  # interval of checks while a window is open; the check interval around a suspension counts as not watched
 IDLE_LOOK_S = 5.0  # interval of checks without windows
 SLEPT_NS = 100_000_000  # more than the time between the reads of two clocks; every suspension takes longer
 REFRESH_NS = 100_000_000  # the last reading may be one refresh of the driver's page old
@@ -17,7 +17,7 @@ REFRESH_NS = 100_000_000  # the last reading may be one refresh of the driver's 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """The interval of CLOCK_MONOTONIC around a suspension of the machine, and its duration."""
+    """The interval of CLOCK_MONOTONIC around a suspension of the machine, and the suspension's duration."""
 
     begin_ns: int
     end_ns: int
@@ -53,7 +53,7 @@ class SuspendWatch:
         self._next_look: asyncio.TimerHandle | None = None
 
     def look(self, again_s: float | None = None) -> None:
-        """Check now, and again after ``again_s`` or as often as open windows need."""
+        """Check now, and again after ``again_s``, by default LOOK_S with windows and IDLE_LOOK_S without."""
         if self._next_look is not None:
             self._next_look.cancel()
         again_s = again_s or (LOOK_S if self._is_busy() else IDLE_LOOK_S)

@@ -1,4 +1,4 @@
-"""The rates of found and invented differences in 3 s of recordings of an H200, a power-limited simulated GPU, and a copy."""
+"""Rates of found and invented differences in 3 s of H200 recordings, and of a GEMM and a copy on simulated GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, quads_of, tri
 from tests.rate_bounds import clopper_pearson
 
 TRIALS_COUNT = 400
-# One standard deviation of the effect of buffer addresses on an H200.
+# One standard deviation of the effect of buffer addresses on an H200 (docs/BENCHMARKS.md, comparison).
 _PLACEMENT_RATIO = 0.0013
 
 
@@ -30,7 +30,7 @@ def main() -> dict[str, float]:
 
     print(f"\ncompare(): {TRIALS_COUNT} trials each, 3 s of blocks of 3 ms; 95 % Clopper-Pearson bounds")
     print(f"{'kernel':<18} {'floor':<22} {'true':>7} {'found':>11} {'bounds':>16} {'error p95':>10}")
-    print(f"{'':<8} recordings of an H200, split between two variants (which share seconds: bounds are too narrow)")
+    print(f"{'':<8} recordings of an H200, split between two variants (trials overlap: bounds are too narrow)")
     for scenario in SCENARIOS:
         for change in (0.0, 0.005, -0.005):
             rows = np.array(list(dealt(scenario, change, TRIALS_COUNT)))
@@ -61,7 +61,7 @@ def _row(name: str, kernel: Kernel, floor_name: str, floor_ratio: float, change:
 
 
 def _print(name: str, floor_name: str, rows: Values, floor_ratio: float, change: float) -> float:
-    """Print the row; return the ratio of detected differences."""
+    """Print the row; return the ratio of trials that found the change, or any difference if ``change`` is 0."""
     found = [decide("a", "b", quads_of(row), floor_ratio=floor_ratio).decision for row in rows]
     wanted = {0.0: (Decision.FASTER, Decision.SLOWER)}.get(change, (Decision.SLOWER if change > 0 else Decision.FASTER,))
     hits = sum(decision in wanted for decision in found)

@@ -95,7 +95,7 @@ class TestProfilerAttached:
         assert severity(profiler_attached, about) is Severity.REJECT
 
     def test_profiler_severity_follows_call_length(self) -> None:
-        """A profiler is rejected for short calls and flagged for long ones."""
+        """The rule rejects windows of short calls and flags windows of long calls."""
         about = profiled("variable:CUDA_INJECTION64_PATH")
         assert severity(profiler_attached, replace(about, timings=calls(50e-6))) is Severity.REJECT
         assert severity(profiler_attached, replace(about, timings=calls(5e-3))) is Severity.FLAG
@@ -130,7 +130,7 @@ class TestAllocatorChurn:
             due = {(Number.THROUGHPUT, Group.INSIDE): ratio, (Number.MEAN, Group.INSIDE): ratio}
             assert shares == pytest.approx(due)
 
-    def test_restarted_allocator_has_no_bound_without_times(self) -> None:
+    def test_allocator_retry_has_no_size_without_times(self) -> None:
         again = {**UNMOVED, "alloc_retry_count": 1}
         assert sizes(ask(allocator_churn, evidence(declared=again))) == {(Number.THROUGHPUT, Group.INSIDE): None}
 
@@ -148,7 +148,7 @@ class TestAllocatorChurn:
         assert sizes(ask(allocator_churn, replace(churning(), declared=UNMOVED))) == {(Number.THROUGHPUT, Group.INSIDE): None}
 
     def test_times_replace_a_bound_of_unknown_size(self) -> None:
-        """Even times that fill the window replace the unknown size by a bound below 0.2 %."""
+        """Uniform times that fill the window replace the unknown size by a bound below 0.2 %."""
         open_ended = found(ask(allocator_churn, churning())).bounds
         timed = found(ask(allocator_churn, replace(churning(), timings=times()))).bounds
         merged = merge_passes({AskingPass.WITNESSED: open_ended, AskingPass.TIMED: timed})
@@ -179,7 +179,7 @@ class TestDataDependentPower:
         assert shares == {(number, Group.RECORD): None for number in (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)}
 
     def test_work_record_bounds_cheap_inputs(self) -> None:
-        """Times 5 % below a record with a spread of 0.1 % have a bound of 5.2 %."""
+        """Times 5 % below a record of windows within ±0.1 % have a bound of about 5.2 %."""
         about = replace(evidence(declared=ZEROS, signals=CAPPED, timings=times(slower_ratio=-0.05)), record=record())
         assert sizes(ask(data_dependent_power, about))[Number.MEAN, Group.RECORD] == pytest.approx(0.052, abs=0.002)
 
@@ -199,7 +199,7 @@ class TestDataDependentPower:
         assert isinstance(ask(data_dependent_power, evidence(declared={**ZEROS, "input_dtype": "int64"})), Unobserved)
 
     def test_cheap_data_by_a_low_cap_is_noted(self) -> None:
-        """A board capped far below its limit is a label without declared inputs."""
+        """Without declared inputs, a cap far below the board's limit is noted, and one near the limit is unobserved."""
         assert sizes(ask(data_dependent_power, evidence(signals={**CAPPED, "power_w": 415.0}))) == {}
         assert isinstance(ask(data_dependent_power, evidence(signals={**CAPPED, "power_w": 691.0})), Unobserved)
 

@@ -17,7 +17,7 @@ from gpuwatch.errors import UsageError
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """Return an environment with an empty home, runtime and temporary folder."""
+    """Return an environment whose home, runtime and temporary folders belong to one test."""
     runtime = tmp_path / "run"
     runtime.mkdir(mode=0o700)
     return {"HOME": str(tmp_path / "home"), "XDG_RUNTIME_DIR": str(runtime), "TMPDIR": str(tmp_path)}
@@ -76,7 +76,7 @@ def test_load_prefers_flags_to_environment_to_file(home: dict[str, str]) -> None
     ],
 )
 def test_load_names_the_place_of_a_mistake_in_a_file(home: dict[str, str], text: str, line: int, words: str) -> None:
-    """A mistake in a file is one line with its place, the expected and the found value."""
+    """The error for a mistake in a file is one line that begins with the path and the line number."""
     path = write(home, text)
     with pytest.raises(UsageError) as caught:
         config.load(environment=home)
