@@ -102,7 +102,7 @@ def long_ones_first(items: list[pytest.Item], workers_count: int) -> list[pytest
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without garbage collection, and then freeze all objects: scans of a million take each worker seconds."""
+    """Collect tests without garbage collection, then freeze all objects: repeated scans of all objects slow the suite down."""
     gc.disable()
     try:
         return (yield)
