@@ -122,7 +122,7 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without garbage collection, and then freeze all objects: scans of a million take each worker seconds."""
+    """Collect tests without garbage collection, then freeze all objects: repeated scans of all objects slow the suite down."""
     gc.disable()
     try:
         return (yield)

@@ -1,4 +1,4 @@
-"""Rule pages, generated from the rules' docstrings and signatures."""
+"""Pages of rules, from their docstrings and signatures, and of clock event reasons."""
 
 import inspect
 import re
@@ -33,7 +33,7 @@ class Words:
 def words(rule: Rule) -> Words:
     """Split a rule's docstring.
 
-    Raises ValueError for a missing, misplaced or empty section.
+    Raises ValueError: for a missing summary, and for a missing, misplaced or empty section.
     """
     parts = _HEADING.split(inspect.cleandoc(rule.check.__doc__ or ""))
     found = tuple(parts[1::2])

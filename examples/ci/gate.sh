@@ -1,6 +1,6 @@
 #!/bin/sh
-# A gate without a CI system: the first run saves a baseline, and each later run is compared with the baseline.
-# Usage: gate.sh BASELINE COMMAND...    Exit code: 0 pass, 1 fail, 75 neutral, else COMMAND's.
+# A gate without a CI system: the first unspoiled run saves a baseline, and each later run is compared with the baseline.
+# Usage: gate.sh BASELINE COMMAND...    Exit code: COMMAND's if COMMAND failed, else 0 pass, 1 fail, 75 neutral.
 set -eu
 baseline=$1
 shift

@@ -41,7 +41,7 @@ class Window(WindowBody, WindowAnswers):
         label: Name of the window; None without a name.
         policy: Claim, accepted hazards, limits and thresholds by which the daemon judges.
         tags: Tags known so far; ``tags.all()`` is a dict of text.
-        run_id: Run under which the store keeps the window (18 hexadecimal digits); None before it opens and without a daemon.
+        run_id: Run under which the store keeps the window (18 hexadecimal digits); None before opening and without a daemon.
         begin_ns: Start of the block on ``time.monotonic_ns``, in nanoseconds; None before the block.
         end_ns: End of the block on the same clock, in nanoseconds; None before the end.
         parent: Enclosing window of the same process; None without one.
@@ -126,7 +126,7 @@ class Window(WindowBody, WindowAnswers):
         self._note_in_parents(opening_ns)
 
     def _note_in_parents(self, begin_ns: int) -> None:
-        """Log in the enclosing windows the pause that opening or closing this window caused."""
+        """Record, in each open enclosing window, the pause that opening or closing this window caused."""
         end_ns, window = clock.now_ns(), self.parent
         while window is not None:
             if window.end_ns is None:
@@ -140,7 +140,7 @@ class Window(WindowBody, WindowAnswers):
             self._leave(error, is_forked=is_forked)
         finally:
             if not self._conversation.is_finishing:
-                self._conversation.hang_up()  # after an interrupted close, the daemon then ends the window
+                self._conversation.hang_up()  # after an interrupted close, hanging up makes the daemon end the window
                 if not is_forked:
                     self._testimony.close()
         if self._on_reject == "raise" and kind is None and not is_forked:
@@ -225,8 +225,8 @@ def window(
         limits: Limits to override by rule and name, such as ``{"outliers": {"host_ratio": 0.8}}``.
         tolerance: Share by which disturbances may change a number before the window is flagged; 0.01 by default.
         precision: Share to which a number must repeat from window to window; not required by default.
-        gpus: UUIDs of the GPUs to judge, or unique prefixes.  Default: the GPUs on which this process and its descendants
-            hold a context.
+        gpus: UUIDs of the GPUs to judge, or unique prefixes.  Default: the GPUs on which this process or a descendant
+            holds a context.
         sync: False skips ``torch.cuda.synchronize()`` at both ends; only processes with a CUDA context synchronize.
         warm_up: Step of the work, a function without arguments.  The step runs before the block until times and clock are
             steady, for 10 s at most.

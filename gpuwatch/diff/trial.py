@@ -1,4 +1,4 @@
-"""Buffers of one trial of a pair, between guard zones, with the same values before each run."""
+"""Buffers of one trial of a pair, between guard zones, reset before each run."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from gpuwatch.diff.kernel_device import Bytes, KernelDevice, KernelFault, Launch
 from gpuwatch.errors import UsageError
 
 GUARD_BYTES = 64 << 10  # on each side of a buffer; larger than one row of most shapes
-# NaN in each floating-point type around inputs; a plain number around outputs, so that values copied from beyond show.
+# Guard bytes: NaN in each floating-point type around inputs, a number around outputs; equal bytes would hide a copied guard.
 _INPUT_GUARD, _OUTPUT_GUARD = 0xFF, 0x5C
 _POISON = 0xA5  # a small number in each floating-point type, which no kernel writes by chance
 
@@ -31,14 +31,14 @@ class TrialTerms:
     seed: int = 0
     scalars: Mapping[str, float] = field(default_factory=dict)
     arrays: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
-    aliases: Mapping[str, str] = field(default_factory=dict)  # pointers by name, and the pointers whose buffers they share
+    aliases: Mapping[str, str] = field(default_factory=dict)  # pointer names, each with the pointer that owns the buffer
 
 
 class Trial:
     """Buffers for one plan of sizes; a context manager, which frees the buffers."""
 
     def __init__(self, device: KernelDevice, slots: Sequence[Slot], plan: SizePlan, terms: TrialTerms) -> None:
-        """Make and fill the buffers.
+        """Allocate the buffers, and copy the initial values to the GPU.
 
         Raises KernelFault: when the GPU or the host has too little memory.
         """
@@ -120,7 +120,7 @@ class Trial:
         return read, written
 
     def _read_bytes(self, slot: Slot, launch: Launch, expected: Sequence[Bytes]) -> int:
-        """Return the bytes of an input that affect the outputs.  Integers may be indices: their inputs count whole."""
+        """Return the bytes of an input that affect the outputs.  Integer inputs may be indices, so such inputs count whole."""
         whole = self._initial[slot.name].nbytes
         for used in sorted({size * slot.itemsize for size in self.plan.sizes.values()} if slot.is_float else ()):
             if used < whole:
@@ -144,7 +144,7 @@ class Trial:
     def run(self, launch: Launch, *, poisoned: bool = False) -> list[Bytes]:
         """Reset, run one launch and return the outputs.
 
-        Raises KernelFault: when the launch fails or writes outside.
+        Raises KernelFault: when the launch fails or changes a guard zone.
         """
         self.reset(poisoned=poisoned)
         return self._finish(launch)
@@ -156,7 +156,7 @@ class Trial:
         return [self.device.read(self.places[slot.name], self._initial[slot.name].nbytes) for slot in self.outputs]
 
     def touched(self, launch: Launch) -> list[Touched]:
-        """Return masks of the elements that a launch writes: those that differ from one of two initial fills."""
+        """Return masks of the elements that a launch changes in at least one of two runs with different initial values."""
         return self._changed(self.run(launch), self.run(launch, poisoned=True))
 
     def _changed(self, after: Sequence[Bytes], after_poison: Sequence[Bytes]) -> list[Touched]:
@@ -175,7 +175,7 @@ class Trial:
     def _check_guards(self) -> None:
         for slot in self._pointers:
             place, values = self.places[slot.name], self._initial[slot.name]
-            for at, where in ((place - GUARD_BYTES, "before"), (place + values.nbytes, "behind")):
+            for at, where in ((place - GUARD_BYTES, "before"), (place + values.nbytes, "after")):
                 hurt = np.flatnonzero(self.device.read(at, GUARD_BYTES) != _guard(slot))
                 if len(hurt):
                     nearest = GUARD_BYTES - int(hurt[-1]) if where == "before" else int(hurt[0])
@@ -198,7 +198,7 @@ def _guard(slot: Slot) -> int:
 def check_aliases(slots: Sequence[Slot], aliases: Mapping[str, str]) -> None:
     """Check the shared buffers of --call.
 
-    Raises UsageError: for a name that is not a buffer.
+    Raises UsageError: for a name that is not a buffer, and for a shared buffer that itself shares another.
     """
     names = [slot.name for slot in slots if slot.is_pointer]
     for name, target in aliases.items():

@@ -11,7 +11,7 @@ WITHIN_NS = 60_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Statistics of one turn over the last minute (or since the start)."""
+    """Statistics of one turn over the stored passes of the last minute."""
 
     what: str
     asked_count: int
@@ -73,7 +73,7 @@ class ThreadCost:
         self._next_ns = 0
 
     def note(self, now_ns: int) -> None:
-        """Read the CPU time.  The thread itself must call this."""
+        """Read the CPU time, at most once per ``every_ns``.  Only the measured thread may call this method."""
         if now_ns >= self._next_ns:
             self._looks.append((now_ns, self._cpu_ns()))
             self._next_ns = now_ns + self._every_ns

@@ -17,10 +17,10 @@ from gpuwatch.config.paths import user_folder
 from gpuwatch.config.shipped_files import shipped_folder
 from gpuwatch.errors import UsageError
 
-MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # first line of every gpuwatch file; other files are never changed
+MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # start of every gpuwatch file; other files are never changed
 UNITS = ("gpuwatch.socket", "gpuwatch.service")
 SYSTEM_UNITS = Path("/etc/systemd/system")
-MANAGER_RUNS = Path("/run/systemd/system")  # the test of sd_booted(3)
+MANAGER_RUNS = Path("/run/systemd/system")  # the folder that sd_booted(3) checks
 
 # ProtectHome and PrivateTmp hide these folders from the system's daemon.
 _HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - compared, never written
@@ -74,8 +74,8 @@ def drop_ins() -> dict[str, str]:
 def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> InstallPlan:
     """Plan the installation of the system's daemon.
 
-    The daemon runs this installation, or under another root /usr/bin/gpuwatch, as in a package.
-    Raises UsageError: for an unknown drop-in, and for an installation that the service could not read.
+    The service starts this installation or, under another root, /usr/bin/gpuwatch, as in a package.
+    Raises UsageError: for an unknown drop-in, an installation that the service cannot read, a foreign file, and a link.
     """
     known = drop_ins()
     if unknown := [name for name in drop_in_names if name not in known]:
@@ -103,7 +103,10 @@ def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Inst
 
 
 def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/daemon.sock") -> InstallPlan:
-    """Plan the installation of a user's daemon, with these options and on this socket."""
+    """Plan the installation of a user's daemon, with these options and on this socket.
+
+    Raises UsageError: for a foreign file, and for a link.
+    """
     source = folder() / "user"
     texts = {name: (source / name).read_text("utf-8") for name in UNITS}
     texts["gpuwatch.service"] = _with_program(texts["gpuwatch.service"], this_program(), flags)
@@ -116,7 +119,10 @@ def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/d
 
 
 def removal(units: Path, *, scope: str, root: Path = Path("/")) -> InstallPlan:
-    """Plan the removal of every gpuwatch file there: the wanted text is empty.  The store and the configuration stay."""
+    """Plan the removal of all installed gpuwatch files; each wanted text is empty.  The store and the configuration stay.
+
+    Raises UsageError: when, under another root, a folder of a path is a link.
+    """
     if root != Path("/"):
         _check_folder(units / "gpuwatch.service.d", root)
     paths = [units / name for name in UNITS] + sorted((units / "gpuwatch.service.d").glob("*.conf"))
@@ -144,8 +150,8 @@ def write(file: File, *, root: Path = Path("/")) -> None:
     """Write a file completely or not at all; with an empty text, remove the file, and its folder of drop-ins if empty.
 
     Under another root follow no link, because a link in an image can lead out of the image.
-    Raises UsageError: when a folder of the path is a link.
-    Raises OSError: when the file cannot be written.
+    Raises UsageError: when, under another root, a folder of the path is a link or another kind of file.
+    Raises OSError: when the file cannot be written or removed.
     """
     folder, name = file.path.parent, file.path.name
     if not file.text:
@@ -211,7 +217,7 @@ def this_program() -> tuple[str, ...]:
 
 
 def quoted(word: str) -> str:
-    """Return a word quoted for a command line in a unit; the word may have any characters."""
+    """Return a word quoted for a command line in a unit; the word must not contain a line break."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return escaped if re.fullmatch(r"[\w@%+=:,./$-]+", escaped) else f'"{escaped}"'
 
@@ -219,7 +225,7 @@ def quoted(word: str) -> str:
 def visible(program: Sequence[str]) -> Sequence[str]:
     """Return the program, if a service without home and temporary folders can run it.
 
-    Raises UsageError.
+    Raises UsageError: when program, interpreter or gpuwatch is in a folder that the service cannot read.
     """
     for path in (Path(program[0]), Path(program[0]).resolve(), Path(sys.prefix).resolve(), Path(__file__).resolve()):
         for hidden in _HIDDEN:

@@ -24,8 +24,8 @@ from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 ROOT = Path(__file__).parents[2]
 RULES = tuple(ROOT / "dashboards" / name for name in ("alerts.yml", "recording.yml", "dcgm-names.yml"))
-# GPUs of each host: capped, shared, slowed by heat, partitioned, idle, healthy; lost for two seconds, failing; and a host without
-# a driver.  The simulation's UUIDs follow from the GPU's position, so two hosts have equal UUIDs.
+# GPUs of "busy": capped, shared, slowed by heat, partitioned, idle, healthy.  GPUs of "faulty": lost for two seconds, failing.
+# "bare" has no driver.  The simulation derives a UUID from the GPU's position, so two hosts have equal UUIDs.
 HOSTS: Mapping[str, str] = {
     "busy": "simulated:steady-gemm,neighbour,thermal,mig,idle,steady-copy",
     "faulty": "simulated:gpu-lost,ecc-error",
@@ -44,7 +44,7 @@ class Fleet:
 
 @contextlib.contextmanager
 def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
-    """Run a fleet in which every event of the dashboards has happened; stop everything afterwards."""
+    """Run a fleet in which the simulated events have happened; stop everything afterwards."""
     program("prometheus")
     with contextlib.ExitStack() as stack, ThreadPoolExecutor() as threads:
         addresses = {name: f"127.0.0.1:{free_port()}" for name in hosts}
@@ -57,7 +57,7 @@ def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
             return stack.enter_context(running(folder / name, hosts[name], environment=listen))
 
         lives = dict(zip(hosts, threads.map(start, hosts), strict=True))
-        # An increase needs a scrape of the earlier count.
+        # PromQL's increase() needs a scrape before the count rises.
         await_all(prometheus, f'count(gpuwatch_windows_total{{status="valid"}}) == {len(hosts)}')
         list(threads.map(lambda position: measured(lives["busy"].settings, position), range(3)))
         await_all(prometheus, "min_over_time(gpuwatch_gpu_up[1m]) == 0", "gpuwatch_gpu_xid_errors_total")
@@ -92,7 +92,7 @@ def scraping(folder: Path, addresses: Mapping[str, str]) -> Iterator[Prometheus]
     """Run Debian's Prometheus with the rules, and scrape these hosts every second."""
     port = free_port()
     targets = [{"targets": [address], "labels": {"instance": name}} for name, address in addresses.items()]
-    for path in RULES:  # without group intervals of five minutes
+    for path in RULES:  # without the groups' intervals of one and five minutes
         (folder / path.name).write_text(re.sub("^    interval: .*\n", "", path.read_text(), flags=re.MULTILINE))
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},

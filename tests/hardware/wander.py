@@ -18,7 +18,7 @@ from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity, wa
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """The standard deviation of estimates of this length, each the median of its iterations, as a ratio of their mean."""
+    """The standard deviation of the medians of blocks of length ``block_s``, as a ratio of the medians' mean."""
 
     block_s: float
     blocks_count: int
@@ -28,13 +28,13 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Wander:
-    """One row of the table: the whole run's time and clocks, the first half's fit, the second half's noise."""
+    """The result for one run: the whole run's time and clocks, the first half's fit, the second half's noise."""
 
     kernel: str
     count: int
     cold_count: int
     time_s: float
-    clock_low_mhz: float  # 5 and 95 % quantiles of the iterations
+    clock_low_mhz: float  # 5 and 95 % quantiles over the warm iterations
     clock_high_mhz: float
     fit: Sensitivity | NoFit
     cv_raw_ratio: float
@@ -43,7 +43,7 @@ class Wander:
 
 
 def wander(kernel: str, timings: Timings, *, blocks_s: Sequence[float] = (0.1, 0.3)) -> Wander:
-    """Return the row of a run with clocks of the iterations; cold iterations are counted and left out.
+    """Return the result for a run whose iterations have clocks; cold iterations are counted and left out.
 
     Raises ValueError: for fewer than four warm iterations with a clock.
     """
@@ -96,7 +96,7 @@ def _cv(values: Values) -> float:
 
 
 def block_medians(at_ns: Times, took_s: Values, width_ns: int) -> Values:
-    """Return the medians of consecutive blocks of equal width, without empty blocks and an incomplete last block."""
+    """Return the medians of consecutive blocks of equal width; leave out empty blocks and an incomplete last block."""
     # The last iteration counts as one median step long.
     end_ns = int(at_ns[-1]) + int(np.median(np.diff(at_ns)))
     edges_ns = np.arange(at_ns[0], end_ns + 1, width_ns)

@@ -58,7 +58,7 @@ def test_tiled_transpose_is_faster(diff: Any) -> None:
 @pytest.mark.parametrize(
     ("sides", "words"),
     [
-        (("saxpy_bounds.cu", "saxpy_out_of_bounds.cu"), "B writes outside of y: 4 bytes behind"),
+        (("saxpy_bounds.cu", "saxpy_out_of_bounds.cu"), "B writes outside of y: 4 bytes after"),
         (("scan_inclusive.cu", "scan_exclusive.cu"), "equal when shifted by one"),
         (("histogram_atomic.cu", "histogram_race.cu"), "B is not deterministic: out differs between two runs"),
         (("saxpy_bounds.cu", "saxpy_endless.cu"), "an endless loop, or too much work"),

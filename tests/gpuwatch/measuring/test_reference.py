@@ -1,4 +1,4 @@
-"""Tests of a result's check against its reference, and of its dependence on the inputs."""
+"""Tests of a result's check against its reference, and of trees of tensors."""
 
 from __future__ import annotations
 
