@@ -46,7 +46,7 @@ _ENOUGH = f"0.5 * (sum by (job, instance) ({increase('gpuwatch_windows_total', '
 _WATCHED = (
     Alert(name="GpuwatchAbsent", expr='absent(up{job=~"gpuwatch.*"} == 1)', hold="10m", severity="critical",
           says="Prometheus scrapes no gpuwatch at all",
-          why="No target of a job named gpuwatch… answers, so none of the other alerts can fire.",
+          why="No target of a job named gpuwatch… answers, so Prometheus has no readings from gpuwatch.",
           do="Check Prometheus' targets and service discovery; name the scrape job gpuwatch, or change this rule."),
     Alert(name="GpuwatchNodeGone", hold="10m",
           expr='group by (job, instance) (max_over_time(up{job=~"gpuwatch.*"}[1d:5m]))\n'
@@ -142,7 +142,7 @@ _JUDGED = (
           expr="sum by (job, instance) (rate(gpuwatch_daemon_cpu_seconds_total[10m]))\n> 0.05 *\n"
           "clamp_min(sum by (job, instance) (gpuwatch_gpus), 1)",
           says=f"the daemon on {HOST_NAMED} uses more than 5 % of a core per GPU",
-          why="The daemon may disturb the watched work.", do="Lower its rate or budget (gpuwatch config show); find the programs that keep windows open.",
+          why="The daemon may disturb the watched work.", do="Lower the daemon's rate or budget (gpuwatch config show); find the programs that keep windows open.",
           rule="sampler-perturbs"),
     Alert(name="GpuwatchStoreDiskFull", expr="gpuwatch_store_disk_full == 1",
           says=f"the store on {HOST_NAMED} cannot write: the disk is full", why="Windows end unproven, because the daemon cannot keep their readings.",
@@ -170,7 +170,7 @@ _OF_DAYS = (
     Alert(name="GpuwatchWindowsUnproven", severity="info",
           expr=f"sum by (job, instance) ({increase(_UNPROVEN, '1d')})\n> {_ENOUGH}",
           says=f"most windows on {HOST_NAMED} cannot be judged",
-          why="The evidence that their claim requires is missing: no driver, a lost GPU, signals this board does not have.",
+          why="More than half of a day's windows lack evidence that the claim requires. Causes: no driver, a lost GPU, or missing signals.",
           do="gpuwatch doctor lists what this machine can prove, and the obstacles."),
 )  # fmt: skip
 

@@ -63,7 +63,7 @@ _RECORDINGS = (
     Recording(
         record=_FREE,
         expr=f"{_ALL} and on (job, instance, uuid) {_HELD} < 0.05",
-        why="GPUs below their power limit, at any power.",
+        why="Mean clock of GPUs that were at the power limit for less than 5 % of the time.",
     ),
     Recording(
         record=_CAPPED,
@@ -73,14 +73,15 @@ _RECORDINGS = (
         + _in_classes("tensor", _activity_class("tensor"))
         + "\n"
         + _in_classes("dram", _activity_class("dram")),
-        why="GPUs at their limit, with labels for limit and activity (in quarters). Without activity counters there is no comparison.",
+        why="Mean clock of GPUs that were at the power limit for more than 80 % of the time, with labels for limit and activity "
+        "(in quarters). GPUs without activity counters are left out.",
     ),
     Recording(
         record=_CANARY,
         expr=_fresh_canary("gpuwatch_gpu_canary_clock_hertz"),
         why="Clock of a GPU's last canary, at most one day old.",
     ),
-    Recording(record=_COPY, expr=_fresh_canary("gpuwatch_gpu_canary_copy_bytes_per_second"), why="Copy rate of that canary."),
+    Recording(record=_COPY, expr=_fresh_canary("gpuwatch_gpu_canary_copy_bytes_per_second"), why="Last canary's copy rate."),
 )
 
 _ALERTS = (

@@ -24,9 +24,9 @@ _FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW
 def memory_clock_bounds(
     evidence: Evidence,
     *,
-    top_ratio: Annotated[float, "one memory clock reads the same to a few MHz of 3201"] = 0.999,
+    top_ratio: Annotated[float, "readings of one memory clock of 3201 MHz differ by a few MHz"] = 0.999,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``mem-clock-change``; none if the memory kept its top clock while the GPU worked.
+    """Return the bounds of ``mem-clock-change``; none for a top clock throughout work, or a mostly unobserved clock.
 
     The bound assumes a kernel that uses all of the bandwidth; the estimate takes the share in use.
     """
@@ -122,7 +122,7 @@ def canary_bounds(
 ) -> tuple[Bound, ...]:
     """Return the bounds of ``clock-low-no-reason`` by this card's record; none for an equally fast canary or a known reason.
 
-    Without a record, a canary 5 % below the driver's highest clock gives bounds of unknown size.
+    Without a record, an uncapped canary over 5 % below the driver's highest reported clock gives bounds of unknown size.
     """
     clock_mhz = amount(evidence.declared, "canary_clock_mhz")
     if not clock_mhz or has_slow_reason(evidence):

@@ -86,7 +86,7 @@ def mem_clock_change(
     case: Case,
     *,
     top_ratio: Annotated[
-        Share, "one memory clock reads the same to a few MHz of 3201; the next lower clock is 30 % away"
+        Share, "readings of one memory clock of 3201 MHz differ by a few MHz; the next lower clock is 30 % away"
     ] = 0.999,
 ) -> Answer:
     """Finds work that ran while the memory clock was below its maximum.

@@ -63,7 +63,7 @@ def cold(
     at_ns: Times,
     took_s: Values,
     *,
-    pause_ratio: Annotated[float, "a gap of at least this many usual steps between iterations is a pause"] = 10.0,
+    pause_ratio: Annotated[float, "a gap of more than this many usual steps between iterations is a pause"] = 10.0,
     pause_s: Annotated[float, "shorter gaps are delays of the host, in which nothing cools"] = 2e-3,
     slow_sd: Annotated[float, "robust standard deviations above the usual time that make a call after a pause cold"] = 5.0,
     run_count: Annotated[int, "largest number of cold calls after a pause"] = 5,

@@ -25,7 +25,7 @@ CLOCK_RULES = frozenset({
     "throttle-thermal", "throttle-hw-slowdown", "throttle-power-brake", "sync-boost-limited", "clock-drift", "clock-ramp",
     "clock-low-no-reason", "clock-levels", "regime-change",
 })  # fmt: skip
-# Other effects of the machine, its settings or its other users.
+# Also effects of the machine, its settings, its other users, or the order and number of comparisons.
 MACHINE_RULES = CLOCK_RULES | {
     "stale-daemon", "sampler-perturbs", "power-limited", "power-reading-stale", "mem-clock-change", "locked-clock-missed",
     "clock-controller-present", "nvml-clock-untrue", "lock-unproven", "dark-time", "record-shift", "contention-process",
@@ -144,7 +144,7 @@ def _decided(found: GatedWindow, *, has_baseline: bool) -> GatedWindow:
 
 
 def slowest_ratio(comparison: Comparison) -> float | None:
-    """Return the largest possible slowdown of the second window as a ratio; None if unknown, or if it may exceed the margin.
+    """Return the largest possible slowdown of the second window; None if unknown or possibly above both floor and margin.
 
     Successive runs without a common clock never count as the same, but a gate only needs to exclude a slowdown.
     """

@@ -78,7 +78,7 @@ def bring_up(db: Database, path: Path, migrations: MigrationSet) -> None:
 
 
 def is_newer(db: Database, migrations: MigrationSet) -> bool:
-    """Return whether a later version than this one has migrated the file."""
+    """Return whether a later version of gpuwatch has migrated the file."""
     return not applied(db, migrations) <= migrations.steps.keys()
 
 
@@ -101,7 +101,7 @@ def in_child(path: Path, set_name: str) -> None:
         raise error
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no error message"])[-1]
-        raise sqlite3.OperationalError(f"the migration of {path.name} ended with {done.returncode}: {last}")
+        raise sqlite3.OperationalError(f"the migration of {path.name} ended with exit code {done.returncode}: {last}")
 
 
 def for_sqlite_utils(migrations: MigrationSet) -> Migrations:

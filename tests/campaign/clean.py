@@ -20,7 +20,7 @@ LENGTH_S = (3.2, 8.0)  # a capped clock needs 3 s to settle, so the judge correc
 _WARM_S = (3.3, 6.0)
 _BASELINE_SEED = 1_000_000
 
-# Operations and bytes of a call, for kernels whose names state them.
+# Operations of a call (None if the kernel's name does not give them), and its bytes.
 _WORK: Mapping[str, tuple[float | None, float]] = {
     GEMM.name: (2.0 * 4096**3, 3.0 * 2 * 4096**2),
     LARGE_GEMM.name: (2.0 * 16384**3, 3.0 * 2 * 16384**2),
@@ -37,15 +37,15 @@ _WITNESSED = ("clean-copy-1g", "steady-gemm-4096", "steady-gemm-16384", "steady-
 
 
 def simulated(seed: int) -> Evidence:
-    """Return one clean window with kernel, length, warm-up and air temperature by the seed; the label is the kernel.
+    """Return one clean window; the seed gives kernel, length, warm-up and air temperature, and the kernel is the label.
 
-    The windows of odd seeds have a baseline, another run of the same work.
+    The windows of odd seeds have a baseline: another run of the same work.
     """
     rng = Random(f"campaign/{seed}")
     kernel = rng.choice(KERNELS)
     kernel = replace(kernel, unrest_ratio=kernel.unrest_ratio * rng.uniform(0.5, 1.5))
     begin_s = 0.2 + rng.uniform(*_WARM_S)
-    # The 100 Hz grid begins at the window, where whole milliseconds are exact enough.
+    # Whole milliseconds are exact enough, because the simulation's 100 Hz reads start at the window's start.
     bench = (round(begin_s, 3), round(begin_s + rng.uniform(*LENGTH_S), 3))
     scene = Scene(
         name=kernel.name,
@@ -62,7 +62,7 @@ def simulated(seed: int) -> Evidence:
 
 
 def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
-    """Add a careful harness's declarations on a whole GPU: every rule has its evidence, and nothing to find."""
+    """Add a careful harness's declarations, and facts of host and GPU, so that every rule can decide and finds nothing."""
     timings = evidence.timings
     assert evidence.device is not None
     assert timings is not None
@@ -134,7 +134,7 @@ def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
 
 
 def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
-    """Yield overlapping stretches of the clean windows recorded on an H200, by the recording's name, without declared facts."""
+    """Yield each clean window's label with overlapping stretches, recorded on an H200 with at most three declared facts."""
     # The log marks batches of ten launches, not the start of each call: nine of ten times would overlap the previous one.
     logs = recordings.load(_TRACES / "scenarios.npz")
     pieces = [replace(each, timings=None) for each in logs if each.window.label in _RECORDED]
@@ -151,7 +151,7 @@ def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
 
 
 def _last_power_ns(piece: Evidence) -> int:
-    """Return the end of the driver's power record, which the recording daemon did not read again after the window."""
+    """Return the end of the driver's power record, which was not read after the window; the window's end without a record."""
     dense = piece.trace.dense_power
     return int(dense.at_ns[-1]) if len(dense.at_ns) else piece.window.end_ns
 

@@ -16,7 +16,7 @@ def slower(evidence: Evidence, *, phase_ns: int = 0, period_ns: int = ROW_NS, ch
     ``changes_only``: the recording has no repeated rows, so a value lasts until the next row.  Otherwise rows are actual reads,
     and the first read of each period is kept.
     """
-    thin = _standing if changes_only else _first_of_each
+    thin = _keep_last if changes_only else _keep_first
     columns = {
         name: thin(column, evidence.window, phase_ns, period_ns)
         if SIGNALS[name] is Lane.FAST and name not in PULSE and len(column) else column
@@ -25,7 +25,7 @@ def slower(evidence: Evidence, *, phase_ns: int = 0, period_ns: int = ROW_NS, ch
     return replace(evidence, trace=replace(evidence.trace, columns=columns))
 
 
-def _standing(column: Column, window: WindowRecord, phase_ns: int, period_ns: int) -> Column:
+def _keep_last(column: Column, window: WindowRecord, phase_ns: int, period_ns: int) -> Column:
     """Return the last value before each deadline: changes between two deadlines are lost."""
     first_ns = int(column.at_ns[0])
     deadlines = -(-(column.at_ns - first_ns - phase_ns) // period_ns) * period_ns + first_ns + phase_ns
@@ -33,7 +33,7 @@ def _standing(column: Column, window: WindowRecord, phase_ns: int, period_ns: in
     return _with_edges(column, window, deadlines[last], np.flatnonzero(last))
 
 
-def _first_of_each(column: Column, window: WindowRecord, phase_ns: int, period_ns: int) -> Column:
+def _keep_first(column: Column, window: WindowRecord, phase_ns: int, period_ns: int) -> Column:
     passes = (column.at_ns - column.at_ns[0] - phase_ns) // period_ns
     index = np.flatnonzero(np.append(True, np.diff(passes) > 0))
     return _with_edges(column, window, column.at_ns[index], index)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 PRETENCE = "pretence"
 # Kernels of ``kernels.py``; one call takes 0.2 to 2.5 ms on an H200.
 WORKLOADS = ("gemm-4096", "softmax-fp32", "attention", "copy-1g", "conv-3x3", "gemm-4096-fp32", "decode-graph")
-_FILLER_COUNT = 1 << 24  # array length: one launch of other work takes at most about 50 us, and more work takes several
+_FILLER_COUNT = 1 << 24  # array length: one launch of other work takes at most about 50 us; longer work takes several launches
 _TRITON = """
 import triton
 import triton.language as tl
@@ -33,7 +33,7 @@ class Work(Protocol):
         """Launch this number of calls; ``aside`` on another stream."""
 
     def add(self, share: float, *, aside: bool = False) -> None:
-        """Launch other work of about this ratio of a call."""
+        """Launch other work that takes about this ratio of a call's time."""
 
     def ease(self, share: float) -> None:
         """Make this ratio of the inputs zero from now on."""

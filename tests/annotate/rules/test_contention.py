@@ -242,7 +242,7 @@ class TestContentionResidual:
         assert 0.05 < (throughput(ask(contention_residual, timed)).ratio or 0.0) < 0.08
 
     def test_unexplained_memory_with_a_hidden_pid_has_no_size(self) -> None:
-        """Times that bound a hidden PID do not bound unexplained memory; the PID's estimate remains."""
+        """Times that bound a hidden PID do not bound unexplained memory; without times, the PID's estimate remains."""
         about = evidence(
             processes=[OWN, HIDDEN], signals={"memory_used_bytes": 4_000_000_000}, visibility=NAMESPACE, timings=times()
         )
@@ -264,12 +264,12 @@ class TestContentionResidual:
         assert isinstance(contention_residual.ask(about, Claim.SUSTAINED, {"memory_bytes": 100e6}), Clear)
 
     def test_memory_of_the_driver_is_not_a_neighbour(self) -> None:
-        """A few more megabytes for a driver in use are clear."""
+        """15 MB of unexplained memory are clear: a driver in use can hold as much."""
         about = evidence(signals={"memory_used_bytes": 3_015_000_000})
         assert isinstance(ask(contention_residual, about), Clear)
 
     def test_short_growth_of_memory_is_not_a_neighbour(self) -> None:
-        """Memory that grows for 0.2 s of 6 s is clear, because the median over the window counts."""
+        """Memory that grows for 0.2 s of 6 s is clear: growth counts from half of the window or a whole second on."""
         about = evidence(signals={"memory_used_bytes": lambda t: 5_000_000_000 if 1.0 < t < 1.2 else 3_000_000_000})
         assert isinstance(ask(contention_residual, about), Clear)
 
@@ -347,12 +347,12 @@ class TestContentionResidualInAContainer:
         assert isinstance(ask(contention_residual, about), Clear)
 
     def test_unaccounted_busy_time_is_a_sign(self) -> None:
-        """If times explain 30 of 97 percentage points, a neighbour may have had up to 67."""
+        """If times explain 30 of 97 percentage points, the rule finds the other 67, and throughput's bound is 67 to 73 %."""
         about = evidence(processes=[], visibility=NAMESPACE, timings=every(10e-3, took_s=3e-3))
         answer = ask(contention_residual, about)
         assert found(answer).facts["beyond_ratio"] == pytest.approx(0.67, abs=0.01)
         assert 0.67 <= (bound(answer, Number.THROUGHPUT, Group.BOOKS).ratio or 0.0) < 0.73
-        # With complete lists without other processes, only unaccounted-time reports this time.
+        # If complete lists name no other process, only unaccounted-time reports this time.
         assert isinstance(ask(contention_residual, evidence(timings=every(10e-3, took_s=3e-3))), Clear)
 
     def test_late_iterations_add_to_unaccounted_time(self) -> None:
@@ -371,7 +371,7 @@ class TestContentionResidualInAContainer:
 
     @pytest.mark.parametrize("nonsense", ["0.5", True, float("nan"), float("inf"), None, 10**400])
     def test_invalid_declared_busy_time_is_ignored(self, nonsense: object) -> None:
-        about = replace(evidence(processes=[], visibility=NAMESPACE), declared={"busy_ratio": nonsense})  # type: ignore[dict-item]  # what a client may send
+        about = replace(evidence(processes=[], visibility=NAMESPACE), declared={"busy_ratio": nonsense})  # type: ignore[dict-item]  # as a client may send
         assert isinstance(ask(contention_residual, about), Unobserved)
 
 

@@ -51,7 +51,7 @@ def test_changed_verdict_disagrees_with_evidence(tmp_path: Path) -> None:
 
 
 def test_page_with_half_a_surrogate_pair_is_cleaned(tmp_path: Path, html: str) -> None:
-    """Half of a surrogate pair in JSON is replaced, because no terminal and no file can hold it."""
+    """Half of a surrogate pair in JSON is replaced, because UTF-8 cannot encode it."""
     held = loaded(tmp_path, html.replace('"run_id":"0a"', '"run_id":"\\ud800"'))
     assert held.record.windows[0].run_id == "�"
     assert held.as_written is False
@@ -93,7 +93,7 @@ def broken(html: str) -> list[str]:
     ]
 
 
-def test_file_that_is_not_a_report_is_refused_in_one_line(tmp_path: Path, html: str) -> None:
+def test_file_that_is_not_a_report_is_refused(tmp_path: Path, html: str) -> None:
     for text in broken(html):
         with pytest.raises(UsageError, match=r"^.*report\.html: expected"):
             loaded(tmp_path, text)

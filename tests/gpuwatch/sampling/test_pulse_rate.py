@@ -1,7 +1,7 @@
 """Tests that whole rows every 50 ms with pulses every 10 ms change no verdict on a recorded H200.
 
-The driver's page changes every 100 ms, and the dense power record and the edges do not depend on the rows.
-``h200-held-out.npz`` holds no telemetry, so it is left out.
+The driver's page changes every 100 ms.  The dense power record and the reads at a window's edges do not depend on the rows.
+The tests leave out ``h200-held-out.npz``, which holds no telemetry.
 """
 
 from __future__ import annotations
