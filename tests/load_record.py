@@ -188,6 +188,16 @@ def with_record(page: str, runs: Sequence[Run]) -> str:
     return before + begin + rendered(runs) + end + after
 
 
+def write_page() -> None:
+    PAGE.write_text(with_record(PAGE.read_text(encoding="utf-8"), load()), encoding="utf-8")
+
+
+def run_beside_page(selection: str, under: Circumstances) -> Run:
+    """Write the page, because a test of the suite compares the page with the record, and run the selection."""
+    write_page()
+    return run(selection, under)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--timing-runs", type=int, default=10, help="total number of runs, including recorded ones")
@@ -207,9 +217,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not asked.render:
             under = Circumstances(machine=machine(), loops_count=asked.loops, workers_count=asked.workers)
-            made = go_on(PATH, under, asked.timing_runs, asked.all_runs, run)
+            made = go_on(PATH, under, asked.timing_runs, asked.all_runs, run_beside_page)
     finally:  # after an interruption the page shows the finished runs
-        PAGE.write_text(with_record(PAGE.read_text(encoding="utf-8"), load()), encoding="utf-8")
+        write_page()
     return int(any(each.failed for each in made))
 
 
