@@ -67,7 +67,7 @@ class Case(CaseSeries):
             self.gaps,
             stamp_s=self.stamp_s,
             other=self.other_spans_ns,
-            dips=self.dips if is_whole(self.evidence.trace.dense_power, self.evidence.window) else None,
+            dips=self.unlimited_dips if is_whole(self.evidence.trace.dense_power, self.evidence.window) else None,
         )
 
     @Kept

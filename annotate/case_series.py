@@ -87,19 +87,18 @@ class CaseSeries:
         )
 
     @Kept
-    def dips(self) -> IdleGaps | None:
+    def unlimited_dips(self) -> IdleGaps | None:
         """Return the idle time in dips of the driver's power record.
 
         Return None for fewer than six samples or an unknown idle power.
         """
-        evidence = self.evidence
-        dips = power_dips(
-            evidence.trace.dense_power,
-            evidence.window,
-            idle_w=self.idle_w,
-            work=work_quantile(evidence, is_sparse=self.is_sparse),
-        )
-        return limited_dips(dips, evidence) if dips is not None else None
+        work = work_quantile(self.evidence, is_sparse=self.is_sparse)
+        return power_dips(self.evidence.trace.dense_power, self.evidence.window, idle_w=self.idle_w, work=work)
+
+    @Kept
+    def dips(self) -> IdleGaps | None:
+        """Return the idle time in dips of the power record, limited by utilisation, or None as ``unlimited_dips``."""
+        return limited_dips(self.unlimited_dips, self.evidence) if self.unlimited_dips is not None else None
 
     @Kept
     def blocks(self) -> ClockBlocks | None:

@@ -13,6 +13,7 @@ import numpy as np
 from annotate.budget import Bound, Group, Number
 from annotate.derived.clock_blocks import ClockBlocks, entry_blocks
 from annotate.derived.held import may_be_capped
+from annotate.derived.load_time import excess_of
 from annotate.derived.time_levels import TimeLevels
 from annotate.evidence import Evidence, Timings
 from annotate.stats.robust import quantiles, spread
@@ -57,10 +58,13 @@ def beyond_levels_ratio(
 ) -> float:
     """Return the distance of the outer fifths of times from their levels at a steady clock; 0 if small, unknown or growing.
 
+    Return 0 for boards that were not measured.
+
     The times are means of ten entries each.  Nothing but the noise of single entries varies them at a steady clock.  More is a
     change of the work that recurs faster than levels resolve.
     """
-    is_still = found.is_at_one_clock or not may_be_capped(evidence)
+    is_measured = excess_of(evidence.device.name if evidence.device else None) is not None
+    is_still = is_measured and (found.is_at_one_clock or not may_be_capped(evidence))
     groups_count = len(times.took_s) // _GROUP_COUNT
     if not is_still or found.is_line or min(groups_count, len(found.took_s)) < _FEWEST_COUNT:
         return 0.0

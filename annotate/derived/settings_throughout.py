@@ -49,7 +49,7 @@ class BeyondLimit:
         from_s, to_s = ((at_ns - window_begin_ns) / 1e9 for at_ns in self.span_ns)
         return {
             "before": f"{self.limit_w:.0f} W",
-            "after": f"{self.power_w:.0f} W or more, the mean power of a second,",
+            "after": f"{self.power_w:.0f} W or more (the mean power of a second)",
             "when": f"between two readings, {from_s:.1f} s to {to_s:.1f} s into the window",
             "changes_count": 1,
         }
@@ -70,16 +70,18 @@ def beyond_limit(
     less power, so the second before must be at the limit too, after 3 s of load.  None for boards that were not measured.
     """
     limit_w, device = power_limit_w(evidence), evidence.device
-    if limit_w is None or not load.is_settled or excess_of(device.name if device else None) is None:
+    if not limit_w or not load.is_settled or excess_of(device.name if device else None) is None:
         return None
     dense, window, count = evidence.trace.dense_power, evidence.window, round(over_s * 1e9 / SAMPLE_NS)
     first, last = np.searchsorted(dense.at_ns, (window.begin_ns - round(over_s * 1e9), window.end_ns), side="right")
-    at_ns, power_w = dense.at_ns[first:last], dense.values[first:last]
+    known = first + np.flatnonzero(np.isfinite(dense.values[first:last]))
+    at_ns, power_w = dense.at_ns[known], dense.values[known]
     if len(at_ns) < 2 * count:
         return None
     sums = np.concatenate([[0.0], np.cumsum(power_w)])
     means_w = (sums[count:] - sums[:-count]) / count
-    means_w[at_ns[count - 1 :] - at_ns[: len(means_w)] > 1.1 * over_s * 1e9] = 0.0  # samples are missing
+    spans_s = (at_ns[count - 1 :] - at_ns[: len(means_w)]) / 1e9
+    means_w[abs(spans_s / over_s - 1.0) > 0.1] = 0.0  # samples are missing or have another spacing
     begins_ns = at_ns[count : len(means_w)] - SAMPLE_NS  # a sample is the mean of the 20 ms before it
     is_beside = (begins_ns < window.begin_ns) | (means_w[:-count] < (1.0 - beyond_ratio) * limit_w)
     means_w = np.where(is_beside, 0.0, means_w[count:])

@@ -79,8 +79,8 @@ class Windows:
         named, warning = find_named(request.gpus, watched.uuids)
         gpus = WindowGpus(named)
         window = self._made(request, policy, gpus, warning, pid=pid, uid=uid, own=own)
-        self._tracked[window.run.id] = window
         window.open()
+        self._tracked[window.run.id] = window
         self._spawn(self._watch(window))
         return window.run, warning
 
