@@ -1,6 +1,6 @@
 """One window's evidence in one pass of the judge, with the derived facts that rules and proofs share."""
 
-from annotate.case_series import CaseSeries
+from annotate.case_series import CaseSeries, unlimited_dips
 from annotate.claims import Claim
 from annotate.derived.busy_share import BusyShare, busy_witnesses, is_contradicted
 from annotate.derived.clock_edges import edges_ratio
@@ -67,7 +67,9 @@ class Case(CaseSeries):
             self.gaps,
             stamp_s=self.stamp_s,
             other=self.other_spans_ns,
-            dips=self.unlimited_dips if is_whole(self.evidence.trace.dense_power, self.evidence.window) else None,
+            dips=unlimited_dips(self)
+            if self.gaps is None and is_whole(self.evidence.trace.dense_power, self.evidence.window)
+            else None,
         )
 
     @Kept

@@ -87,18 +87,10 @@ class CaseSeries:
         )
 
     @Kept
-    def unlimited_dips(self) -> IdleGaps | None:
-        """Return the idle time in dips of the driver's power record.
-
-        Return None for fewer than six samples or an unknown idle power.
-        """
-        work = work_quantile(self.evidence, is_sparse=self.is_sparse)
-        return power_dips(self.evidence.trace.dense_power, self.evidence.window, idle_w=self.idle_w, work=work)
-
-    @Kept
     def dips(self) -> IdleGaps | None:
-        """Return the idle time in dips of the power record, limited by utilisation, or None as ``unlimited_dips``."""
-        return limited_dips(self.unlimited_dips, self.evidence) if self.unlimited_dips is not None else None
+        """Return the idle time in dips of the driver's power record, limited by utilisation; None as ``unlimited_dips``."""
+        dips = unlimited_dips(self)
+        return limited_dips(dips, self.evidence) if dips is not None else None
 
     @Kept
     def blocks(self) -> ClockBlocks | None:
@@ -160,3 +152,9 @@ class CaseSeries:
     def fact(self, name: str) -> Fact:
         """Return a declared fact, or None if it is not declared in this pass."""
         return self.evidence.declared.get(name)
+
+
+def unlimited_dips(case: CaseSeries) -> IdleGaps | None:
+    """Return the idle time in dips of the power record alone; None for fewer than six samples or an unknown idle power."""
+    evidence, work = case.evidence, work_quantile(case.evidence, is_sparse=case.is_sparse)
+    return power_dips(evidence.trace.dense_power, evidence.window, idle_w=case.idle_w, work=work)

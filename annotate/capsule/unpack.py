@@ -50,8 +50,7 @@ _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, LookupError, TypeError, ValueError, AttributeError, OSError,
     RuntimeError, ArithmeticError, MemoryError,
 )  # fmt: skip
-_head: msgspec.json.Decoder[Head] = msgspec.json.Decoder(Head)
-_manifest: msgspec.json.Decoder[Manifest] = msgspec.json.Decoder(Manifest)
+_head, _manifest = msgspec.json.Decoder(Head), msgspec.json.Decoder(Manifest)
 
 
 def unpack(data: bytes) -> tuple[Evidence, ...]:

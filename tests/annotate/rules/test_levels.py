@@ -9,7 +9,7 @@ import pytest
 
 from annotate.budget import Number
 from annotate.case import Case
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Timings
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.levels import RULES, iteration_growth, iteration_levels
 from tests.annotate.builders import evidence
@@ -93,6 +93,23 @@ def test_recorded_times_that_recur_faster_than_levels(name: str) -> None:
     by = {each.number: each.size_ratio for each in found.bounds}
     assert 0.02 < by[Number.MEAN] < 0.07
     assert "beyond their levels" in str(found.facts["what"])
+
+
+@pytest.mark.parametrize("stamped_ratio", [1.0, 0.3])
+@pytest.mark.parametrize("name", ["neighbour-10-gemm4k", "grows-9%-gemm4k"])
+def test_swing_of_joined_calls_does_not_recur(name: str, stamped_ratio: float) -> None:
+    """Ten recorded capped calls in one entry follow the controller's swing, whose clock fits their times only loosely."""
+    about = truth_windows()[name].after
+    assert about.timings is not None
+    assert about.timings.sm_clock_mhz is not None
+    count = len(about.timings.took_s) // 10
+    at_ns = about.timings.at_ns[: 10 * count].reshape(count, 10)
+    took_s, mhz = (each[: 10 * count].reshape(count, 10) for each in (about.timings.took_s, about.timings.sm_clock_mhz))
+    joined_s = (at_ns[:, -1] - at_ns[:, 0]) / 1e9 + took_s[:, -1] * about.timings.calls_count
+    clocks_mhz = np.where(np.arange(count) < stamped_ratio * count, mhz.mean(axis=1), np.nan)
+    answer = ask(iteration_levels, replace(about, timings=Timings(at_ns[:, 0], joined_s, clocks_mhz, 1)))
+    assert isinstance(answer, Clear | Found)
+    assert "beyond their levels" not in str(answer.facts["what"])
 
 
 def test_noise_of_single_calls_does_not_recur() -> None:
