@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE_S, sample_for, wait_until
 # Rules for which a window of a second may hold too few rows on a busy machine.
 RARELY_READ = {
     "hardware-error", "throttle-hw-slowdown", "throttle-power-brake", "sampler-perturbs", "clock-controller-present",
-    "bursty-duty-cycle", "clock-ramp", "numa-pcie-affinity", "work-levels",
+    "bursty-duty-cycle", "clock-ramp", "numa-pcie-affinity", "work-levels", "background-thread",
     *(() if visibility() is Visibility.HOST else ("contention-residual",)),  # in a container, only utilisation shows other processes
 }  # fmt: skip
 UNUSED = {
