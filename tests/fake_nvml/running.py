@@ -1,4 +1,7 @@
-"""Programs on the mock driver, each in a separate process that loads the library like a real driver's library."""
+"""Programs on the mock driver, each in a separate process.
+
+A real process finds the library as it finds a real driver's; a forked process gets it from the fork server, by its path.
+"""
 
 from __future__ import annotations
 
