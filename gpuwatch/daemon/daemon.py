@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
-FIRST_SWEEP_S = 5.0  # a GPU without an answer within this time is served as lost
+FIRST_SWEEP_S = 5.0  # the daemon serves after this time, even if a GPU has not answered
 IDLE_CHECK_S, IDLE_CHECKS_COUNT = 1.0, 15  # the shortest interval of idle checks, and checks per idle time
 ATTENDED_S = 60.0  # a scrape counts as a client for this long
 REACHABLE_S = 2.0  # interval of checks for a removed socket, shorter than a window's wait for a daemon
-QUIET_S = 0.5  # this soon after a welcome, only ``now`` makes the daemon exit: the client may be about to open a window
+QUIET_S = 0.5  # a request to exit this soon after a welcome needs ``now``: the client may be about to open a window
 FINISH_S = 8.0  # time limit for each of three shutdown steps: windows, server, judge
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # the system daemon's files are readable by their group
 

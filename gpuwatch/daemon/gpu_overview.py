@@ -65,7 +65,7 @@ class GpuOverview:
         return tuple(uuid for uuid, sweep in last.items() if sweep is not None and sweep.observed.at_ns < oldest_ns)
 
     def summary(self) -> str:
-        """Return one line for people: the watched GPUs, the lowest real sampling rate, and GPUs that do not answer."""
+        """Return one line for people: GPUs, the lowest real sampling rate, and lost, unmeasured and unanswered GPUs."""
         if self.absence is not None:
             return f"no GPU to watch: {self.absence}"
         if not self.looked:

@@ -23,7 +23,7 @@ class Greeting:
     boot_id: str
 
     def answer(self, hello: messages.Hello) -> messages.Welcome | messages.Refused:
-        """Return a welcome, or a refusal if the client expects another protocol, source or state folder."""
+        """Return a welcome, or a refusal for a protocol that is too old or another expected source or state folder."""
         return self._refusal(hello) or messages.Welcome(
             protocol=min(hello.protocol, messages.PROTOCOL),
             version=__version__,

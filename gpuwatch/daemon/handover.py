@@ -28,9 +28,9 @@ def started_by(facts: dict[str, Any]) -> str:
 
 
 def ask_to_leave(client: Client, *, wait_s: float, now: bool = False, tell: Callable[[str], object] | None = None) -> None:
-    """Request a daemon's exit, and repeat the request for at most ``wait_s`` while windows are open or being judged.
+    """Request a daemon's exit, and repeat the request for at most ``wait_s`` while windows or a new client prevent the exit.
 
-    ``now`` ends these windows as unproven.  ``tell`` receives the reason for waiting, once.
+    ``now`` ends open windows as unproven.  ``tell`` receives the reason for waiting for windows, once.
     Raises DaemonError: when the daemon refuses, with code ``windows-open`` where windows are still open or being judged.
     """
     until_ns, pause, has_told = clock.now_ns() + round(wait_s * 1e9), threading.Event(), False
@@ -69,7 +69,7 @@ def make_room(settings: Settings, tell: Callable[[str], object], *, is_handed: b
             with client:
                 _make_room_at(path, client, tell)
         except DaemonError as error:
-            if error.code in ("gone", "silent"):  # that daemon is exiting or starting: the caller waits for the lock
+            if error.code in ("gone", "silent"):  # that daemon is exiting, starting or hanging: the caller waits for the lock
                 continue
             raise UsageError(f"{path}: {error}; stop the daemon there with: {stop_command(path)}") from error
 

@@ -141,7 +141,7 @@ def _check_terms(request: messages.OpenMark, shortest_s: float) -> None:
 def _own_processes(terms: messages.OpenMark, pid: int, uid: int, proc: Path) -> tuple[int, OwnProcesses, str]:
     """Return a mark's first process, its own processes, and their description.
 
-    Raises UsageError: for a process that is hidden, gone or another user's, or where root names its own user.
+    Raises UsageError: for a process that is hidden, gone or another user's, and for ``--own user`` as root.
     """
     if not pid or user_of(pid, proc=proc) is None:
         raise UsageError(

@@ -95,7 +95,7 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
 
 
 def _recorded(run: Run, piece: Evidence, verdict: Verdict) -> Iterator[tuple[str, RecordedWindow]]:
-    """Yield the entries that a window of one GPU adds to the records of its work, if it is VALID without the record too.
+    """Yield the entries that a window of one GPU adds to the records of its work, if the window is VALID without the record.
 
     Otherwise each admitted window could admit a slower one, and the record would drift away from its first five windows.
     """

@@ -7,7 +7,7 @@ from gpuwatch.wire import messages
 from gpuwatch.wire.messages import WireError
 
 READ_S = 30.0  # a client that does not read its answer for this long is treated as gone
-LINE_S = 30.0  # a line must end within this after its first byte: a client that stops midway must not hold memory
+LINE_S = 30.0  # the longest pause within a line: a client that stops midway must not hold memory
 PIECE_BYTES = 1 << 16
 USER_UNFINISHED_BYTES = 64 << 20  # limit for all connections of one user: a thousand connections could hold a gigabyte
 

@@ -31,7 +31,7 @@ class _Occurrence:
 class Repeats(logging.Filter):
     """A limit on a log's rate: each message once per interval, and a bounded number of different ones per line of code.
 
-    The next message that passes reports the number held back.  Debug messages always pass.
+    The next similar message that passes reports the number held back.  Debug messages always pass.
     """
 
     def __init__(self, *, now_ns: Callable[[], int] = clock.now_ns) -> None:

@@ -15,7 +15,7 @@ from gpuwatch.errors import GpuwatchError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run until no client is left.  Returns only if no daemon is needed or none can start.
+    """Run the daemon, which ends this process.  Return only if no daemon is needed or none can start.
 
     ``arguments`` are ``Settings.flags``.
     """

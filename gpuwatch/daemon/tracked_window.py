@@ -89,7 +89,7 @@ class TrackedWindow:
         self.run = replace(self.run, begin_ns=clock.now_ns())
 
     async def watch(self) -> None:
-        """Sample at the full rate, and read the opening edge, the process and its CPU pressure, beside the benchmark."""
+        """Sample at the full rate, and read the opening edge, the process and its CPU pressure, while the benchmark runs."""
         watched = self._services.gpus
         watched.window_opened(self.gpus.named)
         self._is_sampled = True
@@ -151,7 +151,7 @@ class TrackedWindow:
         self._store_known()
 
     def close(self, declared: dict[str, FactValue], tags: dict[str, str] | None = None) -> None:
-        """Add the last declared facts, and replace the tags if the client sent any."""
+        """Add the last declared facts, and replace the tags if ``tags`` holds any."""
         if is_untrusted(self.run.declared):
             # Claims made before the untrusted code ran cannot change.  Facts that can only be observed later, such as a
             # replaced timer, are added.

@@ -208,7 +208,7 @@ class WatchedGpus:
         thread.start()
 
     def _watch(self, source: Source, device: Device) -> None:
-        """Sample one GPU at once, and measure its call costs at the same time, so that the first window need not wait."""
+        """Sample one GPU at once; measure its call costs when the daemon answers, so that the first window need not wait."""
         uuid, settings = device.uuid, self._settings
         self._store.put_device(device)
         first = unmeasured(device, settings.idle_period_ns, settings.active_period_ns, why="the daemon has just started")

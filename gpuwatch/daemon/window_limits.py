@@ -36,7 +36,7 @@ def check_times(by_uid: Mapping[int, int], uid: int, count: int, *, is_shared: b
 
 
 def check_declared(request: messages.Open | messages.Close | messages.CloseMark) -> None:
-    """Raise UsageError if a request's declared facts or tags are too long together."""
+    """Raise UsageError if a request's declared facts are too long together, or its tags too many or too long."""
     size = sum(len(name) + len(str(fact)) for name, fact in request.declared.items())
     if size > messages.DECLARED_LENGTH:
         raise UsageError(f"declared facts: expected at most {messages.DECLARED_LENGTH} characters, found {size}")

@@ -1,7 +1,7 @@
 """The scope of one window: its GPUs and its host.
 
-The GPUs are the named ones, or else the GPUs on which the window's processes held a context.  The host is the window's
-process tree, the tree's CPU pressure, and the profilers attached to the tree.
+The GPUs are the named ones, or else the declared ones and those on which the window's processes held a context.  The host
+is the window's process tree, the tree's CPU pressure, and the profilers attached to the tree.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class WindowHost:
             await self._look_for_profilers()
 
     def between_edges(self) -> Host:
-        """Return the host's effects on the window between its edges."""
+        """Return the host's facts, with its effects on the window if both edges were read."""
         if self._before is None or self._after is None:
             return self.facts
         threads, owners = {**self._threads, **self._after.threads}, {**self._owners, **self._after.owners}

@@ -226,7 +226,7 @@ class Windows:
         return TrackedWindow(run, gpus, host, self._services)
 
     async def _watch(self, window: TrackedWindow) -> None:
-        """Follow the window's process tree: under `gpuwatch run` the command lives at neither edge of the window."""
+        """Read the opening edge; follow pauses and the process tree, as `gpuwatch run`'s command lives at neither edge."""
         await window.watch()
         self._spawn(self._services.judge.warm())  # the worker's imports run during the window's body, which is rarely shorter
         if window.run.pid and len(self._tracked) <= PAUSES_FOLLOWED_COUNT:

@@ -1,6 +1,6 @@
 """The daemon's limits on waiting for the judge's worker.
 
-The limits count CPU time, because a busy machine may give the worker little of it.
+The limits depend on the worker's CPU time, because a busy machine may give the worker little CPU time.
 """
 
 from __future__ import annotations

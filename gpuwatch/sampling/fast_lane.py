@@ -1,6 +1,6 @@
 """The fast lane of one GPU: whole rows when due, and pulses at the deadlines in between.
 
-The fast thread runs a source's own loop, and other threads interrupt it; the sinks get all readings in order of time.
+The fast thread runs a source's own loop, and other threads interrupt it; the sinks then get the readings in order of time.
 """
 
 from collections import deque

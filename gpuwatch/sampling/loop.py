@@ -30,7 +30,7 @@ class LaneTurn:
     period_ns: Callable[[], int]
     # Makes many passes, from a deadline until a time, if the source has its own loop; None if not.
     ask_on: Callable[[int, int], Passes | None] | None = None
-    spacing_ns: int = 0  # passes, hurried or not, begin at least this far apart
+    spacing_ns: int = 0  # a hurried pass begins at least this long after the last pass began
     pace: Pace = field(default_factory=Pace)
     due_ns: int = 0
     begun_ns: int | None = None  # start of the last pass
@@ -134,7 +134,7 @@ def sweeps(
         turn = min(turns, key=_due_ns)
         now_ns = clock.now_ns()
         if turn.ask_on is not None and turn.lost is None:
-            # The first reading is passed on at once: a window waits for it.
+            # The first reading is passed on at once: the start of the daemon waits for it.
             until_ns = min([now_ns + hold_ns, *(other.due_ns for other in turns if other is not turn)]) if turn.begun_ns else 0
             if (found := turn.ask_on(turn.due_ns, until_ns)) is not None:
                 yield from turn._take_passes(found, clock)  # noqa: SLF001 - as below

@@ -16,7 +16,7 @@ from gpuwatch.sampling.refresh import Refresh
 _SOMETIMES_SILENT = frozenset({"sm_clock_lock_mhz"})
 _MEANS_NS = 150_000_000  # GPM needs 100 ms between two samples (docs/HARDWARE.md)
 _MEANS_TRIES_COUNT = 3  # the sampler also reads these means, at most once in 100 ms, and so spoils one or two tries
-_PULSE_WATCHED_NS = 60_000_000  # enough for a dozen readings
+_PULSE_WATCHED_NS = 60_000_000  # a dozen readings, fewer than ``_ROWS_COUNT``, which then decides
 _TARGETS = PlanTargets()
 _NEVER = threading.Event()
 _ROWS_COUNT = 16  # the fewest rows: a single row delayed by a busy machine would lengthen a lane's period for good

@@ -11,7 +11,7 @@ WITHIN_NS = 60_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Statistics of one turn over the stored passes of the last minute."""
+    """Statistics of one turn over the passes noted in the last minute."""
 
     what: str
     asked_count: int
@@ -79,7 +79,7 @@ class ThreadCost:
             self._next_ns = now_ns + self._every_ns
 
     def ratio(self) -> float | None:
-        """Return the share of one CPU core over the last minute; None before the second reading."""
+        """Return the share of one CPU core over the last 61 readings at most; None before the second reading."""
         looks = self._looks.copy()
         if len(looks) < 2 or looks[-1][0] <= looks[0][0]:
             return None

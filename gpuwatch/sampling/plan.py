@@ -25,7 +25,7 @@ PULSE = ("sm_clock_mhz", "event_reasons_mask")
 
 @dataclass(frozen=True, slots=True)
 class PlanTargets:
-    """Targets of a plan: the rate of the fast lane, and its budget."""
+    """Targets of a plan: the periods of the fast lane, the budget of each lane, and limits of measuring."""
 
     idle_period_ns: int = FAST_IDLE_NS
     active_period_ns: int = FAST_ACTIVE_NS

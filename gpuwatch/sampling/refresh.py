@@ -8,12 +8,12 @@ from gpuwatch.interfaces import Sweep
 from gpuwatch.sampling.plan import PULSE
 
 # Values that change with every refresh under load.  Used memory is not on the page, and a mask changes only with the state, so
-# both do not show the page's period.
+# neither shows the page's period.
 _MOVING = frozenset({
     "sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "utilization_ratio", "mem_utilization_ratio",
     "power_cap_ns", "sync_boost_ns", "sw_thermal_ns",
 })  # fmt: skip
-_MOVING_PULSE = _MOVING.intersection(PULSE)  # a pulse has no other values
+_MOVING_PULSE = _MOVING.intersection(PULSE)  # a pulse has no other of these values
 
 
 class Refresh:

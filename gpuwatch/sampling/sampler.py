@@ -15,7 +15,7 @@ from gpuwatch.sampling.plan import LanePeriods, SamplingPlan
 from gpuwatch.sampling.rest import REST_AFTER_NS, Rest
 from gpuwatch.sampling.sampler_thread import HangWatch, SamplerThread
 
-_SPACING_NS = 100_000_000  # between two passes of a slow turn, hurried or not
+_SPACING_NS = 100_000_000  # the shortest time from a pass of a slow turn to a hurried one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Sampler:
 
     @property
     def lost(self) -> str | None:
-        """Return the reason why the GPU's fast thread has no answer, or None if it has one."""
+        """Return the reason why a turn of the fast thread has no answer, or None if all its turns have answers."""
         return self._fast.lost
 
     @property
@@ -91,7 +91,7 @@ class Sampler:
 
     @property
     def rate_hz(self) -> float:
-        """Return the clock readings per second over the last ten seconds, from whole fast rows and pulses."""
+        """Return the noted passes of the fast lane per second, rows and pulses, over the last ten seconds."""
         return self._fast_lane.turn.pace.rate_hz(self._clock.now_ns())
 
     def start(self) -> None:
@@ -131,9 +131,9 @@ class Sampler:
         self._wake_fast()
 
     def edge(self) -> None:
-        """Read everything for a window's edge now, in the caller's thread.
+        """Read the lanes edge and fast and the process list now, in the caller's thread; hurry the slow thread.
 
-        A lost or hung GPU is not read, because the call could block the caller.
+        A lost or hung GPU is not read in the caller's thread, because the call could block the caller.
         """
         if self.lost is None:
             # The continuous counters come first, because their delay is the uncertainty of the edge.
@@ -144,7 +144,8 @@ class Sampler:
     def read_power(self, given: Callable[[], None]) -> None:
         """Read the driver's power record once more; call ``given``, in any thread, once the sinks have the record.
 
-        Only the slow thread reads the record, because two readers would each get a part.
+        Only the slow thread reads the record, because two readers would each get a part.  ``given`` is called at once if that
+        thread gets no answer.
         """
         if self._power.lost or self._power.hung or not self._slow.is_alive:
             given()
@@ -155,7 +156,7 @@ class Sampler:
         self._slow.wake.set()
 
     def hand_over(self, given: Callable[[], None]) -> None:
-        """Call ``given``, in any thread, once the sinks have all earlier readings.
+        """Call ``given``, in any thread, once the sinks have all earlier readings; call it at once for a lost GPU.
 
         A source's own loop passes readings on only now and then, and never while it waits for a hanging driver.
         """
@@ -247,7 +248,7 @@ def _turns(current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) 
         return (current.source.read_process_list(uuid, utilization=True),)
 
     def use_ns() -> int:
-        # A resting GPU has no work whose use could be told: the next work wakes the turn.
+        # A resting GPU has no work whose use could be measured: the next work wakes the turn.
         return timing.process_use_ns if periods.is_active else max(timing.idle_process_use_ns, periods.by_lane_ns[Lane.SLOW])
 
     turns = [

@@ -124,7 +124,7 @@ def _arrays(path: Path) -> dict[str, Any]:  # numpy's own type for an archive's 
 def _array(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo
 ) -> Any:  # numpy's own type; None for a member that is not an array
-    """Read a member.  Raises ValueError: for a header that declares more data than the member holds: numpy would allocate it."""
+    """Read a member.  Raises ValueError: for an unknown format, or a header that declares more data than the member holds."""
     if not member.filename.endswith(".npy"):
         return None
     with archive.open(member) as file:

@@ -1,7 +1,7 @@
 """The writer of readings into the live segment.
 
 The writer compacts readings into rows, holds rows while writes fail, and replaces lost rows with gaps.  A bisection
-separates bad rows from good ones, so that a commit loses only its bad rows.
+separates bad rows from good ones, so that a commit with few bad rows loses only these.
 """
 
 import logging
@@ -68,7 +68,7 @@ class RowWriter:
             self.give_up()
 
     def give_up(self) -> None:
-        """Replace the held rows with one gap per GPU, and restart."""
+        """Replace the held rows with gaps that show their loss, and restart."""
         loss = self._held.loss()
         self.dropped_count += len(self._held) - len(self._held.gaps)
         self._held = loss

@@ -1,4 +1,4 @@
-"""The facts of each GPU that do not change between readings."""
+"""The facts of each GPU, read at each enumeration: identity, limits and modes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -172,7 +172,7 @@ class Nvml:
             return frozenset(name for name in SIGNALS if gpu.questions.chosen(name) is not None)
 
     def notes(self, uuid: str) -> Mapping[str, str]:
-        """Return how this GPU is read: binding, counters, clock of the power record, events."""
+        """Return how this GPU is read: binding, counters, clock of the power record, events, locked clocks."""
         gpu = self._gpu(uuid)
         with gpu.lock:
             counters = gpu.questions.counters

@@ -39,7 +39,9 @@ class DensePower:
         self.stamped_by: str | None = None  # "wall" or "boot" after the first sample
 
     def gained(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Return times (CLOCK_MONOTONIC ns) and watts since the last call, oldest first; empty without new samples.
+        """Return times (CLOCK_MONOTONIC ns) and watts since the last call, oldest first.
+
+        Both are empty without new samples, after a step of the stamps' clock, or if that clock is unknown.
 
         Raises DeviceLostError, SourceGoneError.
         """

@@ -1,4 +1,4 @@
-"""Signals only for the metrics page: P-state, row remaps by cause, bytes on PCIe and NVLink, MIG instances.
+"""Signals only for the metrics page: P-state, row remaps by cause, bytes on PCIe, NVLink, MIG instances.
 
 No window's evidence needs these signals, so they belong to no lane, and their expensive calls delay no lane.
 """
