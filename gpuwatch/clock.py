@@ -1,4 +1,4 @@
-"""Clocks; the only module that reads the time."""
+"""Clocks.  Every other module but the store's migrations reads the time here."""
 
 import time
 from typing import Protocol

@@ -125,7 +125,7 @@ class Source(Protocol):
     """A source of evidence: the driver, a simulation, a recording.
 
     Every method may raise SourceGoneError; methods with a UUID may also raise DeviceLostError.  Unsupported values are None in
-    a reading, and an empty tuple elsewhere.  Several threads may call the methods, one per GPU and lane.
+    a reading, and an empty tuple elsewhere.  Several threads may call the methods, even for one GPU and lane.
     """
 
     @property
@@ -139,7 +139,7 @@ class Source(Protocol):
         """Return the GPUs with their current identity, limits and modes.  MIG instances follow their board."""
 
     def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
-        """Read one row of the fast, slow or edge lane: these signals only, the others stay None."""
+        """Read one row of the fast, pulse, slow or edge lane: these signals only, the others stay None."""
 
     def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         """Return the processes on the GPU; with ``utilization`` also each process's use since the last such call (slow)."""

@@ -1,6 +1,6 @@
 """The daemon's signature under a verdict: the key, the signed statement, and the check of a signature.
 
-Ed25519.  The private key stays in the state folder, readable by the daemon alone, next to the public key.
+Keys are Ed25519.  The private key stays in the state folder, readable by its owner alone, next to the public key.
 The judge's worker signs, so that signing slows neither sampling nor the benchmark.
 """
 
@@ -46,7 +46,7 @@ class Signature:
 
     @staticmethod
     def unpacked(data: bytes) -> Signature | None:
-        """Split stored bytes; None for another length."""
+        """Split stored bytes; return None for another length."""
         whole = len(data) == PUBLIC_BYTES + SIGNATURE_BYTES
         return Signature(data[:PUBLIC_BYTES], data[PUBLIC_BYTES:]) if whole else None
 

@@ -213,7 +213,7 @@ class Tallies:
 
 
 class Buckets:
-    """Counts of values up to each bound, and above the last.  Callers must hold a lock, or an increment could be lost."""
+    """Counts of values between bounds, each with its upper bound.  Callers must hold a lock, or an increment could be lost."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -243,7 +243,7 @@ class LastCanary:
 
 
 class Outcomes:
-    """Counts of windows: statuses, hazards found, failed rules, lengths, judging times.  Readers and writers hold ``lock``."""
+    """Counts of windows: statuses, findings, failed rules, lengths, judging times, proofs, bounds.  ``lock`` guards counts."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

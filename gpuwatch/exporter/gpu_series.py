@@ -117,7 +117,7 @@ def canary(page: MetricsPage, watched: WatchedGpu, last: LastCanary | None) -> N
 
 
 def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: int, *, processes_count: int) -> None:
-    """Write the readings and limits of a GPU that answers."""
+    """Write the readings, limits, histograms and processes of a GPU that answers."""
     device = watched.device
     ids = (device.uuid, str(watched.position))
     observed = _observed(watched, tally, now_ns)

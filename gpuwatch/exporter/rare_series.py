@@ -1,4 +1,4 @@
-"""The rarely read series of a board: P-state, row remaps by cause, PCIe bytes, NVLink bytes and errors, MIG instances."""
+"""The rarely read series of a board: P-state, row remaps by cause, PCIe bytes, NVLink, MIG instances."""
 
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.interfaces import InstanceReading, RareReading, WatchedGpu

@@ -54,7 +54,7 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _make_ready() -> None:
-    """Wait for the warm-up; if torch has no CUDA context, let the window stamp CuPy's context through the driver."""
+    """Wait for the warm-up; on device 0 without torch's context, let the window stamp CuPy's context through the driver."""
     with quietly("reading CuPy's context"):
         if torch_state.cuda_with_context() is None and sys.modules["cupy"].cuda.runtime.getDevice() == 0:
             from gpuwatch.cuda.driver_cuda import DriverCuda

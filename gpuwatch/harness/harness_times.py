@@ -39,7 +39,7 @@ class HarnessTimes:
         self._begins_ns = array("q", begins_ns)[:TIMES_COUNT]
 
     def note_gaps(self, note: Note, between: str, since_ns: int) -> None:
-        """Let ``replace`` report the time from each entry to the next as this work, and from ``since_ns`` on as warm-up."""
+        """Let ``replace`` report the time between entries as this work, and from ``since_ns`` to the first as warm-up."""
         self._note, self._between, self._since_ns = note, between, since_ns
 
     def replace(self, marked: Timings | PackedTimes | None) -> Timings | PackedTimes | None:

@@ -14,7 +14,7 @@ from gpuwatch.harness.session import current_session
 
 FACE = "pytest-benchmark"
 UNKNOWN = "unsupported version of pytest-benchmark: its rounds differ from those of 5.2.3 and 5.3.1; install one of these"
-_LEAST_MARKED_S = 1e-4  # shorter rounds get no marks, whose host time would count
+_LEAST_MARKED_S = 1e-4  # after a shorter round, no round gets marks, whose host time would count
 
 
 class BenchmarkRounds:

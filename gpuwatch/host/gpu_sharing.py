@@ -31,7 +31,7 @@ def sharing(pid: int, *, proc: Path = PROC) -> str | None:
 
 
 def _uses_mps(root: str, environ: Mapping[str, str], proc: Path) -> bool:
-    """Return True if a process's CUDA calls go through an MPS server, judged by the control pipe in the pipe directory."""
+    """Return True if MPS runs a process's CUDA calls: by its control pipe, else by the variable or a running MPS process."""
     if os.path.isdir(f"{root}/"):  # noqa: PTH112 - returns False if forbidden, where a Path raises
         return os.path.exists(f"{root}{environ.get(_PIPES, _PIPES_DEFAULT)}/control")  # noqa: PTH110 - the same
     return _PIPES in environ or any(

@@ -58,7 +58,7 @@ def _synchronisation() -> list[str]:
 
 
 def _is_foreign(function: object, module: ModuleType, name: str) -> bool:
-    """Return True if a function's code comes from another file than its module, or has another name.
+    """Return True for code from another file or of another name, and for an object that is not a function.
 
     Attributes that ``functools.wraps`` copies are ignored.  C functions cannot be distinguished further, so they pass.
     """

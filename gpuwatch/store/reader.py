@@ -134,10 +134,10 @@ class Reader(RunReader):
 def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> Trace:
     """Return the trace with every process marked as own or foreign to a window with these PIDs.
 
-    A process that started over a second after the window's end reused a PID, and is foreign.  Two processes with one PID during the
-    window both count as own, so no process of the window is ever marked as foreign.  The stored data cannot separate the
-    two: PIDs have no times, and a start time may be up to half a minute old (``host.Identities``).  Without PIDs, no
-    process is marked.
+    A process that started over a second after the window's end reused a PID, and is foreign.  Two processes with one PID
+    during the window both count as own, so no process of the window is ever marked as foreign.  The stored data cannot
+    separate the two: PIDs have no times, and a start time may be up to half a minute old (``host.Identities``).  Without
+    PIDs, no process is marked.
     """
     if not pids:
         return trace

@@ -19,7 +19,7 @@ OLDEST_PROTOCOL = 1
 LINE_BYTES = 1 << 20  # far above any declared facts; the daemon refuses a longer line
 ANSWER_BYTES = 16 << 20  # above any daemon's answer: 64 GPUs of a window have verdicts of 60 kB each
 # Bounds of a client's messages.  Every field of a request has a bound; a test finds a field without one.
-DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the total length of a message's names and facts
+DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the second is the total length of a message's names and facts
 NAME_LENGTH = 64  # of a claim, rule, limit, fact or version
 LABEL_LENGTH, RUN_LENGTH, PARENT_LENGTH = 256, 64, 64
 PATH_LENGTH, SOURCE_LENGTH = 4096, 4096 + 64
@@ -165,7 +165,7 @@ class AskReadings(Message, tag="readings", frozen=True):
 
 
 class Leave(Message, tag="leave", frozen=True):
-    """A request to exit, refused while the daemon tracks a window; with ``now`` it exits and leaves its windows unproven."""
+    """A request to exit, refused for tracked windows and a new client; with ``now``, open windows become unproven."""
 
     now: bool = False
 
@@ -186,7 +186,7 @@ class Welcome(Message, tag="welcome", frozen=True):
 
 
 class Opened(Message, tag="opened", frozen=True):
-    """The answer to Open and OpenMark; ``opened_ns`` is the daemon's time after its edge readings."""
+    """The answer to Open and OpenMark; ``opened_ns`` is the window's start by the daemon's clock."""
 
     run: str
     opened_ns: int
@@ -222,7 +222,7 @@ class StatusReply(Message, tag="state", frozen=True):
 
 
 class Readings(Message, tag="now", frozen=True):
-    """The daemon's CLOCK_MONOTONIC now, every GPU of its source, and the windows of the client's user, newest first."""
+    """The daemon's CLOCK_MONOTONIC now, the GPUs of its source, and the windows of the client's user, open ones first."""
 
     at_ns: int
     source: str

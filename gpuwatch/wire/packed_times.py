@@ -109,7 +109,7 @@ def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int
     if before_count + count > wire.TIMES_COUNT:
         raise UsageError(f"times: expected at most {wire.TIMES_COUNT} per window, found {before_count + count}")
     if not _are_durations(piece.took_s):
-        raise UsageError("times: expected durations in seconds, found one that is negative or not a number")
+        raise UsageError("times: expected durations in seconds, found one that is negative, not a number, or 1e9 s or longer")
     return count
 
 
