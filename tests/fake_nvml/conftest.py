@@ -1,4 +1,4 @@
-"""Fixtures of the mock driver: the library, built once, and a machine of eight idle GPUs for each test."""
+"""Fixtures of the mock driver: the library, built once, eight idle GPUs for each test, and the contract's process."""
 
 from __future__ import annotations
 

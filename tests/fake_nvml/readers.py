@@ -1,4 +1,4 @@
-"""A program that prints the readings of nvitop, gpustat and gpuwatch's source in one form, on the mock driver in tests."""
+"""A program that prints the readings of nvitop, gpustat or gpuwatch's source in one form, on the mock driver in tests."""
 
 from __future__ import annotations
 

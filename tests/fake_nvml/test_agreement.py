@@ -18,7 +18,7 @@ GIB = 1 << 30
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Yield a scene of eight different GPUs with running processes."""
+    """Yield a scene of eight different GPUs, each with up to three running processes."""
     scene = create(tmp_path_factory.mktemp("busy") / "scene")
     programs = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
     for gpu in scene.gpus:

@@ -1,4 +1,4 @@
-"""Tests of the mock driver with NVIDIA's own binding: every call and every version of a structure."""
+"""Tests of the mock driver with NVIDIA's own binding: values, versions of structures, counts of calls, and faults."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_binding_reads_every_number_of_a_board(scene: Scene, library: Path) -> N
     assert found["memory_v3"]["error"] == 25, "a version that the library lacks"
     assert found["violation_board"]["error"] == 3
     assert found["nvlink_beyond"]["error"] == 2
-    assert answers["after"]["error"] == 1, "every call fails after the shutdown"
+    assert answers["after"]["error"] == 1, "a call fails after the shutdown"
     asked = {name for name in everything.ASKED if name not in expected}
     assert asked == {"pci", "memory_v3", "violation_board", "nvlink_beyond", "fields", "samples", "shares"}
 

@@ -113,7 +113,7 @@ def test_program_without_a_gpu_is_unproven(watch: Watch) -> None:
 
 
 def test_xid_rejects_only_the_window_on_its_gpu(watch: Watch) -> None:
-    """An Xid rejects the window on its GPU, and does not reject the window on another GPU."""
+    """An Xid rejects the verdict on its GPU; on the window's other GPU, ``hardware-error`` is clear."""
     struck, spared = watch.scene.gpus[0], watch.scene.gpus[1]
     for gpu in (struck, spared):
         work_on(gpu, os.getpid())
@@ -200,7 +200,7 @@ def test_doctor_measures_call_costs_and_refresh_periods(library: Path, tmp_path:
 
 
 def test_short_window_is_judged_by_every_pass(watch: Watch) -> None:
-    """The evidence of a short window holds every pass, even if the passes arrive together."""
+    """The evidence of a short window has no hole beyond a refresh and a few missed passes, even if passes arrive together."""
     gpu = watch.scene.gpus[6]
     work_on(gpu, os.getpid())
     gpu.ripples("sm_clock_mhz", 60)  # the value changes at each refresh

@@ -47,7 +47,7 @@ def working(tmp_path: Path) -> Scene:
 
 @contextmanager
 def window(watch: Watch, *gpus: Gpu) -> Iterator[Verdicts]:
-    """Open a window over these GPUs; yield its verdicts by UUID after its end."""
+    """Open a window over these GPUs; yield a dict that holds the verdicts by UUID after the window's end."""
     verdicts: Verdicts = {}
     with watch.client() as client:
         opened = client.open(label="tried", gpus=[gpu.uuid for gpu in gpus], policy=BUSY_MACHINE.to_dict())
@@ -138,9 +138,9 @@ def test_lost_gpu_is_reported_and_watched_again(working: Scene, library: Path, t
 
 
 def test_process_storm_with_reused_pids_is_bounded(working: Scene, library: Path, tmp_path: Path) -> None:
-    """A storm of processes under a few PIDs is found by the verdict, and does not increase the daemon's memory.
+    """The verdict reports a storm of processes under 200 PIDs, and the daemon's memory grows by less than 10 MiB.
 
-    Processes change fifty times a second, and new ones reuse earlier PIDs.
+    Processes change at most fifty times a second, and new ones reuse earlier PIDs.
     """
     dice = random.Random(0)
     with watching(tmp_path, working, library) as watch:

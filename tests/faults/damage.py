@@ -1,6 +1,7 @@
 """Stores with randomly damaged files: ``python -m tests.faults.damage --count 1000``.
 
-After any damage, reading reports the damage in one line, writing continues, and later windows are judged.
+After any damage, reading raises only one-line errors, writing continues, and later windows are judged.  A damaged store may
+also be refused as newer.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def overwritten(data: bytes, dice: random.Random) -> bytes:
 
 
 def cut(data: bytes, dice: random.Random) -> bytes:
-    """Cut off the end, at a page or anywhere."""
+    """Cut off the end, at a page or anywhere, or the whole content."""
     end = dice.randrange(len(data))
     return data[: dice.choice((end, end // 4096 * 4096, 0))]
 

@@ -1,7 +1,7 @@
 """A simulated day of a machine with eight GPUs, faster than real time: ``python -m tests.faults.day --hours 24``.
 
-The day runs a daemon's samplers, store and judge's worker on virtual clocks that advance only during waits.  Because of the
-small budget, segments start and are dropped all day.
+The day runs a daemon's samplers and store on virtual clocks, which advance only during waits, and a real judge's worker.
+Because of the small budget, segments start and are dropped all day.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ def day(
 ) -> dict[str, Any]:  # fmt: skip
     """Run the day; return its costs.
 
-    Raises AssertionError: for lost rows, unjudged windows, growth, or more bytes than the budget and one segment.
+    Raises AssertionError: for lost rows, unjudged windows, growth, more bytes than the budget and one segment, or no dropped
+    segment.
     """
     virtual, stop = VirtualClock(BEGIN_NS), threading.Event()
     store = Store(
@@ -262,7 +263,7 @@ def _check_growth(looks: list[dict[str, Any]]) -> None:
 
 
 def growth_ratio(looks: list[dict[str, Any]], of: str) -> float:
-    """Return the growth from the first samples after settling to the last tenth."""
+    """Return the growth from the first tenth of the samples after settling to the last tenth."""
     settled = [look[of] for look in looks if look["hours"] >= SETTLED_HOURS]
     few = max(1, len(settled) // 10)
     return float(sum(settled[-few:]) / max(1, sum(settled[:few])) - 1)

@@ -1,4 +1,4 @@
-"""Values at the declared limits of a message's fields, one field at a time, and the smallest values beyond the limits."""
+"""Values at the declared limits of a message's fields, one field at a time, and values beyond the limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UnboundedError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """One value of one field: at a limit, or (``refused``) just beyond."""
+    """One value of one field: at a limit, or (``refused``) beyond."""
 
     field: str
     value: Any  # plain data for JSON
@@ -51,7 +51,7 @@ def check_bounded(found: inspect.Type, where: str) -> None:
 
 
 def sized(found: inspect.Type, field: str) -> Iterator[Sized]:
-    """Yield the largest, smallest and too large values of a field's type."""
+    """Yield values at the limits of a field's type, and values beyond."""
     match found:
         case inspect.UnionType():
             for each in found.types:

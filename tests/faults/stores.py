@@ -68,7 +68,10 @@ def _stood(table: str) -> str:
 
 
 def check_runs(state: Path) -> list[Run]:
-    """Check that every window is finished and readable, and every row belongs to a window.  Raises BrokenError: otherwise."""
+    """Check that every window is finished and readable, and no row lacks a window.  Raises BrokenError: otherwise.
+
+    The rows are verdicts, findings, evidence and timings.
+    """
     with Reader(state) as reader:
         runs = reader.runs()
         for run in runs:

@@ -236,7 +236,7 @@ PROBES += "while True:\n    store_owner.is_alive(Path(sys.argv[1]))"
 
 
 def test_checks_of_the_lock_do_not_refuse_a_daemon(tmp_path: Path) -> None:
-    """Clients that check a store's owner share its lock for a moment, and refuse no daemon."""
+    """Clients that check a store's owner share its lock for a moment; no daemon is refused."""
     os.close(lock(tmp_path, mode=0o600))
     with subprocess.Popen([sys.executable, "-c", PROBES, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT) as probing:
         try:

@@ -1,4 +1,4 @@
-"""Tests of a simulated day: memory, threads and descriptors stay constant after the first hour, readings within the budget."""
+"""Tests of a simulated day: memory, threads and descriptors hardly grow after the first hour, readings fit the budget."""
 
 from __future__ import annotations
 

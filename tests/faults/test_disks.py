@@ -1,4 +1,4 @@
-"""Tests of a full or read-only disk under a running daemon: it serves windows, logs the state once, and loses no verdict."""
+"""Tests of a full or read-only disk: a running daemon still serves and stores windows, and a start fails in one line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def remount(folder: Path, how: str) -> None:
     """Remount the file system, read-only or writable."""
-    # Like a failing disk, a file system with open files becomes read-only at once, for new writes.
     subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
 
 

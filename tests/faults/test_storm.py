@@ -1,4 +1,4 @@
-"""Tests of hundreds of short processes a second with reused PIDs: lists are bounded, and own processes are recognised."""
+"""Tests of hundreds of short processes a second with reused PIDs: memory is bounded, and own processes are recognised."""
 
 from __future__ import annotations
 
