@@ -272,7 +272,7 @@ class Server:
         Raises ConnectionResetError: when the client went away.  Raises WireError, UsageError.
         """
         if request.run in peer.runs and self._windows.is_open(request.run):
-            raise UsageError(f"window {request.run} is still open on this connection: close it, then ask for its verdicts")
+            raise UsageError(f"window {request.run}: expected it closed, found it open on this connection; close it first")
         wait_s = min(max(request.wait_s, 0.0), VERDICTS_S)
         judged = asyncio.ensure_future(self._windows.verdicts(request.run, uid=peer.uid, wait_s=wait_s))
         gone = asyncio.ensure_future(lines.gone())

@@ -53,7 +53,7 @@ class LatestSweeps:
         self._sweeps[(sweep.uuid, sweep.lane)] = sweep
 
     def by_lane(self) -> Mapping[tuple[str, Lane], Sweep]:
-        """Return the last sweep of every GPU and lane; process lists carry each process's use from its last reading."""
+        """Return the last sweep of every GPU and lane; process lists carry each process's use from a recent reading."""
         return self._sweeps
 
     def process_list(self, uuid: str) -> ProcessList | None:

@@ -1,4 +1,7 @@
-"""Access control of the page: open by default on loopback; elsewhere TLS and known readers are required, unless waived."""
+"""Access control of the page.  A page on loopback is open by default; elsewhere TLS and known readers are required.
+
+The setting ``listen_insecure`` waives this requirement.
+"""
 
 import base64
 import hashlib

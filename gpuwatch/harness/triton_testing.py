@@ -192,7 +192,7 @@ def _spied_flushes(window: HarnessWindow, _: object) -> Iterator[Callable[[Times
 
 @contextlib.contextmanager
 def _spied_capture(window: HarnessWindow, asked: dict[str, Any]) -> Iterator[Callable[[Times], None]]:
-    """Open the window when the graph is captured, and count the graph's calls; yield the function that stores the times."""
+    """Open the window when the graph is captured, and count the calls in the graph; yield the function that stores times."""
     graph: Any = getattr(getattr(sys.modules.get("torch"), "cuda", None), "CUDAGraph", None)  # torch has no types here
     end = getattr(graph, "capture_end", None)
     if end is None:

@@ -30,7 +30,7 @@ PAGE_BYTES = 4096
 _LOG_PAGES_COUNT = 256  # SQLite writes back a log of this size: 1 MiB
 _BUSY_S = 5.0
 _HELD_S = 1.0  # longest wait of the writer, which keeps its rows and retries
-_CACHE_KIB = 1000  # rows are only added, so half of SQLite's default per connection is enough
+_CACHE_KIB = 1000  # most statements add rows, so half of SQLite's default per connection is enough
 _CHECK_STEPS = 1000  # virtual machine steps of SQLite between two readings of the clock
 _PROBES_COUNT, _PROBE_S = 20, 0.01  # ``store_owner.is_alive`` probes the lock for microseconds only
 _HEADER_BYTES = 100  # https://www.sqlite.org/fileformat.html: bytes 18 and 19 are 2 in WAL mode
@@ -143,7 +143,7 @@ def write_back(database: Database) -> bool:
 
 
 def close_plain(database: Database, path: Path) -> bool:
-    """Close a database and leave one plain file; return False if a reader prevents that: then call ``settle`` later."""
+    """Close a database and leave one plain file.  Return False if a reader prevents that; then call ``settle`` later."""
     try:
         database.conn.execute("PRAGMA busy_timeout=100")  # short, because the writer must not wait for a reader
         database.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -60,7 +60,7 @@ class Message(msgspec.Struct, tag_field="type", omit_defaults=True, frozen=True)
 
 
 class Hello(Message, tag="hello", frozen=True):
-    """A client's first line: its protocol, and the source and state folder it expects (None: any)."""
+    """A client's first line: its protocol, and the expected source and state folder; None accepts any."""
 
     protocol: _Whole
     version: _Name

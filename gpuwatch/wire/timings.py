@@ -59,7 +59,7 @@ def sort_by_begin(timings: Timings) -> Timings:
 
 
 def batched(timings: Timings, size: int) -> Timings:
-    """Merge every ``size`` iterations into one: the first start time, the mean times and clocks; drop a remainder."""
+    """Merge every ``size`` iterations into one, with the first start time and mean times and clocks; drop a remainder."""
     if size <= 1:
         return timings
     count = len(timings.at_ns) // size * size

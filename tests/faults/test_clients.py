@@ -116,7 +116,7 @@ def test_verdict_of_an_open_window_of_the_client_is_refused(daemon: Live) -> Non
     """The daemon refuses to wait for a window that is open on the same connection."""
     with connect(daemon.settings) as client:
         opened = client.open(label="own")
-        with pytest.raises(DaemonError, match="still open on this connection: close it"):
+        with pytest.raises(DaemonError, match="found it open on this connection; close it first"):
             client.verdicts(opened.run, wait_s=1.0)
         with connect(daemon.settings) as other:
             assert other.verdicts(opened.run, wait_s=0.0).status == "open"

@@ -1,6 +1,6 @@
 """The driver's view of a simulated board: values from a periodically refreshed page, counters, and the cost of each call.
 
-Refresh periods and costs were measured on one H200 (docs/HARDWARE.md).
+Refresh periods and costs are those of one H200; docs/HARDWARE.md records the main ones.
 """
 
 import random

@@ -34,7 +34,7 @@ _BURST_RATIO, _FLOOR_RATIO, _SET_RATIO, _GAIN = 1.03, 0.78, 0.980, 7.0
 _RELEASE_RATIO, _RELEASE_COUNT = 0.8, 8  # released when the mean of 160 ms is below 80 % of both limit and target
 _LOAD_MEMORY = 0.7  # the kernels' power varies as AR(1), one step per bin
 
-# Plain integers: operations on flags are slow, and every step asks for the reasons.
+# Plain integers, because operations on flags are slow.
 _CAPPED, _SHUT = int(Reason.SW_POWER_CAP), int(Reason.HW_THERMAL | Reason.HW_SLOWDOWN)
 _HOT, _IDLE = int(Reason.SW_THERMAL), int(Reason.GPU_IDLE)
 
