@@ -25,7 +25,7 @@ WARM_S = 8.0  # the daemon stops waiting for longer imports; the first verdicts 
 REST_S = 60.0  # idle time before the worker is killed
 CLOSE_S = 2.0  # time limit for a killed worker to end
 _NICE = 5  # a benchmark may run while the worker imports or judges
-# numpy's libraries would start a thread per CPU for matrix products; the judge's few products are too small for that.
+# numpy's libraries would start a thread per CPU for matrix products, of which the judge computes only a few.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 

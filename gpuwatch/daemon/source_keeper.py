@@ -152,6 +152,6 @@ class SourceKeeper:
 
 
 def _in_order(known: Mapping[str, Device], boards: Sequence[Device]) -> dict[str, Device]:
-    """Return all GPUs, listed or lost: the first listing in its own order, later ones sorted by bus address."""
+    """Return all GPUs, listed or lost: in the order of the first listing, from the second one on sorted by bus address."""
     found = {**known, **{board.uuid: board for board in boards if board.uuid not in known}}
     return found if not known else {device.uuid: device for device in pci.in_order(found.values())}

@@ -213,7 +213,7 @@ class Tallies:
 
 
 class Buckets:
-    """Counts of values between bounds, each with its upper bound.  Callers must hold a lock, or an increment could be lost."""
+    """Counts of values between bounds (upper bound included) and above.  Callers hold a lock, or an increment could be lost."""
 
     __slots__ = ("bounds", "counts", "total")
 

@@ -1,1 +1,1 @@
-"""Windows around other projects' harnesses: each module opens windows around one harness's timed part and passes on its times."""
+"""Windows around the timed parts of other projects' harnesses, with the times that the harnesses measured."""

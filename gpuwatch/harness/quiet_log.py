@@ -32,7 +32,7 @@ _kept = _Kept()
 
 @contextlib.contextmanager
 def quietly(doing: str) -> Iterator[None]:
-    """Catch every exception of the block, and keep the exception and gpuwatch's warnings for ``take_messages``."""
+    """Catch every ``Exception`` of the block, and keep its text and gpuwatch's warnings for ``take_messages``."""
     if _kept not in _log.filters:
         _log.addFilter(_kept)
     inside = _kept.inside

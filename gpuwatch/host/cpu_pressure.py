@@ -29,7 +29,7 @@ class Pressure:
     psi_some_ns: int | None = None
     cpu_allowed_count: int | None = None
     numa_nodes: str | None = None  # of the allowed CPUs
-    wall_offset_ns: int | None = None  # wall time minus monotonic time, which changes only when the wall clock is set
+    wall_offset_ns: int | None = None  # wall time minus monotonic time; a set wall clock and a suspension change it
     watcher_cpu_s: float | None = None  # CPU time of the process that took this snapshot
 
 

@@ -101,7 +101,7 @@ def container(*, root: Path = Path("/"), environ: Mapping[str, str] | None = Non
 
 
 def facts(*, proc: Path = PROC, root: Path = Path("/")) -> Host:
-    """Return facts of this machine that hold until the next boot."""
+    """Return facts of this machine: boot, host name, kernel and container."""
     boot_id = contents(proc / "sys/kernel/random/boot_id")
     return Host(
         boot_id=boot_id.strip() if boot_id else None,

@@ -28,7 +28,7 @@ class LaneTurn:
     lane: Lane
     ask: Callable[[], Sequence[Observed]]
     period_ns: Callable[[], int]
-    # Makes many passes, from a deadline until a time, if the source has its own loop; None if not.
+    # Makes many passes, from a deadline until a time, with the source's own loop; returns None without such a loop.
     ask_on: Callable[[int, int], Passes | None] | None = None
     spacing_ns: int = 0  # a hurried pass begins at least this long after the last pass began
     pace: Pace = field(default_factory=Pace)
@@ -38,7 +38,7 @@ class LaneTurn:
     hurries_ns: deque[int] = field(default_factory=deque)  # times requested by other threads, of which the last counts
     lost: str | None = None
     gone: bool = False  # True if the whole source is lost, not only this GPU
-    asked_of: Source | None = None  # the source of the last call, if the turn's maker sets it
+    asked_of: Source | None = None  # the source of the last call, set by ``CurrentSource`` and by the fast lane
     hung: str | None = None
     hung_at_ns: int = 0
     retry_ns: int = FIRST_RETRY_NS

@@ -209,7 +209,7 @@ def open_loop(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None
 
 @functools.cache
 def compiled(folder: Path = Path(__file__).parent) -> tuple[ctypes.CDLL | None, str]:
-    """Return the library built at installation, or None and the reason."""
+    """Return the library built at installation and an empty text, or None and the reason."""
     why = "it was not built: no C compiler was found when gpuwatch was installed; install gcc, then reinstall gpuwatch"
     for path in sorted(folder.glob("_compiled_loop*.so")):
         try:
