@@ -127,7 +127,7 @@ def test_mark_reports_wrong_input_in_one_line(
 
 @pytest.mark.skipif(shutil.which("hyperfine") is None, reason="hyperfine is not installed")
 def test_mark_surrounds_the_runs_of_hyperfine(daemon: Settings) -> None:
-    """A mark covers all runs between hyperfine's --setup and --cleanup, which are separate processes of one session."""
+    """The command of hyperfine's --cleanup ends the mark that --setup began, in another process of the same session."""
     command = " ".join([sys.executable, "-m", "gpuwatch", *daemon.flags(), "mark"])
     done = subprocess.run(
         ["hyperfine", "-N", "--runs", "2", "--setup", f"{command} begin hyper", "--cleanup", f"{command} end hyper", "--show-output",

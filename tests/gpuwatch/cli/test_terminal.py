@@ -83,7 +83,7 @@ def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
 
 @pytest.fixture(scope="module")
 def hostile(daemon: Settings) -> str:
-    """Return the run of a window whose label contains control characters."""
+    """Return the run ID of a window whose label contains control characters."""
     with window(HOSTILE, sync=False, settings=daemon) as watched:
         sample_for(0.1)
     assert watched.verdicts
