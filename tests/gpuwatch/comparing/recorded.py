@@ -24,7 +24,7 @@ SCENARIOS = {
 
 
 def dealt(scenario: str, change: float, count: int, *, seconds: float = 3.0, seed: int = 0) -> Iterator[Values]:
-    """Yield log ratios of ``count`` interleaved runs of at most ``seconds``; places in the recording and first letters are random.
+    """Yield log ratios of ``count`` interleaved runs of at most ``seconds``, each from a random place of the recording.
 
     The runs are not independent, because all use one recording of a few seconds.
     """
