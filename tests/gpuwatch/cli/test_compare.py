@@ -210,7 +210,7 @@ class TestFunctions:
     def test_compare_of_several_functions_uses_the_first_as_base(
         self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path
     ) -> None:
-        """Each other function is compared with the first, with a ratio to it."""
+        """Each other function is compared with the first function, and has a ratio to the first function's speed."""
         variants = ("a.py:f", "b.py:g", "b.py:same")
         ended = gpuwatch(*daemon.flags(), "compare", *variants, *QUICK, "--no-check", "--json")
         check(ended.data, "urn:gpuwatch:cli:1#/$defs/compare")
