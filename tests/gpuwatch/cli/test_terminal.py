@@ -101,7 +101,7 @@ def test_json_on_a_terminal_has_no_control_characters(daemon: Settings, hostile:
     words += [] if "run" in words else ["--json"]
     shown = on_terminal(*daemon.flags(), *words, home=home)
     assert steering(shown) == []
-    # The daemon cuts the text for `top` to a line's length.
+    # The daemon cuts texts for `top` to 80 characters.
     assert any(text == HOSTILE or text[:10] == HOSTILE[:10] for text in found_texts(json.loads(shown)))
 
 
