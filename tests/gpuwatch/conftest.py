@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.config.settings import Settings
 from tests.gpuwatch.live import running
 
-# Tests need SIGINT and SIGHUP.  A shell's background job ignores SIGINT, a job of nohup SIGHUP, and children inherit this.
+# Tests need SIGINT and SIGHUP.  Background jobs can start with SIGINT ignored, commands of nohup with SIGHUP ignored.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

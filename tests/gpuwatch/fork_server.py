@@ -87,7 +87,7 @@ def fork_orphan() -> int | None:
 
 
 def begin(message: dict[str, Any], streams: list[int]) -> None:
-    """Take over the requested streams, folder and environment, and close all other descriptors."""
+    """Take over the requested session, streams, folder, environment and arguments, and close all other descriptors."""
     if message["session"]:
         os.setsid()
     if message["process_group"] >= 0:

@@ -1,7 +1,7 @@
 """Processes of ``python -m MODULE`` forked from a server that has imported the module: importing for each test is slow.
 
 A forked process has the given arguments, environment, folder and streams, and is a child of the test's process.  Memory,
-name in ``ps`` and imports are the server's: tests of these start a real process.  A forked daemon has a server of its own,
+name in ``ps`` and imports are the server's: tests of these start a real process.  A forked daemon has a separate server,
 from which the daemon starts its judge's workers, unless the environment has ``REAL_CHILDREN``.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-# Prefixes of variables that Python, the allocator and the loader read only at start; LD_LIBRARY_PATH may name a mock driver.
+# Prefixes of variables that Python, allocator, loader and sanitizers read only at start; for LD_LIBRARY_PATH see ``driver_of``.
 BEGINNING = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "ASAN_", "UBSAN_")
 LIBRARIES = "LD_LIBRARY_PATH"
 DRIVER = "libnvidia-ml.so.1"  # the loader finds a loaded library by this name
@@ -40,7 +40,7 @@ _one_request = threading.Lock()
 
 
 class ForkedPopen(subprocess.Popen[Any]):
-    """A ``subprocess.Popen`` that forks processes of ``python -m`` from a server, and starts all others as usual."""
+    """A ``subprocess.Popen`` that forks processes of ``python -m`` from a server if possible, and starts others as usual."""
 
     def forks(self) -> ForkServer:
         """Return the server for this process's children."""
@@ -103,14 +103,14 @@ def can_fork(environment: Mapping[str, str]) -> bool:
 
 
 def driver_of(environment: Mapping[str, str]) -> Path | None:
-    """Return the mock driver in the first folder of LD_LIBRARY_PATH, which a server loads in a forked process."""
+    """Return the mock driver in the first folder of LD_LIBRARY_PATH, which a forked process loads; None without one."""
     path = Path(environment.get(LIBRARIES, "").partition(":")[0]) / DRIVER
     return path if path.is_absolute() and path.is_file() else None
 
 
 @cache
 def server(module: str = "tests.gpuwatch.fork_server") -> ForkServer:
-    """Start a process that has everything imported; it ends with this process."""
+    """Start a server that ends with this process, and return the connection to the server."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", module, str(theirs.fileno())]

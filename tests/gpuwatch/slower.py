@@ -26,7 +26,7 @@ def slower(evidence: Evidence, *, phase_ns: int = 0, period_ns: int = ROW_NS, ch
 
 
 def _keep_last(column: Column, window: WindowRecord, phase_ns: int, period_ns: int) -> Column:
-    """Return the last value before each deadline: changes between two deadlines are lost."""
+    """Return the last value up to each deadline: of several changes between two deadlines, only the last remains."""
     first_ns = int(column.at_ns[0])
     deadlines = -(-(column.at_ns - first_ns - phase_ns) // period_ns) * period_ns + first_ns + phase_ns
     last = np.append(np.diff(deadlines) > 0, True)
@@ -40,7 +40,7 @@ def _keep_first(column: Column, window: WindowRecord, phase_ns: int, period_ns: 
 
 
 def _with_edges(column: Column, window: WindowRecord, at_ns: Times, index: Times) -> Column:
-    """Add the rows at the window's edges, where the daemon reads every lane, and the last row."""
+    """Add the last row up to the window's begin, the first row from the end on, and the column's last row."""
     last = len(column) - 1
     before = max(0, int(np.searchsorted(column.at_ns, window.begin_ns, side="right")) - 1)
     after = min(last, int(np.searchsorted(column.at_ns, window.end_ns)))

@@ -1,4 +1,4 @@
-"""Tests of the wrapper with real processes: streams, signals and exit codes stay the command's."""
+"""Tests of the wrapper's streams, signals and exit codes, with real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of --gpu: it accepts every name of a GPU, and prints the chosen GPU."""
+"""Tests of --gpu: the accepted and refused names of a GPU, and the printed choice."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_choose_accepts_every_name_of_a_gpu(name: str, capfd: pytest.CaptureFixt
     ("name", "words"),
     [
         ("2", "found '2'; GPUs here: GPU 0: NVIDIA H200, GPU-9bb9"),
-        ("GPU-", "found 'GPU-', which names 2 of them"),
+        ("GPU-", "found 'GPU-', which names 2 of them; GPUs here: GPU 0: NVIDIA H200"),
         ("6:00.0", "found '6:00.0'; GPUs here"),
-        ("nope", "expected one GPU by index, UUID, either end of a UUID, or PCI address, found 'nope'"),
+        ("nope", "expected one GPU by index, UUID, either end of a UUID, or PCI address, found 'nope'; GPUs here: GPU 0: "),
     ],
 )
 def test_choose_lists_the_gpus_for_a_name_of_none_or_several(name: str, words: str) -> None:

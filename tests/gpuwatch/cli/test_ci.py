@@ -44,7 +44,7 @@ def stored(folder: Path, *pieces: Evidence, uid: int | None = None) -> list[str]
 
 
 def test_ci_compares_stored_windows_with_a_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A job saves a baseline; a slower later job fails with 1, and an equal one passes."""
+    """A job saves a baseline. A slower later job fails with 1; an equal window and a window without a baseline pass."""
     base, saved = stored(tmp_path / "base", made()), str(tmp_path / "base.capsule")
     assert gpuwatch("ci", *base, "--save", saved).code == 0
     same, slower = stored(tmp_path / "same", made(seed=1)), stored(tmp_path / "slow", made(2.1e-3))
@@ -165,8 +165,8 @@ def test_ci_refuses_a_pipe_for_the_summary(gpuwatch: Gpuwatch, home: Path) -> No
     assert "--summary: expected a file that can be appended to" in ended.err
 
 
-def test_ci_checks_the_runners_files_first(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder in GITHUB_OUTPUT is refused before the command runs."""
+def test_ci_names_the_variable_of_a_bad_runners_file(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal of a folder in GITHUB_OUTPUT names the variable."""
     monkeypatch.setenv("GITHUB_OUTPUT", str(home))
     assert "$GITHUB_OUTPUT: expected a file that can be appended to" in gpuwatch("ci", "--", "true").err
 

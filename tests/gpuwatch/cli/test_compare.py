@@ -1,4 +1,4 @@
-"""Tests of gpuwatch compare: stored runs of a simulated GPU, and functions of files, in the working tree and in revisions."""
+"""Tests of gpuwatch compare: stored runs, and functions of files, in the working tree and in revisions."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class TestRuns:
         accepted = gpuwatch(*where, "compare", "0ca7", "1ca7", "--accept", "hardware-mismatch", "--json")
         assert accepted.data["comparisons"][0]["decision"] == "faster"
 
-    def test_compare_without_times_shows_conditions(self, gpuwatch: Gpuwatch, store: Stored) -> None:
-        """A comparison of runs without times is inconclusive and names the missing times."""
+    def test_compare_of_runs_without_times_is_inconclusive(self, gpuwatch: Gpuwatch, store: Stored) -> None:
+        """A comparison of runs without times is inconclusive, and the reasons name both runs."""
         ended = gpuwatch(*store(timed=False), "compare", "0ca7", "1ca7", "--json")
         found = ended.data["comparisons"][0]
         assert (ended.code, found["decision"], found["ratio"]) == (0, "inconclusive", None)
@@ -210,7 +210,7 @@ class TestFunctions:
     def test_compare_of_several_functions_uses_the_first_as_base(
         self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path
     ) -> None:
-        """Each other function is compared with the first, with a ratio to it."""
+        """Each other function is compared with the first function, and has a ratio to the first function's speed."""
         variants = ("a.py:f", "b.py:g", "b.py:same")
         ended = gpuwatch(*daemon.flags(), "compare", *variants, *QUICK, "--no-check", "--json")
         check(ended.data, "urn:gpuwatch:cli:1#/$defs/compare")

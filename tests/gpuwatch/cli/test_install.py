@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch daemon install`: it writes only shown and accepted files, and `uninstall` removes them."""
+"""Tests of `gpuwatch daemon install`, which writes only shown and accepted files, and of `gpuwatch daemon uninstall`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_install_without_confirmation_writes_nothing(
 
 
 def test_install_writes_only_differing_files(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """The command writes the shown files, and later only those that differ."""
+    """The command writes the files, and later only differing ones; `uninstall` removes all but the administrator's file."""
     install = ("daemon", "install", "--root", str(tmp_path), "--yes")
     assert gpuwatch(*install, "--with", "kernel-log").code == 0
     found = files(tmp_path / "etc")
@@ -70,7 +70,7 @@ def test_drop_in_description_names_existing_rules(gpuwatch: Gpuwatch) -> None:
 
 
 def test_install_keeps_foreign_files_and_masks(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A unit that gpuwatch did not write, or a mask, stays; install is refused and uninstall does nothing."""
+    """Install refuses a unit that gpuwatch did not write, and a mask; uninstall finds nothing to do for a mask."""
     unit = tmp_path / "etc/systemd/system/gpuwatch.service"
     unit.parent.mkdir(parents=True)
     unit.write_text("[Service]\nExecStart=/mine\n")

@@ -141,7 +141,7 @@ def test_judge_reads_start_times_of_a_table(gpuwatch: Gpuwatch, daemon: Settings
 
 
 def test_run_reads_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> None:
-    """The times of a real hyperfine run fill the window, and the verdict has their median."""
+    """The verdict on a real hyperfine run has the median of the times in hyperfine's file."""
     report, file = tmp_path / "verdict.json", tmp_path / "hf.json"
     script = Path(__file__).parents[3] / "examples" / "harness" / "hyperfine.sh"
     arguments = ["--json", str(report), "--times", str(file), "--", program("hyperfine"), "-N", "--runs", "12"]

@@ -57,7 +57,7 @@ def test_mark_end_prints_and_stores_the_verdict(gpuwatch: Gpuwatch, daemon: Sett
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a PID namespace")
 def test_mark_in_entered_container_measures_the_user(tmp_path: Path) -> None:
-    """After `docker exec`, a mark measures the user's sessions that started outside the container's PID namespace."""
+    """In a PID namespace that was entered, as by `docker exec`, a mark measures the user's sessions started outside."""
     flags = settings(tmp_path).flags()
     line = shlex.join([sys.executable, "-m", "gpuwatch", *flags, "mark"])
     script = f"{line} begin job && {line} end job --json --fail-on rejected"
@@ -127,7 +127,7 @@ def test_mark_reports_wrong_input_in_one_line(
 
 @pytest.mark.skipif(shutil.which("hyperfine") is None, reason="hyperfine is not installed")
 def test_mark_surrounds_the_runs_of_hyperfine(daemon: Settings) -> None:
-    """A mark covers all runs between hyperfine's --setup and --cleanup, which are separate processes of one session."""
+    """The command of hyperfine's --cleanup ends the mark that --setup began, in another process of the same session."""
     command = " ".join([sys.executable, "-m", "gpuwatch", *daemon.flags(), "mark"])
     done = subprocess.run(
         ["hyperfine", "-N", "--runs", "2", "--setup", f"{command} begin hyper", "--cleanup", f"{command} end hyper", "--show-output",

@@ -91,7 +91,7 @@ def test_qualify_advises_a_reference_only_without_cards() -> None:
 
 
 def test_qualify_prints_instance_numbers_and_differences() -> None:
-    """The output names another driver, 114 SMs, and a clock lock with the affected numbers."""
+    """The output names another driver, 114 stamped SMs, and a clock lock with the affected numbers."""
     card = healthy()
     assert card.stamps is not None
     device = replace(card.device, uuid="GPU-here", driver_version="565.57.01")

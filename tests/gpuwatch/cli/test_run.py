@@ -51,7 +51,7 @@ def test_run_judges_and_passes_output_and_code_through(daemon: Settings) -> None
 
 
 def test_run_names_an_unreadable_recording(tmp_path: Path) -> None:
-    """An unreadable recording is the stated reason for an unproven verdict."""
+    """An unreadable recording is the verdict's reason, and the program still runs."""
     places = {"source": f"replay:{tmp_path}/none", "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}
     nothing = load(places, environment={"HOME": "/"})
     ended = run("--", "true", settings=nothing, environment={"GPUWATCH_DAEMON_IDLE_EXIT": "1s"})
@@ -73,7 +73,7 @@ def test_run_leaves_signals_to_the_waiting_thread(daemon: Settings) -> None:
 
 
 def test_window_of_an_unknown_scene_gives_the_reason(tmp_path: Path) -> None:
-    """A window whose daemon has an unknown scene is unproven, with the nearest scene in the reason."""
+    """The verdict of a window whose daemon has an unknown scene suggests the nearest scene."""
     places = {"source": "simulated:steady-gem", "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}
     variables = {f"GPUWATCH_{name.upper()}": value for name, value in places.items()} | {"GPUWATCH_DAEMON_IDLE_EXIT": "1s"}
     program = "import gpuwatch\nwith gpuwatch.window('x') as w: pass\nprint(w.verdict)"
@@ -275,8 +275,8 @@ def test_run_without_a_daemon_runs_the_program_unproven(tmp_path: Path) -> None:
         (["python"], "python"),
     ],
 )
-def test_run_labels_by_program_and_never_by_arguments(command: list[str], name: str) -> None:
-    """A window's label is the program's name and never its arguments, which may hold secrets."""
+def test_run_labels_a_window_by_program_script_or_module(command: list[str], name: str) -> None:
+    """A window's label is the name of the program, script or module, because other arguments may hold secrets."""
     from gpuwatch.cli.run import _name
 
     assert _name(tuple(command)) == name

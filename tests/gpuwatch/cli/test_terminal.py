@@ -83,7 +83,7 @@ def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
 
 @pytest.fixture(scope="module")
 def hostile(daemon: Settings) -> str:
-    """Return the run of a window whose label contains control characters."""
+    """Return the run ID of a window whose label contains control characters."""
     with window(HOSTILE, sync=False, settings=daemon) as watched:
         sample_for(0.1)
     assert watched.verdicts
@@ -101,7 +101,7 @@ def test_json_on_a_terminal_has_no_control_characters(daemon: Settings, hostile:
     words += [] if "run" in words else ["--json"]
     shown = on_terminal(*daemon.flags(), *words, home=home)
     assert steering(shown) == []
-    # The daemon cuts the text for `top` to a line's length.
+    # The daemon cuts texts for `top` to 80 characters.
     assert any(text == HOSTILE or text[:10] == HOSTILE[:10] for text in found_texts(json.loads(shown)))
 
 

@@ -56,7 +56,7 @@ class Knot:
 
 
 def collect_something() -> None:
-    """Create garbage whose collection takes longer than a launch."""
+    """Create and collect garbage, which takes longer than a launch."""
     knots = [Knot() for _ in range(20_000)]
     del knots
     gc.collect()

@@ -1,4 +1,4 @@
-"""Tests of the measured process's facts and times: they arrive completely, or the window is judged without them."""
+"""Tests of facts and times that the measured process sends: limits, invalid values, and a lost connection."""
 
 from __future__ import annotations
 

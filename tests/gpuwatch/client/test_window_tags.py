@@ -161,7 +161,7 @@ def test_tags_of_a_window_are_stored(copying: Settings, monkeypatch: pytest.Monk
         def work() -> None: ...
 
         work()
-    decorated = work.window  # type: ignore[attr-defined]  # as of every decorator
+    decorated = work.window  # type: ignore[attr-defined]  # functions take attributes
     for window, own in ((outer, {}), (inner, {"variant": "b"}), (decorated, {"kind": "decorated"})):
         assert window.verdict
         stored = dict(judged_run(copying.state, str(window.run_id)).tags)

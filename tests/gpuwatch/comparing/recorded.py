@@ -24,9 +24,9 @@ SCENARIOS = {
 
 
 def dealt(scenario: str, change: float, count: int, *, seconds: float = 3.0, seed: int = 0) -> Iterator[Values]:
-    """Yield log ratios of ``count`` interleaved runs of ``seconds``, with random starts in the recording and random first letters.
+    """Yield log ratios of ``count`` interleaved runs of at most ``seconds``, each from a random place of the recording.
 
-    The runs share one recording of a few seconds, so they are not independent.
+    The runs are not independent, because all use one recording of a few seconds.
     """
     with np.load(TRACES / "scenarios.npz") as archive:
         took_ms = archive[f"timing_{scenario}"][:, 1]

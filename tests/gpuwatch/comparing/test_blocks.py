@@ -1,4 +1,4 @@
-"""Tests of blocks timed by CUDA events, on a mock torch.cuda whose GPU has a queue and a clock."""
+"""Tests of blocks timed by the host, or by events of a mock torch.cuda whose GPU has a queue and a clock."""
 
 from __future__ import annotations
 

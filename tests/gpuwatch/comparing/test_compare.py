@@ -78,7 +78,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize(("starved", "says"), [(False, " %: 2 µs of"), (True, "GPU's share at least")])
     def test_each_variant_has_its_gpu_share(self, starved: bool, says: str) -> None:
-        """Text and JSON show the launches, host times and gaps of both variants; a GPU that waited is reported."""
+        """Text shows the GPU's share of both variants, JSON also launches, host time and gap; a GPU that waited is reported."""
         launch = BlockLaunch(issue_s=12e-6, overhead_s=2e-6, gap_s=1e-6)
         timer = SimulatedBlocks({"a": GEMM, "b": GEMM}, starved=starved, launch=launch)
         found = compare({"a": nothing, "b": nothing}, watch=False, seconds=0.5, timer=timer)

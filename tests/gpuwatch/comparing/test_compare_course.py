@@ -43,7 +43,7 @@ class Journal(SimulatedBlocks):
 
 
 def run(**options: Any) -> tuple[Compared, list[str]]:
-    """Compare two empty functions on a GPU whose environment records its calls."""
+    """Compare two empty functions on a simulated GPU; return the result and the events in order."""
     notes: list[str] = []
     world = World(ScriptedTimer(constant(1e-3)))
     plain = world.environment()
@@ -64,7 +64,7 @@ def run(**options: Any) -> tuple[Compared, list[str]]:
 
 class TestCourse:
     def test_gpu_is_warm_before_the_window_opens(self) -> None:
-        """The daemon starts first, then the GPU works for 3 s, then the window opens."""
+        """The daemon starts, then the GPU works for 3 s, then the window opens."""
         _, notes = run()
         daemon, window = notes.index("daemon"), notes.index("window")
         # A block of 3 ms takes 3.8 ms at the capped clock.

@@ -1,4 +1,4 @@
-"""Tests of the probes on a mock GPU: with and without torch, without cuda-bindings, and with refusals."""
+"""Tests of the probes on a mock GPU: with and without torch, cuda-bindings, CUDA and free memory."""
 
 from __future__ import annotations
 

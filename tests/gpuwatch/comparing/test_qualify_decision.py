@@ -18,7 +18,7 @@ from tests.gpuwatch.comparing.cards import STEADY, fleet, healthy, qualified, sl
 
 @cache
 def cards() -> tuple[Qualification, ...]:
-    """Return six simulated cards, made at first use, because every worker of the suite collects this module."""
+    """Return six simulated cards, made at first use, so that the import of this module simulates nothing."""
     return fleet(6)
 
 
@@ -160,7 +160,7 @@ def test_unbounded_number_is_unclear() -> None:
 
 
 def test_times_at_other_clocks_are_converted() -> None:
-    """Without a reference clock for the model, the exponent converts the cards' times to one clock."""
+    """Times at other clocks are converted with the cards' common exponent before the comparison."""
     card = healthy()
     at = card.amounts["gemm_at_clock_s"]
     assert at.clock_mhz is not None

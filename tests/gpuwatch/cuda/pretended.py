@@ -1,4 +1,4 @@
-"""A mock GPU for stamps: a driver with memory in this process, and a torch with that driver."""
+"""A mock GPU for stamps: a driver with memory in this process, and a mock torch.cuda."""
 
 # ruff: noqa: N802 - the driver's names, and torch's
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of events by number: the driver's handles if its library exists, else torch's objects."""
+"""Tests of events by number: the driver's handles if libcuda is usable, else torch's objects."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_unrecorded_event_is_an_error(cuda: Any) -> None:
         events.synchronize(0)
 
 
-def test_torch_events_replace_a_missing_library(cuda: Any) -> None:
+def test_torch_events_replace_an_unusable_library(cuda: Any) -> None:
     """Events are torch's if the library lacks a function, or without a context."""
     assert isinstance(make_events(cuda, SimpleNamespace()), TorchEvents)
     assert isinstance(make_events(cuda, Library(context=0)), TorchEvents)

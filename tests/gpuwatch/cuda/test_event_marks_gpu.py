@@ -1,4 +1,4 @@
-"""Tests of stamps and marks on a real GPU: they measure the clock, cost little, and stay out of a capture."""
+"""Tests that stamps and marks on a real GPU measure the clock, cost little, and stay out of a capture."""
 
 from __future__ import annotations
 

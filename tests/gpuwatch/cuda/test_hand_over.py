@@ -1,4 +1,4 @@
-"""Tests of the end of a window with many timed iterations on a GPU: the program continues while their times are read."""
+"""Tests of the end of a window with many timed iterations on a GPU: the program continues while the times are read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def evidence_of(window: gpuwatch.Window, settings: Settings) -> Evidence:
 
 
 def test_block_returns_before_many_stamps_are_read(gpu: Driver, copying: Settings) -> None:
-    """The block returns while the copy is still blocked; the verdict waits for the copy and has every time."""
+    """The block returns while the copy is still blocked; the evidence has every time after the copy."""
     window = iterated(copying, MANY_COUNT)
     wait_until(lambda: gpu.streams, what="the copy begins")
     gpu.may_copy.set()
@@ -58,14 +58,14 @@ def test_block_returns_before_many_stamps_are_read(gpu: Driver, copying: Setting
 
 
 def test_few_times_are_handed_over_by_the_program(gpu: Driver, copying: Settings) -> None:
-    window = iterated(copying, FEW_COUNT)  # a copy in a separate thread would block forever here
+    window = iterated(copying, FEW_COUNT)  # a copy in a separate thread would fail here, because nothing sets ``may_copy``
     timings = evidence_of(window, copying).timings
     assert timings is not None
     assert len(timings.took_s) == FEW_COUNT
 
 
 def test_stamp_memory_is_freed_after_reading(gpu: Driver, copying: Settings) -> None:
-    """The waiting thread frees the stamps' memory, because freeing in the reading thread would wait for the program's work."""
+    """Once the verdict is there, the memory of the iterations' stamps is free."""
     gpu.may_copy.set()
     window = iterated(copying, MANY_COUNT)
     assert window.verdict

@@ -1,4 +1,4 @@
-"""Tests of stamps and marks without a GPU: the ownership and the release of buffers."""
+"""Tests of stamps and marks on a mock GPU: clocks, times, and the ownership and release of buffers."""
 
 from __future__ import annotations
 

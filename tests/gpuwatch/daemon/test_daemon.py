@@ -1,4 +1,4 @@
-"""Tests of the daemon: access rights, its death, and malformed requests."""
+"""Tests of the daemon: access rights, signals, refused and malformed requests, and the judge's worker."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _now_ns() -> int:
 
 
 def test_second_daemon_on_one_socket_is_refused(tmp_path: Path) -> None:
-    """A second daemon on one socket is refused, with the remedy."""
+    """A second daemon on one socket is refused in one line, which names the first daemon."""
     with running(tmp_path) as live:
         second = forked.run([sys.executable, "-m", "gpuwatch", *live.settings.flags(), "daemon"], timeout_s=PATIENCE_S)
         assert second.returncode == 2

@@ -15,7 +15,7 @@ SAMPLE_NS = 20_000_000
 
 
 def test_power_record_reaches_the_end_of_the_window(tmp_path: Path) -> None:
-    """The daemon reads the driver's power record each second, and once more before judging."""
+    """The stored power record has no gap up to the end, and process lists from before and after the end are stored."""
     with running(tmp_path) as daemon:
         for length_s in (0.3, 0.7, 1.1):  # different phases of the reads of each second
             with gpuwatch.window(settings=daemon.settings) as w:

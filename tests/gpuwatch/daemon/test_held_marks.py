@@ -109,7 +109,7 @@ def test_mark_of_another_user_is_not_seen(marks: HeldMarks, windows: _Windows) -
 
 
 def test_mark_names_are_unique_per_user_and_bounded(marks: HeldMarks) -> None:
-    """A second mark of a name is refused, and each user has a bounded number."""
+    """A second mark of a name is refused, and the number of a user's open marks is bounded."""
 
     async def course() -> None:
         marks.answer(begin(), pid=ME, uid=7)

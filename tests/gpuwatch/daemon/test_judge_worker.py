@@ -1,4 +1,4 @@
-"""Tests of the judge's worker: every window gets its own result, even from a late worker."""
+"""Tests of the judge's worker: separate results for windows, a late or failing worker, and the worker's end."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Running(TimingProcess):
 
 
 class Driver:
-    """A mock driver with GPM: it returns a mean over the time since the last read."""
+    """A mock driver with GPM: a read after a run of 1 s returns the side's ratio, any other read no ratio."""
 
     name, simulated = "nvml", False
 

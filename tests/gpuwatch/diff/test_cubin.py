@@ -41,7 +41,7 @@ def test_cut_cubin_is_refused_or_read(length: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=20))
-@example([(47, 128)])  # an offset of the section headers beyond Python's range
+@example([(47, 128)])  # an offset of the section headers of at least 2**63
 def test_changed_cubin_is_refused_or_read(changes: list[tuple[int, int]]) -> None:
     data = bytearray(WHOLE)
     for place, value in changes:

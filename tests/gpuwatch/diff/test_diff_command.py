@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch diff` on sides of every kind, and of its outputs."""
+"""Tests of `gpuwatch diff` on CUDA, PTX and cubin sides, and of the command's outputs."""
 
 from __future__ import annotations
 

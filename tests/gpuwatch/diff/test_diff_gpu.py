@@ -1,6 +1,6 @@
 """Tests of gpuwatch diff with times on a real GPU: decisions, faults in the timing process, sides in other languages.
 
-All runs share one state folder with the compiled kernels.  Buffers are small, so that the tests are short.
+All runs share one state folder with the compiled kernels, and use `--seconds 0.3`.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def test_equal_kernels_pass_the_gate() -> None:
 
 
 def test_write_behind_a_buffer_is_found() -> None:
-    """A size that is not a multiple of a block has a thread that writes one element too far."""
+    """With a size that is not a multiple of a block, a thread can write one element too far."""
     found = reason(saxpy, partial(saxpy, extra=1), SAXPY)
     assert "B writes outside of y: 4 bytes after its 4112 elements, the nearest at byte 0 (n=4112, seed 1)" in found
 

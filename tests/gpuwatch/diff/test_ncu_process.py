@@ -2,7 +2,7 @@
 
 The texts are real, or have the form of real texts with other numbers:
 - ``ncu_h200.csv``: output of ncu 2025.3.1 on an H200 for the naive transpose (driver 580.159.04, 2026-11-22), some columns;
-- the raw page with a row of units, textual attributes, and lines before and after the page, as in vLLM's
+- the raw page with a row of units, textual attributes, and lines before and after the page, as in 1Cat-vLLM's
   tests/models/qwen4_exp/test_sm70_moe_unique_experts_bench_cpu.py (``--csv --page raw --print-units base``);
 - commas between thousands, and ``n/a``.
 """

@@ -36,7 +36,7 @@ Series = dict[tuple[str, Labels], float]
 
 
 class Counting(Simulated):
-    """A simulated source that counts its calls by kind."""
+    """A simulated source that counts calls by kind, except rare readings."""
 
     calls: Counter[str]
 

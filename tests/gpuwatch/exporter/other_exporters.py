@@ -1,4 +1,4 @@
-"""The names of other exporters: each name, gpuwatch's query in the same unit, and the difference."""
+"""The names of other exporters: each name, gpuwatch's query in the same unit if possible, and the difference."""
 
 from __future__ import annotations
 

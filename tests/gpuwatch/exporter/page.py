@@ -60,11 +60,11 @@ Limits: the SM clock is the clock that the driver reports, 8–12 % above the tr
 the true clock. Utilisation is the time with a resident kernel, not the share of the GPU in use. On a board with MIG instances, clocks,
 power and heat are the board's; each instance has its own memory, processes and activity (`gpuwatch_mig_…`).
 
-The series with "read at most once in ten seconds" in the column "From" are P-state, row remaps by cause, bytes on PCIe and NVLink, NVLink
-errors and MIG instances. A separate thread reads them from the first scrape until five minutes after the last. One pass takes 0.99 ms of
-CPU time on an H200; the thread lengthens its period so that all passes together stay below 0.2 % of a core. These series are absent after
-three periods without an answer. *Seen on the mock driver only* marks series that no available card has; the mock driver answers as `nvml.h`
-documents.
+The series with "read at most once in ten seconds" in the column "From" are P-state, row remaps by cause, bytes on PCIe and NVLink, states
+and errors of NVLinks, and MIG instances. A separate thread reads these values from the first scrape until five minutes after the last. One
+pass takes 0.99 ms of CPU time on an H200; the thread lengthens its period so that all passes together stay below 0.2 % of a core. These
+series are absent after three periods without an answer. *Seen on the mock driver only* marks series that no available card has; the mock
+driver answers as `nvml.h` documents.
 """
 
 _ACCESS = """\

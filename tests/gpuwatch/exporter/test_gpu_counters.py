@@ -1,4 +1,4 @@
-"""Tests that each sample counts once, in any order of delivery."""
+"""Tests of a GPU's tally: each sample counts once, in any order of delivery, and earlier Xids are recalled."""
 
 from __future__ import annotations
 

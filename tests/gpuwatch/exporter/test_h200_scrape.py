@@ -38,7 +38,7 @@ def value(families: dict[str, Family], name: str, **labels: str) -> float:
 
 
 def test_h200_page_has_only_families_of_the_table(families: dict[str, Family]) -> None:
-    """Every family of the page is in the table, and the page has at least 80 % of the table's GPU families."""
+    """The table has every family of the page; the page has at least 80 % of the table's GPU families except rare readings."""
     known = {name.removesuffix("_total").removesuffix("_info") for name in METRICS}
     assert set(families) <= known
     of_gpus = {
@@ -67,8 +67,8 @@ def test_h200_page_histogram_has_low_clocks(families: dict[str, Family]) -> None
     assert 0.5 < low / all_of_them < 1
 
 
-def test_h200_page_was_made_within_20_ms(families: dict[str, Family]) -> None:
-    """The page was made within 20 ms, is not simulated, and the source answers."""
+def test_h200_page_before_was_made_within_20_ms(families: dict[str, Family]) -> None:
+    """The page before this page was made within 20 ms; the GPUs of this page are real, and at least one answers."""
     assert value(families, "gpuwatch_scrape_seconds_sum") < 0.02
     assert value(families, "gpuwatch_simulated") == 0
     assert value(families, "gpuwatch_up") == 1

@@ -20,7 +20,7 @@ from gpuwatch.interfaces import Lost, Sweep
 from tests.bench.bench_scrape import eight, making_ms, sample_us
 from tests.gpuwatch.exporter.fleet import of, series
 
-# The driver or /proc may give any name that UTF-8 can hold, without NUL.
+# The driver or /proc may give any name that UTF-8 can hold; NUL and CR are left out.
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=30)
 
 

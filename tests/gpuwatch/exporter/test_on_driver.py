@@ -1,4 +1,4 @@
-"""Tests of the page with a mock driver: scrapes make no driver call, and the page survives a reload of the driver."""
+"""Tests of the page with a mock driver: scrapes wait for no driver call, and the page survives a reload of the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a real daemon's page with Prometheus, promtool and curl."""
+"""Tests of a real daemon's page with promtool, curl and the parsers of Prometheus' client library."""
 
 from __future__ import annotations
 
