@@ -103,7 +103,7 @@ def true_clock_mhz(scene: str, seed: int) -> Values:
 
 
 def onset_ms(timings: Timings) -> float:
-    """Return the time from the first iteration until ten kernel times have a median 5 % above that of the first 40 ms."""
+    """Return the time from the first iteration until ten times have a median over 5 % above that of the first 40 ms."""
     since_ms = (timings.at_ns - timings.at_ns[0]) / 1e6
     base_s = np.median(timings.took_s[since_ms < 40.0])
     return next(float(since_ms[i]) for i in range(len(since_ms) - 10) if np.median(timings.took_s[i : i + 10]) > 1.05 * base_s)

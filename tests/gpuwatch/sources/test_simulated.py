@@ -252,7 +252,7 @@ def test_simulated_memory_error_has_an_event_and_a_count() -> None:
 
 
 def test_simulated_lost_gpu_answers_again() -> None:
-    """A GPU raises DeviceLostError while it is lost; other GPUs answer, and the evidence has the gap."""
+    """Reading a lost GPU raises DeviceLostError until the GPU is back; other GPUs answer, and the evidence has the gap."""
     source, clock, _ = opened("gpu-lost,steady-copy", 6.0)
     other = source.devices()[0].uuid
     at(source, clock, 6.1)
