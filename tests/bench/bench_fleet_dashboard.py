@@ -85,7 +85,7 @@ def _refresh(title: str, queries: Sequence[PanelQuery], prometheus: Served, unti
 
 
 def _least(prometheus: Served, kind: str, what: Mapping[str, str]) -> Cost:
-    """Run a query several times, a slow one once; return the least cost."""
+    """Run a query three times, or fewer once the runs took 2 s together; return the least cost."""
     found: list[Cost] = []
     while len(found) < _ROUNDS_COUNT and sum(each.took_s for each in found) < _SLOW_S:
         found.append(prometheus.asked(kind, what))

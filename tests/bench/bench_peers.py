@@ -48,7 +48,7 @@ COST_US = {
     "nvmlDeviceGetTotalEnergyConsumption": 3700.0, "nvmlDeviceGetPcieThroughput": 3000.0, "nvmlGpmMetricsGet": 1400.0,
     "nvmlDeviceGetProcessUtilization": 900.0, "nvmlDeviceGetViolationStatus": 600.0, "nvmlDeviceGetPcieReplayCounter": 130.0,
 }  # fmt: skip
-_EXPENSIVE_US = 80.0  # cost from which a call belongs to the slow lane or to processes
+_EXPENSIVE_US = 80.0  # cost from which a call counts as expensive; every call of the fast lane costs less
 
 
 @dataclass
