@@ -262,7 +262,7 @@ def test_export_reads_the_store_of_a_running_daemon(copying: Settings, tmp_path:
         rows_there = [row for part in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(part).read().to_pylist()]
         return [row for row in rows_there if row["run"] == watched.run_id]
 
-    # The verdict is available at once, the stored row half a second later.
+    # The verdict is available at once, the stored row up to half a second later.
     (row,) = wait_until(mine, what="the window's row is stored", every_s=0.05)
     assert (row["status"], row["simulated"], row["label"]) == (watched.verdict.status.value, True, "alive")
     assert row["gpu_driver_version"]

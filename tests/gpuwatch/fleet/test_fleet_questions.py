@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch fleet`: each named question lists its trouble in a synthetic fleet, and no other row."""
+"""Tests of `gpuwatch fleet`: a question about a trouble lists the trouble in a synthetic fleet, and no other row."""
 
 from __future__ import annotations
 

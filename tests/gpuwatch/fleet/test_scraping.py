@@ -69,7 +69,10 @@ def compare_servers(folder: Path, *, machines_count: int, gpus_count: int, perio
 
 
 def compare_at_rate(folder: Path, machines_count: int, gpus_count: int, period_s: float, over_s: int, slower: float) -> bool:
-    """Compare the servers at a time without a failed scrape before it; return False if there is no such time at this rate."""
+    """Compare the servers at a time without a failed scrape before it; return False if there is no such time at this rate.
+
+    Raises AssertionError: when the servers differ, or when there is no such time from ``MOST_SLOWER`` on.
+    """
     folder.mkdir()
     with machines(machines_count, gpus_count, period_s=over_s / 20) as targets, victoria(folder / "written") as written:
         period_s, over_s = slower * period_s, math.ceil(slower * over_s)
