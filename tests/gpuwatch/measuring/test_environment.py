@@ -1,4 +1,4 @@
-"""Tests of queries to torch, with a mock torch."""
+"""Tests of queries to torch, and of flushes of the cache and copies of inputs, with a mock torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of bench()'s statistics on series with a known median: coverage of intervals, and steadiness."""
+"""Tests of bench()'s statistics on series with a known median: coverage of intervals, steadiness, and the power limit."""
 
 from __future__ import annotations
 
