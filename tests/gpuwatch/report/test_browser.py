@@ -145,7 +145,7 @@ def test_theme_follows_system_until_chosen(plain_run: Page) -> None:
 
 
 def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
-    """In a narrow window no text of a picture is cut off, no legend covers the buttons, and sentences stay wide."""
+    """In a narrow window pictures cover no text, cut off no text, and keep legends off buttons; sentences stay wide."""
     page = two_runs
     page.ask("Emulation.setDeviceMetricsOverride", width=390, height=900, deviceScaleFactor=1, mobile=False)
     page.until(f"{TIMELINE}.querySelector('.main-svg').getBoundingClientRect().width < 390")
