@@ -78,7 +78,7 @@ def test_plan_lengthens_periods_if_every_call_is_slow() -> None:
 
 
 def test_plan_keeps_the_pulse_if_every_call_is_slow() -> None:
-    """If every call is expensive, pulses continue while whole rows become rare."""
+    """If every call is expensive, the pulse's period grows to 20 ms, and the plan gives the reason."""
     plan = plan_of(usual_cost_ns=100_000)
     assert plan.active_period_ns[Lane.PULSE] == 2 * 100_000 * 100
     assert "the daemon reads at most one every 20 ms" in plan.reasons[Lane.PULSE]
