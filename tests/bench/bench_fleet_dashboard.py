@@ -13,7 +13,7 @@ from dashboards.asking import HERE, PanelQuery, asked, asked_of, fill
 from tests.bench import backfilled
 from tests.bench.backfilled import SCRAPE_S, Cost, Rule, Served
 
-BEFORE = "d2faa25d"  # the last commit without recording rules for dashboards
+BEFORE = "d2faa25d"  # a commit whose fleet dashboard queries no recorded series
 _POINTS_COUNT = 240  # points of a panel's time axis, as on a wide screen
 _ROUNDS_COUNT = 3
 _SLOW_S = 2.0
