@@ -200,6 +200,7 @@ def test_epilog_survives_a_failing_gpuwatch(folder: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [{"SLURM_JOB_ID": "../x"}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_GPUS": ""}])
 def test_slurm_scripts_ignore_jobs_without_gpus(wrong: dict[str, str], folder: Path) -> None:
+    """Jobs without GPUs or with an invalid id leave no files."""
     settings = site(folder, "exit 1")
     script("prolog.sh", settings, **wrong)
     script("epilog.sh", settings, **wrong)
