@@ -166,8 +166,8 @@ def shape(data: object) -> object:
 def chosen_leaves(data: Mapping[str, Any]) -> list[JsonPath]:
     """Return leaves to forge: those outside findings, and those of one finding of each kind.
 
-    Of the bounds of each shape, and of each other field of the numbers, only the first and the last are forged, but all in
-    ``make bench``.
+    Of the bounds of each shape, and of each other field of the numbers, only the first and the last are forged.  ``make bench``
+    forges all of these.
     """
     findings = data["windows"][0]["verdict"]["findings"]
     chosen = [next(index for index, each in enumerate(findings) if each["effect_ratio"] is not None)]
