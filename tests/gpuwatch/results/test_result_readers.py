@@ -1,4 +1,4 @@
-"""Tests of readers of other tools' results, on files of the tools (files/README.md names each source)."""
+"""Tests of readers of other tools' results; files/README.md names the source of each file."""
 
 from __future__ import annotations
 
