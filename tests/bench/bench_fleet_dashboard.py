@@ -13,7 +13,7 @@ from dashboards.asking import HERE, PanelQuery, asked, asked_of, fill
 from tests.bench import backfilled
 from tests.bench.backfilled import SCRAPE_S, Cost, Rule, Served
 
-BEFORE = "d2faa25d"  # the last commit without recording rules for dashboards
+BEFORE = "d2faa25d"  # a commit whose fleet dashboard queries no recorded series
 _POINTS_COUNT = 240  # points of a panel's time axis, as on a wide screen
 _ROUNDS_COUNT = 3
 _SLOW_S = 2.0
@@ -85,7 +85,7 @@ def _refresh(title: str, queries: Sequence[PanelQuery], prometheus: Served, unti
 
 
 def _least(prometheus: Served, kind: str, what: Mapping[str, str]) -> Cost:
-    """Run a query several times, a slow one once; return the least cost."""
+    """Run a query three times, or fewer once the runs took 2 s together; return the least cost."""
     found: list[Cost] = []
     while len(found) < _ROUNDS_COUNT and sum(each.took_s for each in found) < _SLOW_S:
         found.append(prometheus.asked(kind, what))

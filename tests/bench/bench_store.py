@@ -1,4 +1,4 @@
-"""The cost of the store: bytes per GPU and day, microseconds per sweep, CPU time of the writer's thread."""
+"""The cost of the store: bytes per GPU and day, microseconds per sweep, and CPU time including the synthetic stream's."""
 
 from __future__ import annotations
 

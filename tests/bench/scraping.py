@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def scraped(url: str | None) -> Iterator[None]:
-    """Fetch the page every second in this process, while the body runs."""
+    """Fetch the page every second in this process while the body runs; fetch nothing if ``url`` is None."""
     stop = threading.Event()
 
     def fetch() -> None:

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured value; ``met`` is None before the first measurement, and if the interval includes the target."""
+    """A measured value; ``met`` is None without a measurement or comparison, and if the interval includes the target."""
 
     text: str
     met: bool | None = None
@@ -303,8 +303,8 @@ TARGETS = (
     Target("all queries of one refresh of the fleet dashboard, 2 000 GPUs", "≤ 1 s in sequence", _fleet_refresh, "[fleet_dashboard](#fleet_dashboard)"),
     Target("effect on a GEMM", "< 0.05 %", _gemm, "[effect](#effect-on-the-watched-work)"),
     Target("effect on the p99.9 of kernel launches", "< 1 µs", _launch, "[effect](#effect-on-the-watched-work)"),
-    Target("`window()`, enter", "≤ 2 ms, median", _window("enter"), _PEERS, "the daemon reads every GPU before the benchmark continues"),
-    Target("`window()`, exit", "≤ 2 ms, median", _window("exit"), _PEERS, "the daemon reads every GPU before the benchmark continues"),
+    Target("`window()`, enter", "≤ 2 ms, median", _window("enter"), _PEERS, "the benchmark waits for the daemon's answers"),
+    Target("`window()`, exit", "≤ 2 ms, median", _window("exit"), _PEERS, "the benchmark waits for the daemon's answers"),
     Target("first `window()` of a machine, daemon not running, enter", "≤ 0.5 s on two cores", _entering, "[start](#start)"),
     Target("… on an H200's machine", "≤ 0.35 s", _first_window, "`tests/hardware/costs.py`", "five starts without torch took 0.33 to 0.35 s; two starts with torch's context took 0.41 s and 0.50 s"),
     Target("daemon and judge at rest", "≤ 90 MB together", _start("rest_mb", 90.0, "MB"), "[start](#start)"),

@@ -42,7 +42,7 @@ def test_unknown_benchmark_gets_a_line_with_known_names() -> None:
 
 
 def test_saved_run_replaces_the_previous_run(tmp_path: Path) -> None:
-    """A stored run names its machine and replaces the previous run."""
+    """A stored run replaces the previous run, and results of removed benchmarks are dropped."""
     path = tmp_path / "results.json"
     name, other = saved.names()[:2]
     first, second = (

@@ -14,7 +14,7 @@ from tests.examples import share_of
 from tests.fuzz import corpus
 from tests.fuzz.targets import FAMILIES, NAMES, target
 
-# Examples per target in the suite, if not 120; `make fuzz` runs more.
+# Examples per target in `make bench`, if not 120; the suite runs about a third of these.
 EXAMPLES_COUNT = {"escaping": 8, "told": 25, "headers": 40, "archives": 60, "conversations": 60, "reports": 60}
 RESULTS = json.loads((Path(corpus.__file__).parent / "results.json").read_text())
 

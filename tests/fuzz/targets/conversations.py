@@ -174,7 +174,7 @@ def _line(dealt: Dealt, runs: list[str]) -> bytes:
 
 
 def _message(dealt: Dealt, runs: list[str]) -> dict[str, Any]:
-    """Return a message of a random kind, one of them unknown, about a random window of this conversation."""
+    """Return a message of a known or unknown kind, about a window of this conversation or an unknown window."""
     kind = dealt.choice(_KINDS)
     run = dealt.choice([*runs, "0" * 18])
     fits: dict[str, dict[str, Any]] = {

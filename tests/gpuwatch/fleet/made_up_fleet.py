@@ -66,7 +66,7 @@ def _rows(node: MadeUpNode, rng: random.Random) -> Iterator[dict[str, Any]]:
             for gpu in range(2):
                 hours = rng.uniform(2, 10) + number
                 yield _row(node, f"GPU-{node.name}-{gpu}", label, team, base_s, dt.timedelta(days=days, hours=hours), rng)
-    if node.name == "h00":  # a simulated window, faster than any card
+    if node.name == "h00":  # five simulated windows, faster than any card
         fast = _row(node, "GPU-simulated", "gemm", "vision", 1e-6, dt.timedelta(hours=1), rng)
         yield from ({**fast, "simulated": True, "run": f"simulated-{number}"} for number in range(5))
 

@@ -1,8 +1,8 @@
-"""Schemas for the Kubernetes samples, reduced from published ones to types and keys.
+"""Schemas for the Kubernetes samples, reduced from published ones to types, keys and constraints.
 
     python -m tests.gpuwatch.fleet.manifest_schemas kubernetes_validate-*.whl monitoring.coreos.com_podmonitors.yaml
 
-The wheel is PyPI's kubernetes-validate, the other file the Prometheus operator's definition.  The schemas reject other keys.
+The wheel is PyPI's kubernetes-validate, the other file the Prometheus operator's definition.  The schemas reject unknown keys.
 """
 
 from __future__ import annotations

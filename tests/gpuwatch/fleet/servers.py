@@ -73,7 +73,7 @@ def machines(count: int, gpus_count: int, *, period_s: float) -> Iterator[list[s
 
 @contextlib.contextmanager
 def prometheus(folder: Path, files: Mapping[str, str]) -> Iterator[Server]:
-    """Run a Prometheus with these files; ``prometheus.yml`` is its configuration."""
+    """Run a Prometheus with these files, of which ``prometheus.yml`` is the configuration."""
     folder.mkdir()
     for name, text in files.items():
         (folder / name).write_text(text)

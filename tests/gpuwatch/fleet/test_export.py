@@ -262,7 +262,7 @@ def test_export_reads_the_store_of_a_running_daemon(copying: Settings, tmp_path:
         rows_there = [row for part in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(part).read().to_pylist()]
         return [row for row in rows_there if row["run"] == watched.run_id]
 
-    # The verdict is available at once, the stored row half a second later.
+    # The verdict is available at once, the stored row up to half a second later.
     (row,) = wait_until(mine, what="the window's row is stored", every_s=0.05)
     assert (row["status"], row["simulated"], row["label"]) == (watched.verdict.status.value, True, "alive")
     assert row["gpu_driver_version"]
@@ -270,7 +270,7 @@ def test_export_reads_the_store_of_a_running_daemon(copying: Settings, tmp_path:
 
 
 def test_export_rows_have_the_physics_of_the_evidence(tmp_path: Path) -> None:
-    """Clock, power, temperature, energy and times come from the evidence, the median and its interval from the verdict."""
+    """Power, energy and times agree with the evidence, and means lie between extremes; torn evidence gives NULL."""
     evidence = simulate("steady-gemm", seed=3)[0]
     assert evidence.device is not None
     found = judge(evidence)
@@ -302,7 +302,7 @@ def test_export_rows_have_the_physics_of_the_evidence(tmp_path: Path) -> None:
 
 
 def test_export_jitter_spreads_a_fleet() -> None:
-    """Of 250 nodes within half an hour, at most three share a second, and each node's delay is constant."""
+    """Of 250 nodes within half an hour, at most three share a second and 20 a minute; each node's delay is constant."""
     names = [f"node{number}.cluster" for number in range(250)]
     turns = [turn_s(name, 1800.0) for name in names]
     assert turns == [turn_s(name, 1800.0) for name in names]
@@ -314,7 +314,7 @@ def test_export_jitter_spreads_a_fleet() -> None:
 
 
 def test_export_stores_its_time_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
-    """The daemon's store reads the time of a successful export; if storing the time fails, a message reports this."""
+    """The daemon's store reads the time of a successful export; if storing the time fails, a message reports the failure."""
     state = filled(tmp_path / "state", 1)
     assert read_mark_wall_s(state) is None
     call = ("--state", str(state), "export", "--parquet", str(tmp_path / "out"), "--jitter", "1ms")

@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch fleet`: each named question lists its trouble in a synthetic fleet, and no other row."""
+"""Tests of `gpuwatch fleet`: a question about a trouble lists the trouble in a synthetic fleet, and no other row."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_missing_evidence_is_counted_by_proof(tmp_path: Path) -> None:
 
 
 def test_questions_accept_parts_of_an_older_version(fleet: Path, tmp_path: Path) -> None:
-    """Columns that a part lacks are NULL, and every question still has an answer."""
+    """Columns that a part lacks are NULL, and no question fails."""
     part = next(fleet.rglob("part-h01.parquet"))
     table = pq.ParquetFile(part).read()
     older = table.drop_columns(["tags", "time_median_s", "sm_clock_mean_mhz", "busy_ratio"])

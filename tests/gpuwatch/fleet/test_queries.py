@@ -35,7 +35,7 @@ def test_fleet_queries_on_the_page_answer(answers: dict[str, list[tuple[Any, ...
 
 
 def findings(folder: Path, count: int) -> list[tuple[Any, ...]]:
-    """Return the first ``count`` rows of `gpuwatch fleet findings` over the whole month."""
+    """Return the first ``count`` rows of `gpuwatch fleet findings` over 40 days."""
     begin_s, end_s = BEGIN_S, BEGIN_S + 40 * 86_400.0
     answer = fleet_questions.ask(
         fleet_questions.question("findings"),

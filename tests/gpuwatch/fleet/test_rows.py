@@ -27,7 +27,7 @@ def test_fleet_columns_cover_device_and_host() -> None:
 
 
 def test_verdict_row_has_all_columns_and_its_reasons() -> None:
-    """A row has all columns and all findings of the verdict; ``found`` is empty unless flagged or rejected."""
+    """A row has all columns and all findings of the verdict; ``found`` has rules exactly if flagged or rejected."""
     statuses = set()
     for scene in ("steady-copy", "from-idle", "neighbour", "thermal"):
         run = judged(scene)

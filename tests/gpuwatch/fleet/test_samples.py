@@ -68,7 +68,7 @@ def test_schema_finds_a_mistyped_manifest(name: str, before: str, after: str, wr
 
 
 def test_daemonset_references_exist() -> None:
-    """Mounted volumes exist, the selector matches the pods, and the monitor uses one of the pods' ports."""
+    """Mounted volumes exist, both selectors match the pods, and probes and monitor use only the pods' ports."""
     daemonset, monitor = (
         yaml.safe_load((SAMPLES / "kubernetes" / name).read_text()) for name in ("daemonset.yaml", "podmonitor.yaml")
     )

@@ -18,8 +18,8 @@ from tests.waiting import wait_until
 RECORDING = PAGE.parents[1] / "dashboards" / "recording.yml"
 # The servers scrape at different moments, and a GPU changes within seconds.
 OF_FLEET, OF_ONE = 0.05, 0.15
-MOST_SLOWER = 16.0  # most slowdown of the scrapes' period against an idle machine
-OLD_S = 0.3  # a sample's usual age: with ``over_s=4`` readings arrive every 0.2 s, and a page takes some hundredths
+MOST_SLOWER = 16.0  # slowdown of the scrapes' period from which on a failure is final
+OLD_S = 0.3  # a sample's usual age: with ``over_s=4`` readings arrive every 0.2 s, and a page takes some hundredths of a second
 OF_MACHINES = (
     "gpuwatch:gpu_held_back:ratio5m", "gpuwatch:gpu_held_back_by_hardware:ratio5m", "gpuwatch:gpu_clock_under_load:ratio5m",
     "gpuwatch:gpu_power:watts5m", "gpuwatch:windows:increase1d",
@@ -69,7 +69,10 @@ def compare_servers(folder: Path, *, machines_count: int, gpus_count: int, perio
 
 
 def compare_at_rate(folder: Path, machines_count: int, gpus_count: int, period_s: float, over_s: int, slower: float) -> bool:
-    """Compare the servers at a time without a failed scrape before it; return False if there is no such time at this rate."""
+    """Compare the servers at a time without a failed scrape before it; return False if there is no such time at this rate.
+
+    Raises AssertionError: when the servers differ, or when there is no such time from ``MOST_SLOWER`` on.
+    """
     folder.mkdir()
     with machines(machines_count, gpus_count, period_s=over_s / 20) as targets, victoria(folder / "written") as written:
         period_s, over_s = slower * period_s, math.ceil(slower * over_s)
@@ -127,7 +130,7 @@ def crowding_ratio(cpu_s: float = 0.2) -> float:
 def wait_for(
     first: Server, written: Server, second: Server, machines_count: int, period_s: float, over_s: int
 ) -> float:  # fmt: skip
-    """Return a time at which each server has full ranges of every machine and no failed scrape.
+    """Return a time at which each server has full ranges of every machine, and no failed scrape in three periods.
 
     A scrape that exceeds the period ends all series of its machine until the next scrape.  A rule's recorded value would
     then differ from the current value of its expression.

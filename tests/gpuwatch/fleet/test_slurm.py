@@ -77,7 +77,7 @@ def site(folder: Path, gpuwatch: str, listed: str = LISTED, **variables: str) ->
 
 
 def test_slurm_job_is_judged_and_exported(folder: Path) -> None:
-    """The file of a job on two MIG instances has job, user, account, windows and verdicts; old files are removed."""
+    """The file of a job on two MIG instances names user, account, windows and verdict; old files expire, windows are exported."""
     with running(folder, "simulated:mig") as live:
         with connect(live.settings) as client:
             (board,) = [str(each.device["uuid"]) for each in client.readings().gpus]
@@ -131,7 +131,7 @@ def test_slurm_job_is_judged_and_exported(folder: Path) -> None:
 
 
 def script(name: str, settings: Path, **variables: str) -> None:
-    """Run a script as slurmd does, with the job's variables and without PATH; then kill the script's process group."""
+    """Run a script as slurmd does, without PATH and with a kill of the process group after its exit; expect 0 and no output."""
     environment = {"GPUWATCH_SLURM_SETTINGS": str(settings), "SLURM_JOB_ID": "4711", "SLURM_JOB_GPUS": "0", **variables}
     with (settings.parent / "said").open("w+") as said:
         process = subprocess.Popen([SCRIPTS / name], env=environment, stdout=said, stderr=said, start_new_session=True)
@@ -200,6 +200,7 @@ def test_epilog_survives_a_failing_gpuwatch(folder: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [{"SLURM_JOB_ID": "../x"}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_GPUS": ""}])
 def test_slurm_scripts_ignore_jobs_without_gpus(wrong: dict[str, str], folder: Path) -> None:
+    """Jobs without GPUs or with an invalid id leave no files."""
     settings = site(folder, "exit 1")
     script("prolog.sh", settings, **wrong)
     script("epilog.sh", settings, **wrong)

@@ -170,7 +170,7 @@ def test_summary_stays_below_the_runners_limit() -> None:
 
 
 def test_exports_omit_spoiled_windows() -> None:
-    """Both trackers get times in nanoseconds at one clock.  Spoiled windows would be spikes in charts."""
+    """github-action-benchmark gets only the valid window, in nanoseconds at one clock; Bencher's value has an interval."""
     windows = [gated(made()), gated(made(processes=None))]
     (entry,) = json.loads(gate_formats.benchmark_action(windows))
     assert (entry["name"], entry["unit"], entry["extra"].split(",")[0]) == ("gemm", "ns", "valid")

@@ -1,4 +1,4 @@
-"""Tests that each harness example runs with the command in its docstring, without a GPU if the harness supports this."""
+"""Tests that the examples of ``NEEDED`` run without a GPU, with the commands in their docstrings."""
 
 from __future__ import annotations
 

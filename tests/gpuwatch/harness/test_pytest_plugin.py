@@ -151,7 +151,7 @@ def test_unknown_pytest_benchmark_is_unproven(fresh: session.HarnessSession) -> 
     assert session.summarize(fresh) == [f"pytest-benchmark: {pytest_rounds.UNKNOWN}"]
 
 
-def test_plugin_windows_beyond_the_bound_are_unwatched(fresh: session.HarnessSession) -> None:
+def test_plugin_windows_beyond_the_limit_are_unwatched(fresh: session.HarnessSession) -> None:
     """After 500 windows a test gets an unwatched window."""
     fresh.windows = [HarnessWindow("a harness", "work", gpuwatch.Policy())] * 500
     item: Any = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: None)

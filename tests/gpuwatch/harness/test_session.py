@@ -53,7 +53,7 @@ def test_session_opens_no_window_with_gpuwatch_off(fresh: session.HarnessSession
     assert session.open_window("a harness", "work") is not None
 
 
-def test_session_bounds_the_windows_of_a_process(fresh: session.HarnessSession) -> None:
+def test_session_limits_the_windows_of_a_process(fresh: session.HarnessSession) -> None:
     for _ in range(502):
         session.open_window("a harness", "work")
     assert len(fresh.windows) == 500

@@ -1,4 +1,4 @@
-"""Tests that the real Triton returns the same numbers, and that each benchmark has a window."""
+"""Tests that the real Triton returns the same numbers, and that each do_bench and each tuned key has a window."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check_each_do_bench_has_a_window(windows: Windows) -> None:
 
 
 def check_times_are_stored(windows: Windows, copying: Settings) -> None:
-    """Check that the stored times are those of every timed call, in seconds, without warm-up."""
+    """Check that the stored times are the work's five durations, in seconds, and that a graph's entry has 16 calls."""
     stored = evidence_of(copying, str(windows["triton.testing.do_bench"][4]["run"]))
     graph = evidence_of(copying, str(windows["triton.testing.do_bench_cudagraph"][0]["run"]))
     assert stored.timings is not None

@@ -72,7 +72,7 @@ def test_members_survive_a_loop_and_gone_processes(tmp_path: Path) -> None:
 
 
 def test_members_of_a_real_session() -> None:
-    """The kernel distinguishes another session from this one."""
+    """A child in a new session is the session's only member; the user and the tree include parent and child."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     try:
         me = os.getpid()

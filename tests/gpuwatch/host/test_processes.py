@@ -1,3 +1,5 @@
+"""Tests of facts about processes and the machine, of CPU pressure, of GPU sharing, and of programs' digests."""
+
 from __future__ import annotations
 
 import os
@@ -136,7 +138,7 @@ def test_identity_cuts_short_a_long_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("script", ["entrainements_été.py", "été.py"])
 def test_identity_of_a_name_cut_within_a_letter_is_utf8(tmp_path: Path, script: str) -> None:
-    """A name cut inside a letter, after the kernel's 15 bytes, becomes valid UTF-8."""
+    """A name cut inside a letter, after the kernel's 15 bytes, becomes valid UTF-8; a shorter name stays unchanged."""
     program = tmp_path / script
     program.write_text("#!/bin/sh\necho there\nread line\n")
     program.chmod(0o700)

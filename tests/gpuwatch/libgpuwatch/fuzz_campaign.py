@@ -1,6 +1,6 @@
 """The long campaign of the C library's fuzzer: ``python -m tests.gpuwatch.libgpuwatch.fuzz_campaign SEQUENCES``.
 
-It runs four threads under ASan and UBSan, four threads with forks under UBSan, and a tenth of the sequences on 64 threads under
+Four threads run under ASan and UBSan, four threads with forks under UBSan, and 64 threads with a tenth of the sequences under
 TSan.  Each run is made with and without a mock CUDA driver.  Under ASan or TSan a forked child can hang in the allocator's locks.
 """
 

@@ -1,6 +1,6 @@
 /* Random sequences of ranges and API calls, from several threads and forked children, with an erratic daemon.
  *
- * fuzz_ranges SEQUENCES THREADS SEED prints the number of requests to open a window.  It exits with 2 to 4 if the set-up fails.  A
+ * fuzz_ranges SEQUENCES THREADS SEED prints the number of requests to open a window, and exits with 2 to 4 if the set-up fails.  A
  * crash of a thread or of a child ends the program by a signal.
  */
 #define _GNU_SOURCE

@@ -87,7 +87,7 @@ def times_of(settings: Settings, found: Run) -> int:
 
 
 def test_ranges_become_windows_and_iterations(copying: Settings, ranges: Path) -> None:
-    """Long ranges become windows, short ranges become iterations of an enclosing window or of a series, across threads."""
+    """Long ranges become windows, even if another thread ends the range; short ranges become iterations of a window or series."""
     wanted = [f"--nvtx={each}" for each in ("timed", "step", "NCCL:all*", "grü*")]
     ended = run(*wanted, "--label=program", "--", str(ranges), "all", settings=copying)
     assert ended.returncode == 0, ended.stderr
@@ -269,7 +269,7 @@ def test_late_gpu_ends_the_window_later(copying: Settings, api: Path, fake_drive
 
 
 def test_captured_graph_is_not_stamped(copying: Settings, api: Path, fake_driver: Path) -> None:
-    """During a graph capture no stamp is launched, and the times are the host's."""
+    """During a graph capture the timer is the host's, and no true clock is declared."""
     capturing = {"LD_LIBRARY_PATH": str(fake_driver), "FAKE_CUDA_CAPTURING": "1", "GPUWATCH_SOCKET": str(copying.socket)}
     ended = subprocess.run([api], env={**CLEAN, **capturing}, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     found = judged_run(copying.state, ended.stdout.partition("|")[0])

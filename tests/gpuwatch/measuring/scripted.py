@@ -42,7 +42,7 @@ def constant(call_s: float, mhz: float | None = 1980.0, noise_ratio: float = 1e-
 
 @dataclass
 class ScriptedTimer:
-    """A timer that calls the work once per take, and advances virtual time by the model's times."""
+    """A timer that calls the work of one entry per take, and advances virtual time by the model's times."""
 
     model: Model
     name: str = "events"

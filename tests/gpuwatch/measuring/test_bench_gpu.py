@@ -73,8 +73,8 @@ def test_graph_and_events_agree_for_a_long_kernel() -> None:
     assert host.median_s > 0.9 * graph.median_s
 
 
-def test_graph_and_held_events_hide_the_launch() -> None:
-    """A graph and held events time a kernel shorter than its launch without the launch."""
+def test_graph_and_held_events_do_not_lengthen_a_kernel() -> None:
+    """Within 10 %, a graph times a short kernel no longer than held events, and held events no longer than the host's clock."""
     x = torch.randn(1024, device="cuda")
     graph = shown(bench(torch.neg, args=(x,), cache="warm", label="neg 1k", timer="graph", max_s=3.0))
     events = shown(bench(torch.neg, args=(x,), cache="warm", label="neg 1k", timer="events", max_s=3.0))

@@ -25,7 +25,7 @@ def test_canary_facts_hold_medians_on_record(tmp_path: Path) -> None:
 
 
 def test_canary_record_stays_short_and_survives_damage(tmp_path: Path) -> None:
-    """The record stays short, and starts again after damage."""
+    """The record keeps 50 runs, and starts again after damage."""
     (tmp_path / canary_record.FILE).write_text('{"schema":1,"canaries":{"GPU-1":7}}')
     for _ in range(60):
         canary_record.store(tmp_path, "GPU-1", clock_mhz=1970.0, copy_bytes_count=4e12)

@@ -1,4 +1,4 @@
-"""Tests of queries to torch, with a mock torch."""
+"""Tests of queries to torch, and of flushes of the cache and copies of inputs, with a mock torch."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_properties_missing_in_older_torch_are_none(properties: SimpleNamespace)
         make_flush(found.l2_bytes)
 
 
-def test_flush_writes_twice_the_cache(properties: SimpleNamespace) -> None:
+def test_flush_buffer_is_twice_the_cache(properties: SimpleNamespace) -> None:
     flush, size_bytes = make_flush(60 << 20)
     assert size_bytes == 120 << 20
     flush()

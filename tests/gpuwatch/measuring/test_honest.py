@@ -1,4 +1,4 @@
-"""Tests of bench()'s statistics on series with a known median: coverage of intervals, and steadiness."""
+"""Tests of bench()'s statistics on series with a known median: coverage of intervals, steadiness, and the power limit."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_interval_covers_the_true_median_as_often_as_stated(rho: float) -> None:
         ci_s = bench(nothing, timer=world.timer, seams=world.environment(), target_ratio=0.002).ci_s
         assert ci_s is not None
         hits += ci_s[0] <= CALL_S <= ci_s[1]
-    # 95 % nominal: a coverage of 91 % gives 51 of 60 or more in all but one of twenty cases.
+    # 95 % nominal: a coverage of 91 % gives 51 of 60 or more in 96 % of cases.
     assert hits >= 51
 
 
 def test_correlated_times_have_fewer_effective_entries() -> None:
-    """Correlated times need longer for the same interval, and have fewer effective entries."""
+    """Correlated times need longer for the same interval, and a smaller part of the entries is effective."""
     apart, alike = measured(correlated(0.0, 0.05, 1)), measured(correlated(0.99, 0.05, 1))
     assert alike.attempt.took_s > 1.5 * apart.attempt.took_s
     assert alike.effective_count / alike.count < 0.1 * apart.effective_count / apart.count
@@ -61,7 +61,7 @@ def series(took_s: Values, mhz: Values | None = None) -> Timings:
 
 class TestSteady:
     def test_noise_alone_is_mostly_steady(self) -> None:
-        """Noise alone is mostly steady; bench() checks again 0.1 s later."""
+        """Noise alone is mostly steady; bench() checks again after the next 0.2 s of work."""
         rng = np.random.default_rng(3)
         steady = [is_steady(series(CALL_S * (1 + 0.05 * rng.standard_normal(1500))), QUICK) for _ in range(100)]
         assert sum(steady) >= 85

@@ -99,12 +99,12 @@ def test_gpu_is_not_queried_during_a_graph_capture(cuda: FakeCuda) -> None:
 
 
 def test_context_and_capture_decide_on_safe_calls(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A context without a capture allows calls; a missing or failed torch has no context."""
+    """A context without a capture allows calls; a failed, partial or uninitialised torch has no context."""
     assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (cuda, cuda, False)
     cuda.capturing = True
     assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (cuda, None, True)
     for torch in (None, SimpleNamespace(), SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: False))):
-        monkeypatch.setitem(sys.modules, "torch", torch)  # None: its import failed
+        monkeypatch.setitem(sys.modules, "torch", torch)  # None: the import failed
         assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (
             None,
             None,

@@ -52,7 +52,7 @@ def rendered(*windows: ReportedWindow) -> str:
 
 @dataclass
 class Page(HTMLParser):
-    """A browser's view of the page: balanced tags, text outside scripts, and the blocks of data."""
+    """A browser's view of the page: balanced tags, text outside scripts and styles, and the blocks of data."""
 
     html: str
     attributes: list[tuple[str, str, str | None]] = field(default_factory=list)

@@ -145,7 +145,7 @@ def test_theme_follows_system_until_chosen(plain_run: Page) -> None:
 
 
 def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
-    """In a narrow window pictures do not cover text, and sentences stay wide."""
+    """In a narrow window pictures cover no text, cut off no text, and keep legends off buttons; sentences stay wide."""
     page = two_runs
     page.ask("Emulation.setDeviceMetricsOverride", width=390, height=900, deviceScaleFactor=1, mobile=False)
     page.until(f"{TIMELINE}.querySelector('.main-svg').getBoundingClientRect().width < 390")
@@ -168,7 +168,7 @@ def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
 
 
 def test_axes_fit_readings_in_the_window(two_runs: Page) -> None:
-    """Each lane's axis ends near the extreme readings in the window; a distant limit has its name instead of a line."""
+    """The axis of a lane with varying readings ends near the window's extremes; the distant power limit is named."""
     drawn = two_runs.run("JSON.parse(document.getElementById('gpuwatch-drawn').textContent)")["windows"][0]["timeline"]
     layout = two_runs.run(f"({{layout: {TIMELINE}.layout}})")["layout"]
     fitted = 0

@@ -126,7 +126,7 @@ CHOICES: Mapping[str, tuple[object, ...]] = {
 
 
 def lies(name: str | int, value: object) -> list[object]:
-    """Return forged values for this place: plausible ones and, except for a bool, one of another type."""
+    """Return forged values for this place: plausible ones and, except for a bool, some of another type."""
     chosen: list[object] = [str(each) if isinstance(each, str) else each for each in CHOICES.get(str(name), ())]
     match value:
         case bool():
@@ -167,7 +167,7 @@ def chosen_leaves(data: Mapping[str, Any]) -> list[JsonPath]:
     """Return leaves to forge: those outside findings, and those of one finding of each kind.
 
     Of the bounds of each shape, and of each other field of the numbers, only the first and the last are forged.  ``make bench``
-    forges all.
+    forges all of these.
     """
     findings = data["windows"][0]["verdict"]["findings"]
     chosen = [next(index for index, each in enumerate(findings) if each["effect_ratio"] is not None)]
@@ -306,7 +306,7 @@ def test_verify_refuses_another_judge_on_signed_page(signed: tuple[str, Path], t
 
 
 def test_verify_lists_unproven_window_as_unsigned(gpuwatch: Gpuwatch, home: Path) -> None:
-    """Without evidence the reason is listed as unsigned; without a signature the run's facts are listed too."""
+    """Without evidence and signature, the run's facts, the reason and the findings are listed as unsigned."""
     verdict = replace(judged(scene("from-idle")).verdict, status=Status.UNPROVEN)
     alone = ReportedWindow(verdict=verdict, evidence=None, run_id="0a", begun="now", user="ann", process="python")
     (home / "alone.html").write_text(html_page.render(Record(windows=(alone,), maker=record.maker()), NONCE))

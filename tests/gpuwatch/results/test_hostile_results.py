@@ -92,7 +92,7 @@ def test_any_columns_are_judged_or_refused(place: Path, values: list[Any], begin
     ids=["values", "summaries", "number"],
 )
 def test_oversized_nvbench_file_is_refused(place: Path, states: str, says: str) -> None:
-    """A file with more values than NVBench writes is refused, because reading it would take too much memory."""
+    """A file is refused for too many values or bytes, which would take too much memory, and for summaries of another type."""
     place.write_text(f'{{"devices":[],"benchmarks":[{{"name":"b","states":[{states}]}}]}}')
     with pytest.raises(UsageError, match=re.escape(says)):
         read_results(place)

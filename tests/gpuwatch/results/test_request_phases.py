@@ -13,7 +13,7 @@ SECOND = 1_000_000_000
 
 
 def falling_clock() -> Trace:
-    """Return a clock of 2000 MHz for ten seconds, then 1000."""
+    """Return a clock of 2000 MHz for ten seconds, then of 1000 MHz for ten seconds."""
     at_ns = np.arange(0, 20 * SECOND, SECOND // 10)
     return Trace(columns={"sm_clock_mhz": Column(at_ns, np.where(at_ns < 10 * SECOND, 2000.0, 1000.0))})
 

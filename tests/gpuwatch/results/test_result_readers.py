@@ -1,4 +1,4 @@
-"""Tests of readers of other tools' results, on files of the tools (files/README.md names each source)."""
+"""Tests of readers of other tools' results; files/README.md names the source of each file."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_serving_leaves_failed_requests_out(tmp_path: Path) -> None:
 
 
 def test_serving_takes_the_last_of_appended_results(tmp_path: Path) -> None:
-    """SGLang appends one line per run, and writes no start times."""
+    """The last line counts in a file of SGLang, which appends one line per run and writes no start times."""
     path = tmp_path / "sglang.jsonl"
     lines = [json.dumps({"duration": 4.0, "completed": 1, "ttfts": [ttft], "itls": [[0.5]]}) for ttft in (0.1, 0.2)]
     path.write_text("\n".join(lines) + "\n")
@@ -132,7 +132,7 @@ def test_google_benchmark_groups_repetitions() -> None:
 
 
 def test_nccl_tests_names_the_slowest_process() -> None:
-    """Times, interval and GPUs are read; the environment in the file is not."""
+    """Times, PIDs, interval and slowest process are read; the environment in the file is not."""
     found = read_results(FILES / "nccl-tests.json")
     series = found.series[0]
     assert series.name == "1048576 B float sum out-of-place"
@@ -145,7 +145,7 @@ def test_nccl_tests_names_the_slowest_process() -> None:
 
 
 def test_kernelbench_reads_baselines_and_evaluations(tmp_path: Path) -> None:
-    """Baselines and evaluations are summaries in milliseconds; an incorrect sample has a remark, and an unmeasured sample has no figures."""
+    """Milliseconds of baselines and evaluations become seconds; an incorrect, unmeasured sample has a remark and no figures."""
     found = read_results(FILES / "kernelbench.json")
     assert found.series[0].name == "level1 1_Square_matrix_multiplication_.py"
     assert found.series[0].figures["mean"] == pytest.approx(2.66e-3)
@@ -160,7 +160,7 @@ def test_kernelbench_reads_baselines_and_evaluations(tmp_path: Path) -> None:
 
 
 def test_kernelbot_reads_lines_and_json(tmp_path: Path) -> None:
-    """The harness's lines are read, and the same content as JSON."""
+    """Figures are read from the harness's lines and from the harness's JSON."""
     lines = read_results(FILES / "kernelbot.txt")
     first, second = lines.series
     assert first.name == "benchmark 0 m: 1024; n: 1024; seed: 1"

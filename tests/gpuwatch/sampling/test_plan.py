@@ -1,3 +1,5 @@
+"""Tests of the plan of a GPU's lanes: measured costs, periods within the budget, and refresh periods."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -76,7 +78,7 @@ def test_plan_lengthens_periods_if_every_call_is_slow() -> None:
 
 
 def test_plan_keeps_the_pulse_if_every_call_is_slow() -> None:
-    """If every call is expensive, pulses continue while whole rows become rare."""
+    """If every call is expensive, the pulse's period grows to 20 ms, and the plan gives the reason."""
     plan = plan_of(usual_cost_ns=100_000)
     assert plan.active_period_ns[Lane.PULSE] == 2 * 100_000 * 100
     assert "the daemon reads at most one every 20 ms" in plan.reasons[Lane.PULSE]
@@ -96,7 +98,10 @@ def test_pulse_holds_the_answered_fast_signals() -> None:
 def test_window_keeps_each_lane_within_its_periods(
     idle_ns: int, active_ns: int, least_row_ns: int, least_pulse_ns: int, pulse: bool
 ) -> None:
-    """In a window each lane stays between its shortest configured and its longest allowed period."""
+    """In a window no period is shorter than configured and allowed.
+
+    Only ``ROW_NS`` and the idle period can lengthen the period of whole rows, which exceeds the pulse's.
+    """
     least = {Lane.FAST: least_row_ns, Lane.PULSE: least_pulse_ns}
     found = in_a_window(idle_ns, active_ns, least, pulse=pulse)
     assert all(period_ns >= max(active_ns, least[lane]) for lane, period_ns in found.items())

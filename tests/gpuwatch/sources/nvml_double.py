@@ -47,7 +47,7 @@ def rebound(module: Any, library: object) -> Any:
 
 
 def unofficial() -> ModuleType:
-    """Return a stand-in for the abandoned fork: a module of its name, without the binding's internal functions."""
+    """Return a stand-in for the abandoned fork: a module ``pynvml`` without the binding's internal functions."""
     return ModuleType("pynvml")
 
 

@@ -198,7 +198,7 @@ def test_power_record_returns_each_sample_once(made: tuple[Source, Clock]) -> No
 
 
 def test_source_events_returns_after_its_timeout(made: tuple[Source, Clock]) -> None:
-    """``events(0.2)`` returns a tuple; on a virtual clock it returns within 2 s."""
+    """``events(0.2)`` returns a tuple, on a virtual clock within 2 s."""
     source, clock = made
     before_ns = clock.now_ns()
     events = source.events(0.2)

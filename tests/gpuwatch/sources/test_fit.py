@@ -85,7 +85,7 @@ def test_fit_products_with_pauses_have_uncapped_times() -> None:
         ("attention", "attention", 0.02),
     ],
 )
-def test_fit_true_clock_spread_is_the_recorded_one(name: str, scene: str, spread_bound: float) -> None:
+def test_fit_true_clock_spread_agrees_with_recordings(name: str, scene: str, spread_bound: float) -> None:
     """The spread and the median of the true clock match the recordings of the fit."""
     with np.load(TRACES / f"natural_{name}.npz") as archive:
         real = archive["mhz"].astype(float)[archive["t_s"] - archive["t_s"][0] > 1.0]
@@ -103,13 +103,13 @@ def true_clock_mhz(scene: str, seed: int) -> Values:
 
 
 def onset_ms(timings: Timings) -> float:
-    """Return the time from the first iteration until ten kernel times have a median 5 % above that of the first 40 ms."""
+    """Return the time from the first iteration until ten times have a median over 5 % above that of the first 40 ms."""
     since_ms = (timings.at_ns - timings.at_ns[0]) / 1e6
     base_s = np.median(timings.took_s[since_ms < 40.0])
     return next(float(since_ms[i]) for i in range(len(since_ms) - 10) if np.median(timings.took_s[i : i + 10]) > 1.05 * base_s)
 
 
-def test_fit_cap_onset_is_the_recorded_one() -> None:
+def test_fit_cap_onset_agrees_with_the_recording() -> None:
     """The simulated cap engages within 20 ms of the recorded onset."""
     real_ms = onset_ms(times(recorded("idle_then_gemm4k")))
     assert 56 <= real_ms <= 85

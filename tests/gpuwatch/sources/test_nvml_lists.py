@@ -115,7 +115,7 @@ def test_list_samples_keep_type_and_raw_value(kind: int, raw: int) -> None:
 
 
 class Growing(Library):
-    """A list of processes that grows with each answered call."""
+    """A mock driver whose list of processes grows with each call."""
 
     more: int = 0
 

@@ -1,4 +1,4 @@
-"""Tests that a quiet scene has no hazard of sharing or locks if host, harness and stamps report true facts."""
+"""Tests that a quiet scene has at most a note about sharing and locks if host, harness and stamps report true facts."""
 
 from __future__ import annotations
 

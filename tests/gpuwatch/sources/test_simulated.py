@@ -252,7 +252,7 @@ def test_simulated_memory_error_has_an_event_and_a_count() -> None:
 
 
 def test_simulated_lost_gpu_answers_again() -> None:
-    """A GPU raises DeviceLostError while it is lost; other GPUs answer, and the evidence has the gap."""
+    """Reading a lost GPU raises DeviceLostError until the GPU is back; other GPUs answer, and the evidence has the gap."""
     source, clock, _ = opened("gpu-lost,steady-copy", 6.0)
     other = source.devices()[0].uuid
     at(source, clock, 6.1)
@@ -288,7 +288,8 @@ def test_simulated_mig_instance_reports_only_memory() -> None:
     assert reading.sm_clock_mhz is None
 
 
-def test_simulated_gpm_answers_from_the_second_sample_on() -> None:
+def test_simulated_gpm_needs_two_distant_samples() -> None:
+    """GPM gives no value at the first sample and 50 ms later, and a value 0.5 s later."""
     source, clock, uuid = opened("steady-gemm", 4.0)
     assert source.read(uuid, Lane.SLOW, ("tensor_activity_ratio",)).tensor_activity_ratio is None
     at(source, clock, 4.05)

@@ -23,7 +23,7 @@ WALL_OFFSET_NS = 1_700_000_000_000_000_000
 
 
 def opened(folder: Path, **changes: Any) -> Store:
-    """Open a store that commits only on request, with a clock at BEGIN_NS."""
+    """Open a store that commits on request or after 60 s, with a clock at BEGIN_NS."""
     limits = {name: changes.pop(name) for name in ("budget_bytes", "segment_bytes") if name in changes}
     settings: dict[str, Any] = {
         "source": "synthetic",
@@ -36,7 +36,7 @@ def opened(folder: Path, **changes: Any) -> Store:
 
 
 def feed(store: Store, sweeps: Iterable[Sweep], *, clock: VirtualClock | None = None, flush_ns: int = 500_000_000) -> None:
-    """Take sweeps, with commits at a real store's interval."""
+    """Give a store sweeps, with commits at a real store's interval."""
     due_ns = 0
     for sweep in sweeps:
         store.take(sweep)

@@ -52,8 +52,8 @@ def stream(
     """Yield sweeps like those of an H200.
 
     Under load, power changes at 10 Hz and the clock at 5 Hz.  When idle, power has noise of 0.4 W and the clock is constant.
-    Each second has 50 samples of dense power and five process lists.  Under load, pulses come every 10 ms between the fast
-    readings.  Most sweeps are then pulses, so tests of the stored amount leave the pulses out.
+    Each second has 50 samples of dense power and five process lists; each slow row has one more list.  Under load, pulses come
+    every 10 ms between the fast readings.  Most sweeps are then pulses, so tests of the stored amount leave the pulses out.
     """
     chance = random.Random(seed)
     power_w, average_w, clock_mhz, cap_ns, energy_j = (566.0, 560.0, 1980, 0, 0.0) if loaded else (75.0, 75.0, 345, 0, 0.0)

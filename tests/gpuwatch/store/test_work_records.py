@@ -1,4 +1,4 @@
-"""Tests of records of works in a store: separate for each user, limited to the newest windows, bounded."""
+"""Tests of records of works in a store: separate for each user and source, and limited in number and in windows."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_run_recorded_twice_counts_once(tmp_path: Path) -> None:
 
 
 def test_user_with_most_records_loses_the_oldest(tmp_path: Path) -> None:
-    """A user with too many records loses the oldest, and another user's records stay."""
+    """With too many records in the store, the user with most records loses the oldest, and another user's record stays."""
     store = opened(tmp_path)
     put(store, earlier(0))
     for number in range(RECORDS_COUNT + 1):

@@ -1,4 +1,4 @@
-"""Tests of the contrast between text and background in every theme."""
+"""Tests of the contrast between text and background in every theme with fixed colours."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ def test_history_placement_follows_the_room(count: int, size: tuple[int, int], w
     assert place_history(count, *size) is where
 
 
-def test_overview_shows_stored_readings_at_once() -> None:
-    """The overview shows the store's readings from the first moment."""
+def test_overview_shows_stored_readings() -> None:
+    """The overview's lines show readings of the store, not only live answers."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

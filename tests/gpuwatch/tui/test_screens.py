@@ -49,7 +49,7 @@ def test_enter_opens_a_line_and_a_number_opens_a_gpu() -> None:
 
 
 def test_click_chooses_and_double_click_opens() -> None:
-    """A click selects a line, and a double click opens it."""
+    """A click selects a line, and a double click opens a line."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -153,7 +153,7 @@ def test_e_on_a_gpu_explains_its_clock_reasons() -> None:
     ("mask", "words"),
     [(0, "no reason limits this GPU's clock"), (None, "the reasons behind this GPU's clock were not observed")],
 )
-def test_e_tells_no_reason_from_an_unobserved_one(mask: int | None, words: str) -> None:
+def test_e_distinguishes_no_reason_from_no_observation(mask: int | None, words: str) -> None:
     app = travelling(replace(EIGHT, gpus=(gpu(event_reasons_mask=mask),), windows=()))
 
     async def use(pilot: Pilot[None]) -> None:

@@ -72,7 +72,7 @@ def test_terminal_shows_live_past_and_live_again(terminal: Terminal, copying: Se
     terminal.start(*copying.flags(), "top")
     seen = terminal.shows(lambda pane: "● LIVE" in pane and "0 H200" in pane)
     assert "SIMULATED" in seen
-    let_pass(1.0, "the store gets a past to go back to")
+    let_pass(1.0, "the store needs readings from before the key Left")
     terminal.press("Left")
     seen = terminal.shows(lambda pane: "◂ PAST" in pane)
     assert " s ago" in seen

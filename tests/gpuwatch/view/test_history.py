@@ -1,4 +1,4 @@
-"""Tests of past moments in a store and in recordings: each agrees with the live view of that moment."""
+"""Tests of past moments in recordings, and in a store, where past moments agree with the daemon's live answers."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_missing_history_is_fetched_once() -> None:
 
 
 def test_cursor_shows_values_and_processes_of_a_moment() -> None:
-    """The cursor shows the exact values of a moment, with its processes and windows."""
+    """The cursor shows the values, processes and windows of a moment; the key End removes the cursor."""
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "in view" in seen.line("SM clock"))
