@@ -290,7 +290,7 @@ def test_verdict_holds_label_claim_policy_and_device() -> None:
 
 
 def test_judge_asks_twice_only_about_declared_facts() -> None:
-    """A rule that reads no declared facts is asked once, and any other rule is asked twice."""
+    """Without times, a rule that reads declared facts is asked twice, and any other rule once."""
     asked: list[str] = []
 
     @rule("deaf", kind=RuleKind.INTEGRITY, says="it happened", remedy="Stop it.")

@@ -118,7 +118,7 @@ def test_limit_name_ends_in_its_unit() -> None:
 
 
 def test_rules_find_their_hazards_with_fitting_sentences() -> None:
-    """Every rule finds its hazard in some window, and the rule's sentences fit the facts."""
+    """Every rule outside ``NEVER_FOUND`` finds its hazard in some window, and its sentences fit the facts."""
     assert {rule.name for rule, _ in answers_found()} == {rule.name for rule in RULES} - NEVER_FOUND
     for rule, found in answers_found():
         for template in (rule.says, rule.remedy):

@@ -163,7 +163,7 @@ class Run:
         return row
 
     def _ask(self, lines: Lines, planned: Planned) -> Answer:
-        """Request the window, and run other processes meanwhile if the disturbance is outside the measured process."""
+        """Await the warm-up, and start the window, beside other processes if they make the disturbance."""
         warm = _answer(lines, planned.warm_s + _ANSWER_S)
         if warm.says != "warm":
             return warm

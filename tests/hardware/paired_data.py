@@ -82,7 +82,7 @@ def by_session(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
 
 
 def references(rows: Sequence[Row]) -> dict[str, tuple[Row, Row]]:
-    """Return the nearest references before and after each other window, without another disturbed window between them.
+    """Return the nearest references before and after each other window, if at most one disturbed window lies between them.
 
     ``rows`` belong to one process.
     """
@@ -147,7 +147,7 @@ def timed_numbers(own: Timings, before: Timings, after: Timings) -> dict[str, li
 def medians_at_one_clock(own: Timings, before: Timings, after: Timings) -> list[float] | None:
     """Return the medians at the first reference's clock, by the references' mean exponent, or raw medians without a fit.
 
-    Return None without stamps, or if the window ran at clocks outside the references' range.
+    Return None if a window lacks stamps, or if the window's median clock lies outside the references' range.
     """
     clocks = [each.sm_clock_mhz for each in (own, before, after)]
     stamped = [np.isfinite(each) for each in clocks if each is not None]

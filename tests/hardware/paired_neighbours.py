@@ -91,7 +91,7 @@ class Lines:
 
 
 class Neighbours:
-    """The process that forks neighbours, and its living forks."""
+    """A process that forks neighbours on request."""
 
     def __init__(self, *, has_gpu: bool) -> None:
         self._process = subprocess.Popen(

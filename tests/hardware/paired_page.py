@@ -175,7 +175,7 @@ def missed_together(scored: Sequence[Scored]) -> list[str]:
     out = [
         f"{len(of_open)} of the {len(missed)} misses of throughput are plain windows in which the measured process changed its work, off by {ratio(sizes[0])}",
         f"to {ratio(sizes[-1])}.  Without times nothing shows such a change, and the specification excludes it (the verdict has `steadiness of the",
-        "times: not shown`); the simulated tables above exclude such windows too.  The second column counts misses whose references differ",
+        "times: not shown`); the simulated tables above exclude such windows too.  The third column counts misses whose references differ",
         "by more than the stated repeatability: a record shows how well such work repeats, a single window does not.  The last columns leave",
         "out each card in turn.\n",
         f"| number | without those windows | misses with references further apart than stated | {' | '.join(f'without card {i + 1}' for i in range(len(_card_names(scored))))} |",

@@ -1,7 +1,7 @@
 """The judge on paired windows of real GPUs: committed evidence, and the judge's answers as rows.
 
     python -m tests.hardware.paired_scores add FOLDER …      adds the output of ``paired.py`` to the committed data, then judges
-    python -m tests.hardware.paired_scores judge             judges every stored window again, into paired-results.json
+    python -m tests.hardware.paired_scores judge             judges every stored window again, into h200-paired-results.json
 
 ``make pages`` renders the tables.  Times are rounded by ``tests/truth_windows.py``; identities are masked.
 """

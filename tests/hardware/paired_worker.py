@@ -1,4 +1,4 @@
-"""The measured process of a paired run: one kind of work, and a window for each line of input.
+"""The measured process of a paired run: one kind of work, and a window for each ``Planned`` on a line of input.
 
     python -m tests.hardware.paired_worker TASK     TASK is a ``Task`` as JSON
 

@@ -1,4 +1,4 @@
-"""Tests of the disturbances of paired windows, drawn and applied to work that only notes its calls."""
+"""Tests of the disturbances of paired windows, drawn and applied to work that only notes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOW_S = 3.0
 
 
 class Noting:
-    """Work that does nothing and notes its calls."""
+    """Work that does nothing but note each disturbance."""
 
     capped = False
 
@@ -106,7 +106,7 @@ def test_lengths_lie_in_the_requested_range() -> None:
 
 
 def test_only_lasting_disturbances_are_throughout() -> None:
-    """Slices of a neighbour and busy processes count as throughout; a late neighbour and a stall do not."""
+    """Slices of a neighbour and busy processes are throughout; growth and an own stream sometimes; late neighbours and stalls never."""
     standing = {
         family: [drawn(family, 4, number, WINDOW_S, 16).throughout for number in range(60)]
         for family in ("neighbour-slices", "hogs", "neighbour-late", "host-stall", "work-growth", "own-stream")

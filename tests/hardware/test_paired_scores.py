@@ -96,7 +96,7 @@ def test_call_is_added_once(stored: Path, tmp_path: Path) -> None:
 
 
 def test_stored_stall_is_covered_and_not_valid(stored: Path) -> None:
-    """The judge's bound covers the true value from the surrounding clean windows."""
+    """Bound plus repeatability covers the true value from the surrounding clean windows."""
     found = paired_scores.load(stored)
     assert found is not None
     before, disturbed, after = found.scored
@@ -124,8 +124,8 @@ def test_page_shows_the_sample(stored: Path) -> None:
     assert "| host-stall | 1 of 1 |" in text
 
 
-def test_page_shows_each_call_separately(stored: Path) -> None:
-    """The page has a row per call, so that pooled rows hide no change of the code."""
+def test_page_counts_the_windows_of_a_call(stored: Path) -> None:
+    """The table of calls counts a call's windows: clean, not valid, stalled, disturbed, with references and covered."""
     found = paired_scores.load(stored)
     assert found is not None
     valid = sum(each.row.answer.status == "valid" for each in found.scored if each.row.clean)
@@ -167,7 +167,7 @@ def test_only_rules_of_the_family_name_its_hazard() -> None:
 
 
 def test_every_family_has_rules_that_name_it() -> None:
-    """Every family has existing rules that name it, because a renamed rule would not count."""
+    """Every family has an entry of rules, all present or retired, because a renamed rule would not count."""
     assert paired_statuses.NAMES.keys() == {*FAMILIES, paired_scores.STALLED}
     assert frozenset().union(*paired_statuses.NAMES.values()) - RETIRED.keys() <= {rule.name for rule in RULES} | {
         "mid-run-compile"

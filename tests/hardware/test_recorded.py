@@ -1,4 +1,4 @@
-"""Tests of windows recorded on a real H200: verdicts, anonymity, and the pages rendered from the recording."""
+"""Tests of windows recorded on a real H200: verdicts, also from an nvidia-smi log alone, and anonymity."""
 
 from __future__ import annotations
 

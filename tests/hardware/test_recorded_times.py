@@ -90,7 +90,7 @@ def sliding(about: Evidence, *, least_s: float) -> Iterator[Evidence]:
 
 @pytest.mark.parametrize("name", sorted(recorded()))
 def test_recording_is_flagged_only_for_its_hazards(name: str) -> None:
-    """A recording has findings above a note only for the hazards in the recording."""
+    """The findings above a note are exactly those of the recording's hazards."""
     worse = {rule for rule, severity in found(recorded()[name]).items() if severity is not Severity.NOTE}
     assert worse == SPOILT.get(name, set())
 

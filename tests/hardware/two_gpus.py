@@ -1,4 +1,4 @@
-"""A check on two GPUs: a neighbour on the other GPU is not contention, and CUDA's order of devices does not matter.
+"""Verdicts of copies on each of two GPUs, alone and with a neighbour on the second GPU.
 
 python -m tests.hardware.two_gpus OUT.json
 """

@@ -1,4 +1,4 @@
-"""The cost of entering and leaving a window on a real GPU, with a CUDA context and stamps, alternating with Zeus if installed.
+"""The cost of entering and leaving a window on a real GPU, with a CUDA context and stamps, alternating with Zeus (required).
 
 python -m tests.hardware.windows OUT_FOLDER
 """

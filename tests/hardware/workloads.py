@@ -20,7 +20,7 @@ def matrices(size: int, *, zeros: bool = False, dtype: torch.dtype = torch.bfloa
 
 
 def loop(call: Callable[[], object], seconds: float, *, pause_s: float = 0.0, ahead: int = 50) -> int:
-    """Call back to back for this time, about ``ahead`` calls ahead of the GPU; return the number of calls."""
+    """Call for this time, about ``ahead`` calls ahead of the GPU, or with a pause after each call; return the number of calls."""
     until = time.monotonic() + seconds
     count = 0
     waiting: list[torch.cuda.Event] = []

@@ -115,7 +115,10 @@ class Company:
         )
 
     def _ratios(self, since_ns: int | None, at_ns: int) -> tuple[float | None, float | None]:
-        """Return the record's mean utilisation of the own and the foreign process since ``since_ns``, or None without samples."""
+        """Return the record's mean utilisation of the own and the foreign process since ``since_ns``, over 1 s at most.
+
+        Both are None without samples.  A process without work has None, but the own process 0 if neither worked.
+        """
         if since_ns is None:
             return None, None
         first, last = np.searchsorted(self._sampled_ns, [max(since_ns, at_ns - _REACH_NS), at_ns])

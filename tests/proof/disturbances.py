@@ -172,7 +172,7 @@ def _draw(family: Family, rng: np.random.Generator, window_s: float) -> Disturba
 def share_of_window(
     shape: Shape, depth: float, window_s: float, rng: np.random.Generator
 ) -> tuple[float, float, tuple[Piece, ...]]:
-    """Return start, piece length and pieces that fill this share of the window: one piece, or a train of equal or random pieces."""
+    """Return the start, the mean length and the pieces that fill this share: one piece, or a train of equal or random pieces."""
     total_s = depth * window_s
     if shape is Shape.PULSE or total_s < 2 * _SHORTEST_S:
         begin_s = float(rng.uniform(0.0, window_s - total_s))

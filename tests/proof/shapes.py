@@ -40,7 +40,7 @@ def pieces(shape: Shape, begin_s: float, length_s: float, until_s: float, rng: n
     """Return the pieces of one disturbance, cut at ``until_s``.
 
     ``length_s`` is the length of a pulse, the mean on-time of a train, or the period of a sine or saw.
-    A step and a drift last until ``until_s``.  Each maker yields pieces in the order of their begins.
+    A step and a drift last until ``until_s``.  Each maker yields pieces in the order of their start times.
     """
     made = takewhile(lambda each: each.begin_s < until_s, _MAKERS[shape](begin_s, length_s, until_s, rng))
     cut = (each if each.end_s <= until_s else Piece(each.begin_s, until_s, each.level) for each in made)

@@ -42,7 +42,7 @@ def reach(verdict: Verdict, number: str = "throughput") -> float:
 
 
 def is_covered(verdict: Verdict, truth: float, number: str = "throughput") -> bool:
-    """Return True if the window is rejected, unproven, or flagged with bound plus repeatability up to the true deviation."""
+    """Return True if the window is rejected, unproven, or flagged with bound plus repeatability at least the true deviation."""
     if verdict.status is VALID:
         return False
     return verdict.status is not Status.FLAGGED or reach(verdict, number) >= abs(truth)

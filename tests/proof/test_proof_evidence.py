@@ -113,7 +113,7 @@ def test_variants_record_their_times_and_clocks() -> None:
 
 
 def test_clocks_change_once_a_refresh() -> None:
-    """Values change at most once per refresh (100 ms, utilisation 200 ms), although the pulse lane reads every 10 ms."""
+    """Changes are over 0.4 refreshes (100 ms, utilisation 200 ms) apart, although the pulse lane reads every 10 ms."""
     evidence = clean("gemm")
     for name, period_s in (("sm_clock_mhz", 0.1), ("power_w", 0.1), ("utilization_ratio", 0.2)):
         column = evidence.trace.column(name)
@@ -219,7 +219,7 @@ def test_missing_signals_are_absent() -> None:
 
 @pytest.mark.parametrize(("name", "label"), [("gemm", "steady-gemm-4096"), ("copy", "clean-copy-1g")])
 def test_clean_evidence_is_like_a_recording(name: str, label: str) -> None:
-    """A clean window has the event reasons, fast-lane signals, medians and power spread of a window on an H200."""
+    """A clean window has the event reasons and fast-lane signals of a window on an H200, and similar medians and power spread."""
     made_up, real = clean(name), recorded(label)
     masks = [set(each.within("event_reasons_mask").values) for each in (made_up, real)]
     assert masks[0] == masks[1]

@@ -37,7 +37,7 @@ def short(family: str) -> Pair:
 
 @pytest.mark.parametrize("variant", [Variant.PLAIN, Variant.STAMPED])
 def test_answer_holds_measured_and_claimed_numbers(variant: Variant) -> None:
-    """A plain window's answer holds the throughput alone, a stamped window's answer all numbers."""
+    """A plain window's answer holds the throughput alone, and a stamped window's answer holds all numbers."""
     of = next(made for seed in range(60) if (made := pair(seed)).variant is variant and made.length_s > 2.0)
     spoken = set(answer(of.clean).bounds)
     assert spoken == ({"throughput"} if variant is Variant.PLAIN else set(NAMES.values()))

@@ -110,7 +110,7 @@ def test_pack_keeps_the_reason_for_missing_telemetry() -> None:
     assert same(unpack(pack([nothing]))[0], nothing)
 
 
-def test_pack_of_six_seconds_takes_less_than_10_kb() -> None:
+def test_pack_of_a_simulated_gemm_takes_less_than_10_kb() -> None:
     (scene,) = simulate("steady-gemm")[:1]
     assert scene.window.length_s > 3
     assert len(pack([replace(scene, timings=None)])) < 10_000
@@ -142,7 +142,7 @@ class TestLongWindows:
         return evidence(length_s=900.0, period_s=0.1, signals=wanders, **changes)
 
     def test_decimate_keeps_extremes_counters_and_verdict(self) -> None:
-        """Decimation keeps extremes, counters and the verdict in less than half of the bytes."""
+        """Decimation keeps extremes, counters, status and hazards above a note in less than half of the bytes."""
         about = self.long()
         data = pack([about])
         (thin,) = unpack(data)

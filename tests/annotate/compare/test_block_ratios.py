@@ -104,7 +104,7 @@ class TestTails:
 
 class TestDependence:
     def test_dependence_widens_every_interval(self) -> None:
-        """Every interval widens with the correlation of quads, from 0.1 upwards."""
+        """The mean width of each interval grows with the correlation of quads, from 0.1 upwards."""
 
         def widths(memory: float) -> Values:
             found = [block_ratios(dependent(QUADS_COUNT, memory, seed), least_ratio=0.005) for seed in range(40)]
@@ -136,7 +136,7 @@ class TestDependence:
         assert found.high - found.low > plain.high - plain.low
 
 
-def test_quads_with_a_time_of_zero_do_not_count() -> None:
+def test_quads_with_an_invalid_time_do_not_count() -> None:
     times = quads(20)
     times.b_s[3, 1], times.a_s[5, 0] = 0.0, np.nan
     assert len(times.usable) == 18

@@ -62,7 +62,7 @@ class TestDecision:
         assert "two machines, at 1462 MHz" in str(found)
         assert "between cards 0.40 %" in str(found)
 
-    def test_clock_far_from_one_widens_the_interval(self) -> None:
+    def test_clock_far_from_a_card_widens_the_interval(self) -> None:
         """A common clock far from one card's clock widens the interval, because a kernel's exponents differ between cards."""
         far = compared(there(), clock_mhz=1500.0)
         assert far.one_clock is not None

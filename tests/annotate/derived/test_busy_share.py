@@ -30,7 +30,7 @@ def test_rows_that_extend_beyond_the_window_show_rest() -> None:
 @pytest.mark.parametrize("period_s", [0.4, 1.0, 2.0])
 @pytest.mark.parametrize("stall_s", [2.6, 4.1, 6.9])
 def test_rarely_read_stall_may_extend_to_the_next_reading(period_s: float, stall_s: float) -> None:
-    """The lost share covers a stall at any place between two rare readings."""
+    """The lost share covers a stall at any place between two rare readings, except for one refresh of the gauge."""
     for offset_s in (0.0, 0.31, 0.77):
         begin_s = 30.0 + offset_s
         busy = {"utilization_ratio": lambda t, b=begin_s: 0.0 if b <= t < b + stall_s else 0.97}

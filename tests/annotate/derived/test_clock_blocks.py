@@ -45,7 +45,7 @@ def test_stamps_fill_blocks_of_a_refresh() -> None:
 
 @pytest.mark.parametrize(("entries", "blocks"), [(1200, 40), (120, 40), (60, 20), (7, 2), (2, 1)])
 def test_block_holds_three_stamped_entries(entries: int, blocks: int) -> None:
-    """Blocks hold three entries on average if entries are long; wider blocks would hide the controller's cycle."""
+    """Blocks of long entries hold at least three entries on average; a window with two entries has one block."""
     assert len(blocks_of(stamped(np.full(entries, 1500.0))).mhz) == blocks
 
 
@@ -125,7 +125,7 @@ def test_shift_does_not_depend_on_the_gauges_scale(factor: float, seed: int) -> 
 
 
 def test_hidden_shift_is_larger_under_a_swing() -> None:
-    """In 4 s, a swing of 2 % every second hides a shift of 1.6 %; a constant clock hides less than 0.02 %."""
+    """In 4 s, a swing of 2 % every second hides a shift of about 1.6 %; a constant clock hides less than 0.02 %."""
     swing = 1500.0 * (1.0 + 0.02 * np.sin(2.0 * np.pi * np.arange(4000) / 1000.0))
     assert blocks_of(stamped(swing)).hidden_ratio(1.0) == pytest.approx(0.016, abs=0.006)
     assert blocks_of(stamped(np.full(4000, 1500.0))).hidden_ratio(1.0) < 2e-4

@@ -47,7 +47,7 @@ def loaded(before_s: float, blocks: ClockBlocks) -> LoadTime:
 @few
 @given(share=st.integers(12, 48), depth=st.floats(0.01, 0.5), beta=st.floats(0.1, 1.2))
 def test_shift_of_two_levels_agrees_with_arithmetic(share: int, depth: float, beta: float) -> None:
-    """The bound is the deviation from the farther of both levels, the estimate that from the nearer."""
+    """The bound is the deviation from the farther level, and the estimate is the deviation from the nearer level."""
     low, high = 1980.0 * (1.0 - depth), 1980.0
     found = shift_of(blocks_of(np.where(np.arange(60) < share, low, high)), beta).shifts[Number.MEAN]
     slower = (high / low) ** beta
@@ -63,7 +63,7 @@ def test_shift_of_two_levels_agrees_with_arithmetic(share: int, depth: float, be
 @few
 @given(mhz=st.lists(st.floats(200.0, 2000.0), min_size=1, max_size=80), beta=st.floats(0.0, 1.5), stamped=st.booleans())
 def test_shift_of_any_clock_is_a_valid_bound(mhz: list[float], beta: float, *, stamped: bool) -> None:
-    """For any clock, the seen part of a bound is at most the bound, and the estimate lies inside it."""
+    """For any clock, the seen part of a bound is at most the bound, and the estimate lies within the bound."""
     found = shift_of(blocks_of(np.array(mhz), stamped=stamped), beta)
     for bound in clock_bounds(found, found.rule):
         assert bound.ratio is not None

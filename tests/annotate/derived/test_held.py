@@ -55,7 +55,7 @@ def test_bounds_of_a_stepping_counter_hold_the_true_share(
 
 @pytest.mark.parametrize("phase_s", [0.0, 0.03, 0.06, 0.09])
 def test_held_cap_before_the_window_is_uncertain(phase_s: float) -> None:
-    """A cap that ended just before the window has a lower bound of 0 inside."""
+    """A cap that ended when the window began has a lower bound of 0 inside."""
     counter = shown(lambda t: 10**10 + int(1e9 * min(t, 0.0)), phase_s)
     assert known(by_counter(seen(1.0, power_cap_ns=counter), "power_cap_ns")).least_ratio == 0.0
 

@@ -91,7 +91,7 @@ def test_stall_among_few_gaps_is_irregular(count: int) -> None:
 
 @pytest.mark.parametrize(("part", "host_s", "is_proportional"), [(0.02, 6e-6, True), (0.0, 26e-6, False), (0.2, 6e-6, False)])
 def test_gaps_that_grow_with_their_calls(part: float, host_s: float, is_proportional: bool) -> None:
-    """Gaps are proportional if they hold 2 % of their call; gaps with a part of 0 or 20 % are not."""
+    """Gaps that grow by 2 % of their call are proportional; gaps of the same mean that grow by 0 or 20 % are not."""
     rng = np.random.default_rng(4)
     took_s = 1e-3 * (1.0 + 0.005 * rng.standard_normal(2000))
     gaps_s = host_s * (1.0 + 0.05 * rng.standard_normal(2000)) + 0.02e-3 * (part > 0.0) + part * (took_s - 1e-3)

@@ -98,7 +98,7 @@ def test_unstamped_window_gives_reason_for_no_median_at_clock() -> None:
 
 @pytest.mark.parametrize(("seconds", "known"), [(1.9, False), (2.1, True), (4.0, True)])
 def test_capped_window_needs_two_cycles(seconds: float, known: bool) -> None:
-    """Below two cycles, the raw numbers have no repeatability, but the number at one clock does."""
+    """Below two cycles, throughput and mean have no repeatability, but the number at one clock does."""
     took_s, clock_mhz = swinging(seconds=seconds)
     found = Case(timed(took_s, mhz=clock_mhz, capped=True)).numbers
     for which in (Number.THROUGHPUT, Number.MEAN):
@@ -120,7 +120,7 @@ def test_fewer_than_six_times_have_no_repeatability() -> None:
 
 
 def test_throughput_repeatability_excludes_a_pause() -> None:
-    """A stall of 0.3 s lowers throughput, but the repeatability excludes the round that holds it."""
+    """The throughput's repeatability excludes the round that holds a stall of 0.3 s."""
     about = timed(STEADY)
     assert about.timings is not None
     at_ns = about.timings.at_ns + np.where(np.arange(3000) >= 1500, 300_000_000, 0)
@@ -135,7 +135,7 @@ def test_throughput_repeatability_excludes_a_pause() -> None:
 
 
 def test_record_of_five_windows_adds_the_spread_between() -> None:
-    """U² is within² plus between², and *between* is the 95 % prediction interval of a sixth number."""
+    """U² is within² plus between², and *between* is half of the 95 % prediction interval of a sixth number."""
     spread = [0.99e-3, 0.995e-3, 1e-3, 1.005e-3, 1.01e-3]
     plain = timed(STEADY)
     found = number(replace(plain, record=record(spread)), Number.MEAN).repeatability
@@ -207,7 +207,7 @@ def test_record_gives_no_repeatability_to_a_short_capped_window() -> None:
 
 @pytest.mark.parametrize("seconds", [0.7, 1.5])
 def test_swing_gives_within_of_a_short_capped_window(seconds: float) -> None:
-    """Below two cycles a raw number has no interval, but the clock's swing gives *within*, larger for the median."""
+    """Below two cycles a raw number has no repeatability, but the clock's swing gives *within*, larger for the median."""
     took_s, clock_mhz = swinging(seconds=seconds)
     parts = [number(timed(took_s, mhz=clock_mhz, capped=True), each).repeatability for each in (Number.MEAN, Number.MEDIAN)]
     assert [each.ratio for each in parts] == [None, None]

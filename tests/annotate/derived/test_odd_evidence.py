@@ -1,4 +1,4 @@
-"""Property tests of the proofs' quantities on arbitrary evidence: ratios lie between 0 and 1, and nothing raises."""
+"""Property tests of the proofs' quantities on arbitrary evidence: shares lie between 0 and 1, and nothing raises."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def shallow(begins_s: Sequence[float], depth: float) -> tuple[Column, WindowReco
 
 
 def limited(stall_s: float, busy: float) -> IdleGaps:
-    """Return the dips of a window with power at 300 instead of 600 W for ``stall_s``, and utilisation at ``busy``."""
+    """Return the dips of a window with 300 instead of 600 W for ``stall_s``, and with utilisation at ``busy`` 0.4 s longer."""
 
     def is_low(t: float) -> bool:
         return 2.0 <= t < 2.0 + stall_s

@@ -136,7 +136,7 @@ def test_swing_of_the_power_controller_is_not_a_level() -> None:
 
 
 def test_changes_beyond_the_stamped_clock_are_levels() -> None:
-    """Raw times that toggle every half second are steady under a cap; a stamped clock that swings by 1 % does not explain them."""
+    """Raw capped times that toggle every half second are steady; with a stamped clock that swings by 1 % they are levels."""
     along = 2.0 * np.pi * np.arange(6000) / 1000.0
     took_s = noisy(1e-3 * np.where(np.sin(along) > 0.0, 1.08, 0.92))
     mhz = 1500.0 * (1.0 + 0.01 * np.cos(along))
@@ -216,7 +216,7 @@ def test_batches_of_calls_are_placed_by_their_length() -> None:
 @few
 @given(share=st.floats(0.25, 0.75), size=st.floats(0.01, 0.8), seed=st.integers(0, 99))
 def test_bound_covers_either_level(share: float, size: float, seed: int) -> None:
-    """The bound of each number covers its true deviation from either of two levels."""
+    """The bounds of mean, throughput and median cover the true deviations from either of two levels."""
     slow = np.arange(4000) >= share * 4000
     took_s = noisy(1e-3 * np.where(slow, 1.0 + size, 1.0), 1e-3, seed)
     bounds = by_number(levels_of(timed(took_s)).bounds("iteration-levels"))
@@ -230,7 +230,7 @@ def test_bound_covers_either_level(share: float, size: float, seed: int) -> None
 @few
 @given(factor=st.floats(0.3, 3.0), seed=st.integers(0, 99))
 def test_levels_are_ratios(factor: float, seed: int) -> None:
-    """Scaled times have the same bounds if the blocks hold the same entries."""
+    """Scaled times have the same largest deviation if the blocks hold the same entries."""
     shape = noisy(np.where(np.arange(3000) < 1500, 1.0, 1.05), 2e-3, seed)
     plain = levels_of(timed(1e-3 * shape))
     scaled = levels_of(replace(timed(1e-3 * shape), timings=replace_times(timed(1e-3 * shape), factor)))
@@ -271,7 +271,7 @@ LONG = 1.3 / 500  # seconds per call, in entries of 500 calls
 @pytest.mark.parametrize("factors", [(1, 1, 0.8), (1, 1, 1, 0.85), (0.8, 1, 1), (1, 1.2, 1, 1), (1, 1, 1, 1, 0.7)])
 @pytest.mark.parametrize("mhz", [None, 1980.0])
 def test_each_of_few_long_entries_is_a_level(factors: tuple[float, ...], mhz: float | None) -> None:
-    """Among three to five entries of a second each, one that differs is a level of a fifth or more."""
+    """If one of three to five entries of 1.3 s differs, the mean's bound exceeds 90 % of the mean's deviation."""
     took_s = noisy(LONG * np.array(factors), 1e-4)
     found = levels_of(timed(took_s, mhz=mhz, calls_count=500))
     true_ratio = abs(float(np.mean(factors)) - 1.0)
@@ -296,7 +296,7 @@ def test_entries_of_many_calls_are_separate_blocks(count: int) -> None:
 
 @pytest.mark.parametrize(("share_ratio", "fast"), [(0.55, 0.45), (0.3, 0.8), (0.1, 0.02), (0.8, 0.6)])
 def test_modes_bound_the_mean_of_calls_that_return_early(share_ratio: float, fast: float) -> None:
-    """The bound of the mean covers the deviation from the calls that worked, if others return early at random."""
+    """The bounds of mean and throughput cover the deviation from the calls that worked, if others return early at random."""
     quick = np.random.default_rng(3).random(4000) < share_ratio
     bounds = by_number(mode_bounds("bimodal", Case(timed(noisy(1e-3 * np.where(quick, fast, 1.0)))).one_clock))
     true_ratio = 1.0 - float(np.where(quick, fast, 1.0).mean())

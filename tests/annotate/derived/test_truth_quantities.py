@@ -84,10 +84,7 @@ def test_gaps_and_mean_account_for_throughput(name: str) -> None:
     [("stall-0.1-gemm4k", 0.0343), ("stall-0.3-softmax", 0.1006), ("periodic-10ms-att", 0.0385), ("litter-att", 0.634)],
 )
 def test_every_stall_is_irregular_idle_time(name: str, irregular: float) -> None:
-    """Sleeps and garbage collections are irregular idle time of the expected length.
-
-    Under the cap a faster clock regains part of the idle time: the mean time falls by 0.7 to 3.7 %.
-    """
+    """Sleeps and garbage collections are irregular idle time of the expected length."""
     found = read(truth_windows()[name])[1].gaps
     assert found.irregular_ratio == pytest.approx(irregular, abs=5e-4)
     assert found.error_ratio < 2e-4
@@ -172,7 +169,7 @@ def test_load_time_before_windows(name: str, load_s: float, excess: float) -> No
 
 
 def test_cycle_of_the_power_controller_is_one_second() -> None:
-    """The autocorrelation of the clock of clean capped GEMMs, over lags of 0.5 to 1.5 s, is largest at 1.0 s."""
+    """In the median clean capped GEMM, the clock's autocorrelation over lags of 0.5 to 1.5 s is largest at 1.0 s."""
     lags = []
     for window in map(truth_windows().__getitem__, TIMED):
         blocks = clock_blocks(window.before)

@@ -91,7 +91,7 @@ def test_working_part_without_power_record_uses_utilisation(program: Evidence) -
 def test_short_work_after_rest_is_not_valid_sustained_work(begin_s: float, end_s: float, status: Status) -> None:
     """Short work after rest is not valid as sustained work, and unproven as a whole program.
 
-    A whole program claims only its working time, which is too short for any proof.
+    A whole program claims only its working time, which is too short for the books.
     """
     (late,) = unpack(Path("tests/traces/simulated-late-work.capsule").read_bytes())
     since_ns = late.window.begin_ns

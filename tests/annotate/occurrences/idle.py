@@ -11,7 +11,7 @@ RESTING_W = 120.0
 
 
 def resting(t: float) -> bool:
-    """Return whether the GPU rests in the one pause of these windows, half a second long."""
+    """Return whether this time lies in the paused window's pause of half a second."""
     return 2.0 < t < 2.5
 
 

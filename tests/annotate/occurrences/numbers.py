@@ -11,7 +11,7 @@ from tests.annotate.builders import BEGIN_NS, evidence
 
 
 def timed(took_s: Values, *, clock_mhz: Values | None = None, gap_s: float = 5e-6) -> Timings:
-    """Return iterations back to back from the window's start, each followed by a short gap."""
+    """Return iterations from the window's start, each followed by a short gap."""
     begins_s = np.concatenate([[0.0], np.cumsum(took_s + gap_s)[:-1]])
     return Timings(BEGIN_NS + np.round(begins_s * 1e9).astype(np.int64), took_s, clock_mhz)
 
@@ -23,14 +23,14 @@ def even(count: int = 6000, took_s: float = 1e-3, noise_ratio: float = 0.002, se
 
 
 def window(took_s: Values) -> Evidence:
-    """Return a quiet window as long as these iterations."""
+    """Return a quiet window, 0.1 s longer than the sum of these times."""
     timings = timed(took_s)
     return evidence(length_s=float(took_s.sum()) + 0.1, timings=timings)
 
 
 def scenes() -> Iterator[Evidence]:
     turns = np.arange(3000) // 100 % 2
-    yield window(even(40, noise_ratio=0.4, took_s=20e-3))  # few, and far apart
+    yield window(even(40, noise_ratio=0.4, took_s=20e-3))  # few, and widely scattered
     yield window(even(3))
     slices = even()
     slices[::700] += 2.3e-3

@@ -29,7 +29,7 @@ def cases(about: Evidence, claim: Claim = Claim.SUSTAINED) -> dict[AskingPass, C
 
 
 def bounds_of(case: Case, *, dark: bool = False) -> tuple[Bound, ...]:
-    """Return the bounds of one pass, with those of the clock's shape under all four rules."""
+    """Return the bounds of all conditions in one pass and, with ``dark``, those of dark time."""
     found = condition_bounds(case)
     shift = case.clock_shift
     if shift is not None:

@@ -46,7 +46,7 @@ class Shown:
 
 
 def passes(evidence: Evidence) -> Mapping[AskingPass, Evidence]:
-    """Return the evidence of each pass; the facts of the claim are in all passes."""
+    """Return the evidence of each pass; the declared ``CLAIM_FACTS`` are in all passes."""
     claimed = {name: fact for name, fact in evidence.declared.items() if name in CLAIM_FACTS}
     timings = usable(evidence.timings, evidence.window)
     return {

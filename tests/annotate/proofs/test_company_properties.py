@@ -1,4 +1,4 @@
-"""Properties of proof 4: neither more neighbours nor less evidence improves the proof."""
+"""Properties of proof 4: more neighbours never improve the proof, and fewer process lists never make the proof shown."""
 
 from __future__ import annotations
 

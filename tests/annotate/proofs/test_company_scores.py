@@ -54,7 +54,7 @@ def test_nobody_else_covers_real_neighbours(name: str) -> None:
 
 @pytest.mark.parametrize("name", TIMED)
 def test_nobody_else_covers_times_with_neighbours(name: str) -> None:
-    """The true changes of mean and median at one clock lie within the bounds, those of mean and throughput within estimates."""
+    """The true changes of mean and median at one clock lie within bounds; those of mean and throughput lie within estimates."""
     of = truth_windows()[name]
     bounds, mean = sizes(nobody_else.bounds(Case(of.disturbed))), _mean_ratio(of)
     assert abs(mean) <= bounds[Number.MEAN] < 0.26

@@ -44,7 +44,7 @@ def scored() -> list[tuple[Pair, dict[Number, float], dict[Number, float]]]:
 
 
 def uncovered(number: Number, more_ratio: float = 0.0) -> list[Pair]:
-    """Return the pairs whose true deviation exceeds the bound by more than this."""
+    """Return the pairs whose true deviation exceeds the bound by more than ``more_ratio``."""
     return [each for each, found, _ in scored() if abs(asdict(each.truth)[number]) > found[number] + more_ratio + 1e-9]
 
 

@@ -22,7 +22,7 @@ def timed_clean() -> list[TruthWindow]:
 
 
 def test_idle_bounds_cover_recorded_windows() -> None:
-    """In 13 of 13 windows disturbed only by idle time, the true change of throughput is within bound and repeatability."""
+    """In all 13 windows disturbed by idle time or by nothing, the true change of throughput is within bound and repeatability."""
     own = [window for window in truth_windows().values() if window.name.startswith(OWN)]
     missed = [each.name for each in own if abs(each.throughput_ratio) > shown(each.disturbed).bound() + REPEATS]
     assert (len(own), missed) == (13, [])

@@ -1,4 +1,4 @@
-"""The specification's windows on idle time and books, simulated and judged by proofs 1 and 2."""
+"""The specification's windows on idle time and books, simulated or recorded, judged by proofs 1 and 2."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_stalled(t: float, stalls: Sequence[Stall]) -> bool:
 
 
 def times(length_s: float, stalls: Sequence[Stall] = (), scale: float = 1.0) -> Timings:
-    """Return the times of a loop of 2 ms calls that waits during stalls, scaled."""
+    """Return the times of a loop of 2 ms calls that waits during stalls; ``scale`` multiplies the durations."""
     begins, at_s = [], 20e-6
     for begin_s, stall_s in (*sorted(each for each in stalls if each[0] >= 0.0), (length_s, 0.0)):
         count = max(0, int((begin_s - at_s) / (CALL_S + GAP_S)))

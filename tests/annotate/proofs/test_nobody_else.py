@@ -190,7 +190,7 @@ def test_nobody_else_has_no_bound_from_long_iterations() -> None:
 
 
 def test_nobody_else_bounds_include_utilisation() -> None:
-    """A neighbour's utilisation of 10 % adds 10 % to the bound of throughput, and nothing to that of the mean."""
+    """A neighbour's utilisation of 10 % adds 10 percentage points to the bound of throughput, and nothing to that of the mean."""
     busy = process(utilization_ratio=0.1)
     idle, used = (bound_of(joined_by(evidence(timings=times()), each)) for each in (process(utilization_ratio=0.0), busy))
     assert used[Number.THROUGHPUT] - idle[Number.THROUGHPUT] == pytest.approx(0.1, abs=0.01)

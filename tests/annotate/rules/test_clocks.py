@@ -92,7 +92,7 @@ def test_clock_reading_of_zero_is_unobserved(rule: Rule) -> None:
 class TestClockDrift:
     @pytest.mark.parametrize("length_s", [4.0, 12.0])
     def test_drift_is_bounded_by_its_first_and_last_fifth(self, length_s: float) -> None:
-        """The mean of a clock that falls by 10 % is 4 % off its first and its last fifth."""
+        """The mean of a clock that falls by 10 % is about 4 % off its first and its last fifth."""
         about = capped(swinging(drift_ratio=-0.1, swing_ratio=0.01, length_s=length_s), length_s=length_s)
         answer = found(ask(clock_drift, about))
         assert 0.025 < bound(answer).size_ratio < 0.05
@@ -145,14 +145,14 @@ class TestClockDrift:
         assert shift.rule == "regime-change"
 
     def test_constant_stamped_clock_is_found_by_one_rule(self) -> None:
-        """Constant stamps are found by ``clock-levels`` only, which replaces the driver's uncertainty."""
+        """``clock-levels``, not ``clock-drift``, finds constant stamps and replaces the driver's uncertainty."""
         about = evidence(signals={"sm_clock_mhz": 1485}, timings=stamped(1400.0))
         assert isinstance(ask(clock_drift, about), Clear)
         still = bound(ask(clock_levels, about))
         assert (still.ratio, still.replaces) == (0.0, Replaces.UNRESOLVED)
 
     def test_stamps_alone_show_a_drift(self) -> None:
-        """Stamps show a drift without the driver's clock: 1486 MHz in the first fifth against a mean of 1423 MHz."""
+        """Stamps show a drift without the driver's clock: 1485 MHz in the first fifth against a mean of 1425 MHz."""
         still = stamped(1.0)
         falling = Timings(still.at_ns, still.took_s, np.linspace(1500.0, 1350.0, len(still.at_ns)))
         answer = found(ask(clock_drift, evidence(signals={"sm_clock_mhz": None}, timings=falling)))
@@ -191,8 +191,8 @@ class TestClockRamp:
         assert isinstance(ask(clock_ramp, about), Clear)
 
     @pytest.mark.parametrize("mask", [CAPPED, HOT, None])
-    def test_low_start_has_the_same_bound_for_every_cause(self, mask: int | None) -> None:
-        """A low start has a bound above 30 % under a cap, under heat and without reasons: causes of the clock count once."""
+    def test_low_start_has_a_large_bound_for_every_cause(self, mask: int | None) -> None:
+        """A low start has a bound above 30 % under a cap, under heat and with unobserved reasons."""
         assert bound(ask(clock_ramp, self.rising(1.0, mask=mask))).size_ratio > 0.3
 
     def test_later_dip_is_not_a_ramp(self) -> None:

@@ -183,7 +183,7 @@ class TestDataDependentPower:
         about = replace(evidence(declared=ZEROS, signals=CAPPED, timings=times(slower_ratio=-0.05)), record=record())
         assert sizes(ask(data_dependent_power, about))[Number.MEAN, Group.RECORD] == pytest.approx(0.052, abs=0.002)
 
-    def test_cheap_inputs_of_an_uncapped_clock_are_a_label(self) -> None:
+    def test_cheap_inputs_uncapped_or_at_fixed_clock_are_a_label(self) -> None:
         for about, claim in (
             (evidence(declared=ZEROS), Claim.SUSTAINED),
             (evidence(declared=ZEROS, signals=CAPPED), Claim.FIXED_CLOCK),

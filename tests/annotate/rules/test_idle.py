@@ -102,7 +102,7 @@ def stalled(power_w: float, stalls_s: Sequence[float]) -> Answer:
 
 
 def test_stalls_near_the_limit_bound_the_times() -> None:
-    """Stalls of 3 % near the power limit give mean and median a bound of 1 %, far below the limit a bound of 0."""
+    """Stalls of 3 % give mean and median a bound of 1 % near the power limit, and a bound of 0 far below the limit."""
     found = stalled(690.0, [0.04, 0.04, 0.04])
     assert isinstance(found, Found)
     bought = {each.number: each for each in found.bounds if each.number is not Number.THROUGHPUT}

@@ -163,7 +163,7 @@ class TestOutliers:
         assert ratios(answer)[Number.MEAN] == pytest.approx(0.0152, abs=1e-4)
 
     def test_evenly_spread_jitter_is_clear(self) -> None:
-        """Delays of 0.1 ms spread evenly over the window are clear; the same delays in one tenth of it count."""
+        """Delays of 0.1 ms spread evenly over the window are clear; the same delays in a tenth of the window count."""
         took_s = even()
         took_s[np.random.default_rng(7).choice(6000, 120, replace=False)] += 0.1e-3
         answer = ask(outliers, window(took_s))
@@ -251,7 +251,7 @@ class TestBimodal:
 
     @pytest.mark.parametrize(("ratio", "slow_mhz"), [(1.04, 1300.0), (1.3, 1040.0)])
     def test_speeds_caused_by_the_clock_are_clear_at_one_clock(self, ratio: float, slow_mhz: float) -> None:
-        """Groups caused by the stamped clock vanish at one clock; the rules of the clock bound them."""
+        """Groups of times that the stamped clock causes vanish at one clock."""
         clock = np.where(self.TURNS, slow_mhz, slow_mhz * ratio) * (1.0 + 0.003 * np.sin(np.arange(6000) / 40.0))
         took_s = even() * clock.max() / clock
         assert isinstance(ask(bimodal, replace(window(took_s), timings=timed(took_s, clock_mhz=clock))), Clear)

@@ -20,7 +20,7 @@ seeds = st.integers(0, 10**6)
 
 
 def swing(count: int, amplitude: float, phase: float = 0.0) -> Values:
-    """Return the clock of a capped H200: nearly a square wave with a period of ten blocks."""
+    """Return the swing of a capped H200's clock: nearly a square wave with a period of ten blocks."""
     return np.asarray(amplitude * np.tanh(3.0 * np.sin(2.0 * np.pi * np.arange(count) / CYCLE_COUNT + phase)))
 
 
@@ -109,7 +109,7 @@ def test_lower_middle_third_is_a_level(depth: float, seconds: int) -> None:
 
 
 def test_slow_drift_keeps_a_level_that_holds_a_fifth() -> None:
-    """A ramp without noise is cut into many steps; merging leaves one that can be a reference."""
+    """A ramp without noise is cut into many steps; merging leaves a level that holds a fifth."""
     found = find_levels(np.linspace(0.0, 1.0, 200), 1e-6)
     assert max(each.share_ratio for each in found) >= 0.2
 

@@ -61,13 +61,13 @@ def test_cycle_variance_ignores_changes_of_level() -> None:
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
 def test_long_run_variance_of_correlated_noise(phi: float) -> None:
-    """The average over many series is near 1 / (1 - phi)², the variance of the process."""
+    """The average over many series is near 1 / (1 - phi)², the long-run variance of the process."""
     found = np.mean([long_run_variance(correlated(2000, phi, seed))[0] for seed in range(30)])
     assert found == pytest.approx(1.0 / (1.0 - phi) ** 2, rel=0.25)
 
 
 def test_long_run_variance_of_many_values_uses_blocks() -> None:
-    """The variance of 30 000 values, averaged in blocks, is near that of the process."""
+    """The long-run variance of 30 000 values, averaged in blocks, is near that of the process."""
     values = correlated(30_000, 0.7, 3)
     assert long_run_variance(values)[0] == pytest.approx(1.0 / 0.09, rel=0.3)
 

@@ -244,7 +244,7 @@ class TestAtClock:
 class TestRecordings:
     @pytest.mark.parametrize("name", CAPPED)
     def test_sensitivity_of_one_half_steadies_the_other(self, name: str) -> None:
-        """A fit of the first half reduces the scatter in the second half to less than half, and to 0.2 %."""
+        """A fit of the first half reduces the scatter in the second half to less than half, and to at most 0.2 %."""
         row = wander(name, recorded(f"natural_{name}"))
         for scatter in row.scatters:
             assert scatter.corrected_ratio is not None

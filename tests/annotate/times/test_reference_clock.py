@@ -1,4 +1,4 @@
-"""The clock at which a model's numbers are stated."""
+"""The clock at which a model's numbers are stated, and the spread between cards of a model."""
 
 from __future__ import annotations
 
