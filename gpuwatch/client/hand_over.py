@@ -1,6 +1,6 @@
 """A thread that reads and sends the times of closed windows, so that the GPU does not idle meanwhile.
 
-The thread starts before the first window's block: ``background-thread`` would find a thread that started in a later window.
+The thread starts before the first window's block: ``background-thread`` would find a thread that starts in a later window.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-_pools: dict[int, ThreadPoolExecutor] = {}  # by process: a forked child has no threads of its parent
+_LONGEST_S = 10.0  # a daemon that answers nothing delays the next window at most this long
+# By process, because a forked child has no threads of its parent.
+_pools: dict[int, ThreadPoolExecutor] = {}
+_latest: dict[int, Future[None]] = {}
 
 
 def prepare() -> None:
@@ -22,16 +25,30 @@ def prepare() -> None:
         _submit(lambda: None)
 
 
+def wait_for_earlier() -> None:
+    """Wait until the times of all closed windows are read and sent.
+
+    Reading beside a benchmark would slow its launches: calls of 20 µs took 29 to 35 µs on an H200 (docs/decisions/0120).
+    """
+    latest = _latest.get(os.getpid())
+    if latest is not None and not latest.done():
+        from concurrent.futures import wait
+
+        wait([latest], _LONGEST_S)  # the thread works in order, so the latest work is the last
+
+
 def _submit(work: Callable[[], None]) -> Future[None]:
     from concurrent.futures import ThreadPoolExecutor
 
     # The pool's thread ends with the program, after all submitted work.
-    pool = _pools.get(os.getpid()) or _pools.setdefault(os.getpid(), ThreadPoolExecutor(1, "gpuwatch-hand-over"))
+    pid = os.getpid()
+    pool = _pools.get(pid) or _pools.setdefault(pid, ThreadPoolExecutor(1, "gpuwatch-hand-over"))
     try:
-        return pool.submit(work)
+        _latest[pid] = pool.submit(work)
     except RuntimeError:
-        _pools.pop(os.getpid(), None)  # this pool would run the work later, if it could start a thread then
+        _pools.pop(pid, None)  # this pool would run the work later, if it could start a thread then
         raise
+    return _latest[pid]
 
 
 class HandOver:

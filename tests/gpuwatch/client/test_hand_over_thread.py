@@ -9,9 +9,9 @@ import pytest
 from gpuwatch.client.hand_over import HandOver, prepare
 
 AT_EXIT = """
-import threading, time
+import threading
 from gpuwatch.client.hand_over import HandOver
-HandOver().start(lambda: (time.sleep(0.2), print("done")))
+HandOver().start(lambda: (threading.Event().wait(0.2), print("done")))
 """
 FORKED = """
 import os, threading
