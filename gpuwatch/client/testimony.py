@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gpuwatch import clock
 from gpuwatch.client.beside import Beside
 from gpuwatch.client.connection import Client
+from gpuwatch.client.hand_over import prepare
 from gpuwatch.client.iteration import Iteration
 from gpuwatch.client.marks import TIMED, HostMarks, make_marks
 from gpuwatch.client.stated_claim import StatedClaim, check_facts
@@ -50,11 +51,8 @@ def spared(doing: str) -> Iterator[None]:
 class Testimony:
     """Facts and times that a window collects between its edges and hands over at its end."""
 
-    def __init__(
-        self,
-        driver: Any = None,  # None means cuda-bindings, if installed, which has no types
-        stated: StatedClaim = StatedClaim(),  # noqa: B008 - frozen
-    ) -> None:
+    # ``driver`` has no types; None means cuda-bindings, if installed.
+    def __init__(self, driver: Any = None, stated: StatedClaim = StatedClaim()) -> None:  # noqa: B008 - frozen
         self.before = torch_state.Snapshot()
         self._driver = driver
         self._declared: dict[str, FactValue] = stated.facts()
@@ -77,6 +75,7 @@ class Testimony:
         self.before = torch_state.snapshot()
         if torch_state.cuda_at_hand() is not None:
             with spared("preparing to mark iterations"):
+                prepare()
                 import gpuwatch.cuda.event_marks  # noqa: F401 - no iteration waits for an import
         if is_stamped:
             with spared("preparing to stamp the true clock"):

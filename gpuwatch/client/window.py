@@ -17,6 +17,7 @@ from annotate.user_policy import Policy
 from gpuwatch import clock
 from gpuwatch.client import start
 from gpuwatch.client.conversation import Conversation
+from gpuwatch.client.hand_over import wait_for_earlier
 from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.client.window_answers import WindowAnswers
@@ -97,6 +98,7 @@ class Window(WindowBody, WindowAnswers):
         if self.begin_ns is not None:
             raise UsageError("expected a new window, found one that was entered before; make a new one with gpuwatch.window()")
         self._pid = os.getpid()
+        wait_for_earlier()
         if self.warm_up is not None:
             self.declare(**start.warm_up(self.warm_up, self._settings))
         try:

@@ -14,7 +14,7 @@ from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.cuda.cuda_events import make_events
 from gpuwatch.cuda.launch_probe import LaunchProbe
-from gpuwatch.cuda.stamp import Stamps
+from gpuwatch.cuda.stamp import Stamps, thinned
 from gpuwatch.wire.messages import TIMES_COUNT, FactValue
 from gpuwatch.wire.timings import sort_by_begin
 
@@ -187,13 +187,14 @@ class CudaMarks:
         if self._stamps is None or not self._stamps.used:
             return None
         stamps, stream = self._stamps, self._stream
-        stamped = stamps.stamped(stamps.fetch() if stream is None else stamps.fetch_beside(stream))
-        some = np.arange(0, self._stamps.used, -(-self._stamps.used // _SPREADS_COUNT))
+        fetched = stamps.fetch() if stream is None else stamps.fetch_beside(stream)
+        some = stamps.stamped(fetched[:: -(-len(fetched) // _SPREADS_COUNT)])
+        every = np.arange(len(some.at_ns))
         # Other work on the SMs delays a stamp's threads, or shifts them to free SMs.
-        self._seen_ratio = float((stamped.at_ns[some] > 0).mean())
-        self._spread_s = float(np.median(stamped.last_ns(some) - stamped.first_ns(some)) / 1e9)
+        self._seen_ratio = float((some.at_ns > 0).mean())
+        self._spread_s = float(np.median(some.last_ns(every) - some.first_ns(every)) / 1e9)
         begins, ends = rows[:, 2], rows[:, 3]
         known = (begins >= 0) & (ends >= 0)
         clocks_mhz = np.full(len(begins), np.nan)
-        clocks_mhz[known] = stamped.thinned().clocks_mhz(begins[known], ends[known])
+        clocks_mhz[known] = stamps.stamped(thinned(fetched)).clocks_mhz(begins[known], ends[known])
         return clocks_mhz

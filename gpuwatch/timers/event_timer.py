@@ -9,7 +9,7 @@ import numpy as np
 from annotate.evidence import OtherWork, Timings, Values
 from gpuwatch import clock
 from gpuwatch.client.testimony import spared
-from gpuwatch.cuda.stamp import Stamped, Stamps
+from gpuwatch.cuda.stamp import Stamped, Stamps, thinned
 from gpuwatch.errors import UsageError
 from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan, do_nothing, joined, joined_other_work
 
@@ -121,7 +121,7 @@ class EventsTimer:
         self._taken = (plan, now_ns())
         fillers_count = self._fill(plan)
         self._learn(plan, *launched_s, starts_s)
-        clocks = None if stamps is None or rows is None else _clocks(stamps.stamped(rows), entries_count)
+        clocks = None if stamps is None or rows is None else _clocks(stamps.stamped(thinned(rows)), entries_count)
         times = Timings(anchor_ns + (starts_s * 1e9).astype(np.int64), took_s / plan.calls_count, clocks, plan.calls_count)
         spans = [*([(anchor, held)] if is_held else []), *zip(flushes[::2], flushes[1::2], strict=True)]
         other = _other_work(anchor, anchor_ns, spans, is_held=is_held)
@@ -254,7 +254,7 @@ def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np
     if len(stamped.at_ns) < 2 * entries_count:
         return None
     numbers = 2 * np.arange(entries_count, dtype=np.int64)
-    clocks = stamped.thinned().clocks_mhz(numbers, numbers + 1)
+    clocks = stamped.clocks_mhz(numbers, numbers + 1)
     return clocks if np.isfinite(clocks).any() else None
 
 

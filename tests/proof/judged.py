@@ -124,18 +124,23 @@ def is_mostly(disturbances: Iterable[Disturbance], length_s: float) -> bool:
     """Return whether the level of a disturbance leaves less than a fifth of the window undisturbed.
 
     The specification accepts a level as a reference if the level holds a fifth of the window.  A raised power limit is lower
-    outside its pieces.  Stalls have no level, and a sine, a saw or a drift changes all the time: neither counts.
+    outside its pieces, at one level whatever their shape.  Stalls have no level, and a sine, a saw or a drift changes all the
+    time: neither counts.
     """
     return any(
         _level_share(each, length_s) > 1.0 - REFERENCE_RATIO
         for each in disturbances
-        if each.family in _LEVELLED and each.shape in _FLAT
+        if each.family in _LEVELLED and (each.shape in _FLAT or _is_raised(each))
     )
 
 
 def _level_share(each: Disturbance, length_s: float) -> float:
     share = sum(max(0.0, min(piece.end_s, length_s) - max(piece.begin_s, 0.0)) for piece in each.pieces) / length_s
-    return 1.0 - share if (each.family, each.kind) == ("power-cap", "raised") else share
+    return 1.0 - share if _is_raised(each) else share
+
+
+def _is_raised(each: Disturbance) -> bool:
+    return (each.family, each.kind) == ("power-cap", "raised")
 
 
 def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:

@@ -88,6 +88,7 @@ def test_level_over_four_fifths_leaves_no_reference() -> None:
     assert not is_mostly([replace(of, family="host-stall")], 2.0)
     limit = replace(of, family="power-cap", kind="raised", pieces=(Piece(0.3, 0.5),))
     assert is_mostly([limit], 2.0)
+    assert is_mostly([replace(limit, shape=Shape.DRIFT)], 2.0)
     assert not is_mostly([replace(limit, kind="lowered")], 2.0)
     row = judged_pair(short("sm-clock").seed)[0][0]
     assert replace(row, is_steady=False, is_mostly=True, left_open=frozenset()).bounded is None
