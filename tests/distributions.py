@@ -21,7 +21,7 @@ OFFLINE = ("--no-deps", "--no-index", "--no-cache-dir")
 
 
 def build(tree: Path, folder: Path) -> tuple[Path, Path]:
-    """Build both into an empty folder; return the source distribution and the wheel.
+    """Build both distributions in a folder without older ones; return the source distribution and the wheel.
 
     Raises CalledProcessError: when a build fails.
     """

@@ -17,7 +17,7 @@ from gpuwatch.cli import WHAT_NEXT, cli
 
 ROOT = Path(__file__).parents[1]
 SHELL = ("console", "sh", "bash")
-# Historical records: their commands belong to their date.
+# Records, whose commands belong to their date, and notes on tests.
 NOT_PAGES = ("CHANGELOG.md", "tests/", "docs/decisions/")
 OMITTED = "…"
 _NUMBER = re.compile(r"[-+±]?\d+(?:[.,:]\d+)*(?:e-?\d+)?")

@@ -102,7 +102,7 @@ def started(scale: Scale, interruption: Interruption) -> Samples:
 
 
 def xid(scale: Scale, interruption: Interruption) -> Samples:
-    """Build the wall time of an Xid shortly before the interruption, or in the gap; a restarted daemon forgets the Xid."""
+    """Build the wall time of an Xid shortly before the interruption, or in the gap; a restart ends the series."""
     came = scale.at + 8 if interruption is Interruption.GAP else scale.at - 3
     forgets = interruption is Interruption.RESTART
     return _shown(
@@ -124,7 +124,7 @@ def exported(scale: Scale, interruption: Interruption) -> Samples:
 
 
 def canary(value: float) -> Signal:
-    """Build a figure of the last canary, which a restarted daemon forgets."""
+    """Build a figure of the last canary; a restart ends the series."""
 
     def made(scale: Scale, interruption: Interruption) -> Samples:
         forgets = interruption is Interruption.RESTART
