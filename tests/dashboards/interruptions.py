@@ -1,6 +1,6 @@
 """Series through gaps, restarts and reloads, for cases of promtool.
 
-Each series is a state, a counter of the driver or a counter of the daemon, which determines the effect of each interruption.
+The kind of a series, such as a gauge or a counter of the driver or daemon, determines the effect of each interruption.
 Every alert of ``troubles`` is tested through every interruption, with and without the trouble.
 """
 
