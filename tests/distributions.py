@@ -37,7 +37,7 @@ def build(tree: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def run(command: list[str], cwd: Path | None = None) -> str:
-    """Run a command without this environment's variables; return its standard output.
+    """Run a command without the environment variables of Python, pip and gpuwatch; return its standard output.
 
     Raises CalledProcessError: when the command fails.
     """

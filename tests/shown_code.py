@@ -104,7 +104,7 @@ def commands() -> tuple[Command, ...]:
 
 
 def inline_commands() -> Iterator[tuple[str, str]]:
-    """Yield the commands in backticks of pages and help texts, with their place."""
+    """Yield the commands in backticks of pages and help texts, and on own lines of help texts, with their place."""
     for page in pages():
         text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
         yield from ((page, line) for line in _BACKTICKS.findall(text))
