@@ -43,7 +43,7 @@ harness: $(STAMP)  ## real Triton, torch and pytest-benchmark for the tests of g
 
 test: system harness check  ## run everything that CI runs: format, lint, types, import contracts, generated pages, tests
 
-# Two at a time, in this order.  mypy takes as long as the other checks on a fresh clone, so its end runs beside the tests.
+# Two at a time, in this order.  On a fresh clone mypy takes about as long as the other checks together, and may still run during the tests.
 check: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs=2 types lint imports shape pages-fresh suite
 

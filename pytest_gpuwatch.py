@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def gpu_window(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Return a function that makes windows for this test, judged with the arguments of the test's marker ``gpuwatch``.
 
-    ``gpu_window(label=None)`` makes one window; the default label is the test's id.  Without ``--gpuwatch`` the windows
+    ``gpu_window(label=None)`` makes one window; the default label is the test's id.  Without the plug-in the windows
     watch nothing and have no verdict, so a test needs no branch.
 
     Provisional: the fixture is new in 0.2.
@@ -54,7 +54,7 @@ def gpu_window(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 class UnwatchedWindow:
-    """A window that does nothing, so that a test also works without --gpuwatch."""
+    """A window that does nothing, so that a test also works without the plug-in."""
 
     verdict = None
     run_id = None

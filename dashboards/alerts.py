@@ -170,7 +170,7 @@ _OF_DAYS = (
     Alert(name="GpuwatchWindowsUnproven", severity="info",
           expr=f"sum by (job, instance) ({increase(_UNPROVEN, '1d')})\n> {_ENOUGH}",
           says=f"most windows on {HOST_NAMED} cannot be judged",
-          why="More than half of a day's windows lack evidence that the claim requires. Causes: no driver, a lost GPU, or missing signals.",
+          why="More than half of a day's windows, of at least ten, lack evidence that the claim requires. Causes: no driver, a lost GPU, or missing signals.",
           do="gpuwatch doctor lists what this machine can prove, and the obstacles."),
 )  # fmt: skip
 

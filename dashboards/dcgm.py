@@ -1,6 +1,6 @@
 """Recording rules that give gpuwatch's series DCGM's names, for existing dashboards and alerts, made from one table.
 
-Two series are left out, because PromQL cannot compute them correctly.  The value of ``DCGM_FI_DEV_XID_ERRORS`` is an Xid's
+Two series have no rule, because PromQL cannot compute them correctly.  The value of ``DCGM_FI_DEV_XID_ERRORS`` is an Xid's
 number, which is a label in gpuwatch: use ``DCGM_EXP_XID_ERRORS_COUNT``.  ``DCGM_EXP_CLOCK_EVENTS_COUNT`` counts samples in an
 interval, but gpuwatch counts seconds: use ``gpuwatch_gpu_clock_event_seconds_total``.
 """

@@ -100,8 +100,8 @@ def _gpus() -> tuple[Part, ...]:
         Cell(Query(_worst(of("gpuwatch:gpu_xids:count"))), "Xids", steps=_BAD),
     )
     says = (
-        f"The {WORST_COUNT} GPUs to look at first: lost, not scraped, stale, limited, with uncorrectable memory errors, or slower than "
-        "their siblings. Choose a host to see all of its GPUs. A GPU that cannot be read shows lost, stale or not scraped. "
+        f"The {WORST_COUNT} GPUs to look at first: lost, not scraped, stale, limited, of unobserved use, with uncorrectable memory "
+        "errors, or slower than their siblings. Choose a host to see all of its GPUs. A GPU that cannot be read shows lost, stale or not scraped. "
         "An empty cell means no current answer, never zero."
     )
     labels = {"instance": "Host", "gpu": "GPU", "name": "Model", "uuid": "UUID"}
@@ -191,7 +191,7 @@ def _verdicts() -> tuple[Part, ...]:
         ),
         grid(
             "What spoils numbers here",
-            "Rules that flagged or rejected windows in the time shown, the most frequent first. Counts are approximate, because findings are recorded as rates of five minutes.",
+            "Rules with findings other than notes in the time shown, the most frequent first. Counts are approximate, because findings are recorded as rates of five minutes.",
             (
                 Cell(
                     Query(f"topk(15, ceil(sum by (rule, severity) ({summed(found)}) * $__range_s / {steps}))"),

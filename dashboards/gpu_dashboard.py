@@ -240,7 +240,7 @@ def _faults() -> tuple[Part, ...]:
         row("Faults"),
         lines(
             "Memory errors",
-            "Volatile counts of the driver: uncorrectable errors corrupt results.",
+            "ECC errors since the driver was loaded (uncorrectable ones corrupt results), and rows remapped over the board's life.",
             "none",
             Query(its("gpuwatch_gpu_ecc_errors_total"), "{{kind}}"),
             Query(its("gpuwatch_gpu_row_remaps_total"), "rows remapped: {{kind}}"),

@@ -64,7 +64,7 @@ LONG_MODULES = (
 
 
 def is_timed(item: pytest.Function) -> bool:
-    """Return True if a test, or its module, starts processes or threads, waits, or reads a clock."""
+    """Return True if a test uses one of TIMED_FIXTURES, or its module one of TIMED_MODULES or TIMED_HELPERS."""
     return bool(TIMED_FIXTURES & set(item.fixturenames)) or is_timed_module(item.module)
 
 
@@ -113,7 +113,7 @@ class WorkerPopen(ForkedPopen):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
-    """Fork the workers, unless a part of the tests is asked for."""
+    """Fork the workers, unless the command line names paths."""
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         for spec in specs:
             spec.python = f"{sys.executable} -m tests.forked_worker"

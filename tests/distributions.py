@@ -21,7 +21,7 @@ OFFLINE = ("--no-deps", "--no-index", "--no-cache-dir")
 
 
 def build(tree: Path, folder: Path) -> tuple[Path, Path]:
-    """Build both into an empty folder; return the source distribution and the wheel.
+    """Build both distributions in a folder without older ones; return the source distribution and the wheel.
 
     Raises CalledProcessError: when a build fails.
     """
@@ -37,7 +37,7 @@ def build(tree: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def run(command: list[str], cwd: Path | None = None) -> str:
-    """Run a command without this environment's variables; return its standard output.
+    """Run a command without the environment variables of Python, pip and gpuwatch; return its standard output.
 
     Raises CalledProcessError: when the command fails.
     """

@@ -1,4 +1,4 @@
-"""Numbers of examples for hypothesis: a third of each test's number in the suite, all of them in ``make bench``."""
+"""Numbers of examples for hypothesis: in the suite a third of each test's number, at least ten; in ``make bench`` all."""
 
 from __future__ import annotations
 

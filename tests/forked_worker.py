@@ -1,4 +1,4 @@
-"""One worker of xdist, as forked by ``worker_server``: execnet sends its program through standard input."""
+"""One worker of xdist, as forked by ``worker_server``: execnet sends the worker's program through standard input."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a run in pytest's words."""
+    """The counts of a run's passed and skipped tests, and the names of the failed tests."""
 
     passed_count: int
     skipped_count: int
@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_outcome(report: Path, exit_code: int) -> Outcome:
-    """Count a run's tests in pytest's report; an exit code without a failed test counts as a failure."""
+    """Count a run's tests in pytest's report; an exit code other than 0 without a failed test counts as a failure."""
     cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
     skipped = [case for case in cases if case.find("skipped") is not None]
     broken = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]

@@ -73,7 +73,7 @@ _LONG_NAME = re.compile(rf"\bdef\s+test_\w{{{TEST_NAME_LENGTH - len('test_') + 1
 _NO_VERB = re.compile(
     r"(What|Who|Whose|Which|Where|Whether|How|By|Of|With|In|At|The|An?|One|All|Each|Every|If|For|From|This)\b"
 )
-SHARED_NAMES = {"__init__", "__main__", "errors"}  # each package has one
+SHARED_NAMES = {"__init__", "__main__", "errors"}  # several packages have one
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Node = TypeVar("Node", bound=ast.AST)

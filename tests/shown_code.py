@@ -17,7 +17,7 @@ from gpuwatch.cli import WHAT_NEXT, cli
 
 ROOT = Path(__file__).parents[1]
 SHELL = ("console", "sh", "bash")
-# Historical records: their commands belong to their date.
+# Records, whose commands belong to their date, and notes on tests.
 NOT_PAGES = ("CHANGELOG.md", "tests/", "docs/decisions/")
 OMITTED = "…"
 _NUMBER = re.compile(r"[-+±]?\d+(?:[.,:]\d+)*(?:e-?\d+)?")
@@ -104,7 +104,7 @@ def commands() -> tuple[Command, ...]:
 
 
 def inline_commands() -> Iterator[tuple[str, str]]:
-    """Yield the commands in backticks of pages and help texts, with their place."""
+    """Yield the commands in backticks of pages and help texts, and on own lines of help texts, with their place."""
     for page in pages():
         text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
         yield from ((page, line) for line in _BACKTICKS.findall(text))

@@ -29,8 +29,8 @@ NOT_RUN: Mapping[str, str] = {
     "pytest --gpuwatch --benchmark-timer": "needs pytest-benchmark: tests/gpuwatch/harness runs it",
     "gpuwatch run --times r.json -- hyperfine": "needs hyperfine: tests/gpuwatch/cli/test_judged_results.py runs it",
     "gpuwatch run --untrusted": "rejects a program without GPU work: tests/gpuwatch/cli/test_run_untrusted.py runs it",
-    "gpuwatch mark begin job-7": "needs root and another user: tests/security runs it",
-    "gpuwatch mark end job-7": "needs root and another user: tests/security runs it",
+    "gpuwatch mark begin job-7": "needs root and another user: no test runs it",
+    "gpuwatch mark end job-7": "needs root and another user: no test runs it",
 }
 NOT_RUN_WHOLE: Mapping[str, str] = {
     "gpuwatch top": "runs until a key ends it: tests/gpuwatch/tui drives it",

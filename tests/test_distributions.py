@@ -18,7 +18,7 @@ from tests import distributions
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("annotate", "gpuwatch")
 SHARED = ("dashboards", "systemd")
-# Files of shared folders that are used in a checkout only: they build, test or run the shipped files.
+# Files of shared folders that are used in a checkout only: they build, test, run or describe the shipped files.
 NOT_SHARED = (".py", ".md")
 
 
@@ -69,7 +69,7 @@ def shared_files() -> set[str]:
 
 
 def check_wheel(built: Built) -> None:
-    """Check that the wheel has the packages' files without C sources, and every dashboard, alert, rule, unit and sample."""
+    """Check that the wheel has the packages' files except C sources, and every shared file, and no package tests or dashboards."""
     with zipfile.ZipFile(built.wheel) as archive:
         names = set(archive.namelist())
     data = f"{built.wheel.name.split('-py')[0].split('-cp')[0]}.data/data/share/gpuwatch/"

@@ -57,7 +57,7 @@ async def wait_until_async(
 
 
 def _pause_s(begun_s: float, every_s: float) -> float:
-    """Return the pause after an evaluation: nine times the evaluation's duration, so that waiting takes a tenth of a core."""
+    """Return the pause after an evaluation: nine times its duration, at most LONGEST_PAUSE_S, and at least ``every_s``."""
     return max(every_s, min(9.0 * (time.monotonic() - begun_s), LONGEST_PAUSE_S))
 
 

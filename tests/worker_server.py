@@ -1,6 +1,6 @@
 """The server that forks the workers of xdist: ``python -m tests.worker_server DESCRIPTOR``.
 
-The server collects every test once.  Without it, each worker would import every test file.
+The server collects every test once.  Otherwise each worker would import every test file.
 """
 
 from __future__ import annotations

@@ -62,6 +62,6 @@ def use_host() -> None:
 
 
 def use_host_without_gpu() -> None:
-    """Make Triton run on this driver if torch finds no GPU."""
+    """Make Triton run on this driver if torch is missing or finds no GPU."""
     if importlib.util.find_spec("torch") is None or not importlib.import_module("torch").cuda.is_available():
         use_host()

@@ -37,7 +37,7 @@ _WITNESSED = ("clean-copy-1g", "steady-gemm-4096", "steady-gemm-16384", "steady-
 
 
 def simulated(seed: int) -> Evidence:
-    """Return one clean window; the seed gives kernel, length, warm-up and air temperature, and the kernel is the label.
+    """Return one clean window; the seed gives kernel, unrest, length, warm-up and air temperature.  The kernel is the label.
 
     The windows of odd seeds have a baseline: another run of the same work.
     """

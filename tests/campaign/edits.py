@@ -74,7 +74,7 @@ def clocked(evidence: Evidence, ratio: Callable[[Values], Values], *, beta: floa
 
 
 def timed(evidence: Evidence, change: Callable[[Timings, Values], Values]) -> Evidence | None:
-    """Return evidence with other iteration times: ``change(timings, seconds since the window began)``."""
+    """Return evidence with the times ``change(timings, seconds since the window began)``; None without times."""
     timings = evidence.timings
     if timings is None:
         return None
@@ -83,7 +83,7 @@ def timed(evidence: Evidence, change: Callable[[Timings, Values], Values]) -> Ev
 
 
 def joined(evidence: Evidence, process: Process, begin_ns: int, end_ns: int) -> Evidence:
-    """Return evidence with another process in every process list of an interval, and in its utilisation record."""
+    """Return evidence with another process in an interval's process lists; an unlisted one only in lists with utilisation."""
 
     def asked(process_list_processes: tuple[Process, ...]) -> bool:
         return any(each.utilization_ratio is not None for each in process_list_processes)

@@ -21,7 +21,7 @@ from tests.campaign import clean
 from tests.campaign.mutator import Mutator, rule_named
 from tests.campaign.mutators import MUTATORS
 
-# Keys are path-like: "clean/rule/NAME/alarms", "injected/MUTATOR/2/caught".
+# Keys are path-like: "clean-rule/NAME/alarms", "injected/MUTATOR/2/caught".
 Counts = Counter[str]
 # The multiple at which other rules may catch a missed hazard; at other multiples this check would take too long.
 _TWICE = 2.0
@@ -101,7 +101,7 @@ def is_caught(mutator: Mutator, answer: Answer) -> bool:
 
 
 def _made_of(answer: Found, claim: Claim) -> Severity:
-    """Return one rule's effect on a verdict: a flag if a claimed bound exceeds the tolerance, or the rule's severity."""
+    """Return an answer's severity, or with bounds a flag if a claimed bound exceeds the tolerance, else a note."""
     if not answer.bounds:
         return answer.severity
     numbers = (*CLAIMED[claim], Number.RATIO)

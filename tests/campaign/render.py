@@ -21,7 +21,7 @@ def section() -> list[str]:
         "and again with each hazard (`tests/campaign/mutators/`) at 1, 1.5, 2 and 3 times the limit of the hazard's rule.",
         f"The counts are of the judge {found.judge}, a digest of its source.  A false alarm is a flag or a rejection of a clean",
         "window.  A miss is a hazard of twice the limit that the hazard's rule did not flag, because it found nothing or lacked evidence.",
-        "The last column counts windows that no rule flagged.  Intervals are Clopper-Pearson, 95 %.  The targets are at most 1 % of",
+        "The last column counts windows that stayed valid.  Intervals are Clopper-Pearson, 95 %.  The targets are at most 1 % of",
         "false alarms and 5 % of misses; a figure in **bold** misses its target.  The simulator and the judge share assumptions, so",
         "windows of a real card are listed too.\n",
         *tables(found),

@@ -188,7 +188,7 @@ def shape(data: Any, place: str = "") -> list[str]:
 
 
 def interface() -> dict[str, Any]:
-    """Return every name available to users: commands, arguments, settings, rules with their limits, metrics."""
+    """Return every name available to users, such as commands, arguments, settings, rules with their limits, and metrics."""
     import inspect
 
     import gpuwatch

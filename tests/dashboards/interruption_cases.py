@@ -107,7 +107,7 @@ def _case(
 
 
 def _input(series: Mapping[str, Signal], scale: Scale, interruption: Interruption, minutes: int) -> list[dict[str, str]]:
-    shown_count = minutes // scale.step_minutes + 2  # promtool would also store series that no rule queries
+    shown_count = minutes // scale.step_minutes + 2  # promtool would also store later samples, which no rule queries
     return [
         {"series": each, "values": _values(signal(scale, interruption)[:shown_count], scale, interruption)}
         for each, signal in series.items()

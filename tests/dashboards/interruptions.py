@@ -1,6 +1,6 @@
 """Series through gaps, restarts and reloads, for cases of promtool.
 
-Each series is a state, a counter of the driver or a counter of the daemon, which determines the effect of each interruption.
+The kind of a series, such as a gauge or a counter of the driver or daemon, determines the effect of each interruption.
 Every alert of ``troubles`` is tested through every interruption, with and without the trouble.
 """
 
@@ -102,7 +102,7 @@ def started(scale: Scale, interruption: Interruption) -> Samples:
 
 
 def xid(scale: Scale, interruption: Interruption) -> Samples:
-    """Build the wall time of an Xid shortly before the interruption, or in the gap; a restarted daemon forgets the Xid."""
+    """Build the wall time of an Xid shortly before the interruption, or in the gap; a restart ends the series."""
     came = scale.at + 8 if interruption is Interruption.GAP else scale.at - 3
     forgets = interruption is Interruption.RESTART
     return _shown(
@@ -124,7 +124,7 @@ def exported(scale: Scale, interruption: Interruption) -> Samples:
 
 
 def canary(value: float) -> Signal:
-    """Build a figure of the last canary, which a restarted daemon forgets."""
+    """Build a figure of the last canary; a restart ends the series."""
 
     def made(scale: Scale, interruption: Interruption) -> Samples:
         forgets = interruption is Interruption.RESTART

@@ -32,7 +32,7 @@ _SERIES = {
         else [metric.name]
     )
 }
-# The export of windows writes this metric, so the exporter's table lacks it.
+# The time of this metric comes from the export of windows.
 _BY_EXPORT = {"gpuwatch_export_last_success_time_seconds"}
 
 

@@ -59,7 +59,7 @@ print(gpuwatch.__version__)
 | Promise | Meaning |
 |---|---|
 | stable | The name, its arguments and its attributes keep their meaning. Arguments and attributes may be added. A renamed one works under both names at least until the next minor release, and the changelog announces the removal of the old name. |
-| provisional | The name works as described. It may change in a minor release, with a line in the changelog and without an alias. |
+| provisional | The name works as described. The name may change in a minor release, with a line in the changelog and without an alias. |
 
 Positional arguments keep their order. Plain data (`to_dict()`, `--json`) contains a number `schema`; keys may be added under the same number.
 Text for people, such as `print(verdict)` or the message of an error, may change in any release. `tests/compatibility` holds files,
@@ -82,7 +82,7 @@ _PYTEST = """\
 
 *provisional* · `@pytest.mark.gpuwatch(claim="sustained", tolerance=None, precision=None, accept=(), limits=None)`
 
-Set the claim and the policy of a test, by arguments of `gpuwatch.window`. They apply to every window of the test. A marked test that opens no
+Set the claim and the policy of a test, by arguments of `gpuwatch.window`. The arguments apply to every window of the test. A marked test that opens no
 window runs in one window as a whole.
 
 {arguments}

@@ -151,7 +151,7 @@ def test_daemon_log_follows_no_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["run.capsule", "report.html"])
 def test_output_replaces_a_link(tmp_path: Path, name: str) -> None:
-    """A command replaces a link in place of its output and does not write through the link."""
+    """``write_file``, which writes a command's output, replaces a link and does not write through the link."""
     capsule = Path(__file__).parents[1] / "traces" / "h200-windows.capsule"
     precious, target = tmp_path / "precious", tmp_path / name
     precious.write_text("untouched")

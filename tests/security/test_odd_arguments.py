@@ -100,7 +100,7 @@ def test_declaration_of_a_hazard_is_kept() -> None:
 
 
 def test_window_survives_closed_descriptors(daemon: Settings) -> None:
-    """A body that closes every descriptor, as daemons do, ends without an exception of gpuwatch."""
+    """A body that closes descriptors 3 to 63, as daemons do, ends without an exception of gpuwatch."""
     program = (
         "import os, sys, gpuwatch\n"
         "from gpuwatch.config import settings as config\n"
@@ -217,7 +217,7 @@ def test_command_handles_odd_values_without_a_traceback(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Excessive years and counts, and undecodable bytes, cause neither a traceback nor an error about the database."""
+    """Year 1, a huge count, undecodable bytes and an empty name cause neither a traceback nor an error about the database."""
     monkeypatch.chdir(tmp_path)  # an empty folder name would mean this folder
     with gpuwatch.window("one", settings=daemon) as w:
         pass

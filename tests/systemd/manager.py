@@ -1,4 +1,4 @@
-"""A service manager for tests: it listens at NOTIFY_SOCKET, starts daemons, and passes sockets to them."""
+"""A service manager for tests, which listens at NOTIFY_SOCKET, starts daemons, and passes sockets to daemons."""
 
 from __future__ import annotations
 

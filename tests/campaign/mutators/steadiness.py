@@ -91,7 +91,7 @@ def _off_record(evidence: Evidence, multiple: float, rng: np.random.Generator) -
 
 
 def _weaker(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Reduce the power above idle in the second half of a window without times."""
+    """Remove the times, and reduce the power above idle in the second half of the window."""
     if is_capped(evidence):
         return None
     dense, window = evidence.trace.dense_power, evidence.window

@@ -12,7 +12,7 @@ from tests.campaign.mutator import Mutator, limit_of
 
 
 def _cold(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Slow the first calls, each half as much as the previous one, until the mean grows by the multiple of the tolerance."""
+    """Slow the first five calls, most of all the first, so that the mean grows by 1.02 times the multiple of the tolerance."""
     cost_ratio = multiple * TOLERANCE_RATIO
 
     def change(timings: Timings, at_s: Values) -> Values:
