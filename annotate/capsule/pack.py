@@ -152,7 +152,7 @@ def _put_process_lists(evidence: Evidence, arrays: _Arrays, *, thins: bool) -> d
     at_ns = np.array([process_list.at_ns for process_list in process_lists], np.int64)
     thinned = None
     if thins:
-        # Keep the busiest list of each interval, and every list that gained or lost a process.
+        # Keep the busiest list of each interval, and the lists before and after each of the first 3200 changes of PIDs.
         busy = np.array(
             [max((p.utilization_ratio or 0.0 for p in process_list.processes), default=0.0) for process_list in process_lists]
         )

@@ -82,7 +82,7 @@ def compare_numbers(
 ) -> Comparison | Refusal:
     """Decide on the numbers at one clock, or return a refusal with the reason.
 
-    ``about`` names the two runs and lists the differing conditions.  The caller refuses runs that were rejected.
+    ``about`` names the two runs and lists their conditions.  The caller refuses runs that were rejected.
     """
     other_kind = _kind_differences(runs)
     if other_kind and not terms.is_ratio:

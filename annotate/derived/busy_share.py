@@ -253,7 +253,7 @@ def _by_energy(evidence: Evidence, idle_w: float | None) -> BusyShare | None:
     limit_w = device.power_limit_w if device is not None else None
     if rise is None or idle_w is None or limit_w is None or limit_w <= idle_w:
         return None
-    if 2 * rise.span_ns > 3 * evidence.window.length_ns:  # more than a third of it lies outside the window
+    if 2 * rise.span_ns > 3 * evidence.window.length_ns:  # more than a third of the span lies outside the window
         return None
     ratio = (rise.amount / (rise.span_ns / 1e9) - idle_w) / (limit_w - idle_w)
     if _RESTS_RATIO <= ratio <= _WORKS_RATIO:

@@ -59,7 +59,7 @@ def power_brake_bounds(
 
 
 def sync_boost_bounds(evidence: Evidence, beta: float) -> tuple[Bound, ...]:
-    """Return the bounds of ``sync-boost-limited`` against the highest clock of the board; none if sync boost never held."""
+    """Return the bounds of ``sync-boost-limited`` against the board's highest clock; none without sync boost or evidence."""
     held = by_counter(evidence, "sync_boost_ns") or by_bits(evidence, Reason.SYNC_BOOST)
     most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     if held is None or not held.ratio:

@@ -211,7 +211,7 @@ def overlap_ratios(gaps: Sequence[Span], spans: Sequence[Span]) -> Values:
 
 
 def overlap_ns(begin_ns: Times, end_ns: Times, spans: Sequence[Span]) -> Times:
-    """Return for how long any of the spans covers each interval."""
+    """Return the time for which any of the spans covers each interval."""
     if not spans or not len(begin_ns):
         return np.zeros(len(begin_ns), np.int64)
     ordered = np.array(sorted(spans), np.int64)

@@ -174,7 +174,7 @@ def limited_dips(
 ) -> IdleGaps:
     """Return the dips with their idle time limited by utilisation, because data and clock also lower power.
 
-    The limit is the loss of utilisation against the busiest readings or, for many dips without a rhythm, against 100 %.  A
+    The limit is the loss of utilisation against the busiest readings or, for five dips or more without a rhythm, 100 %.  A
     reading covers the refresh before it, and may be one refresh old.
     """
     trace, window = evidence.trace, evidence.window

@@ -280,7 +280,7 @@ def _adjacent_variance(logs: Values) -> float:
 
 
 def _slope(logs: Values) -> float:
-    """Return the Theil-Sen slope per value: the median over all pairs or, above 120 values, over pairs of adjacent means."""
+    """Return the Theil-Sen slope per value: the median over all pairs, above 120 values over all pairs of their block means."""
     size = -(-len(logs) // _SLOPES_COUNT)
     means = logs[: len(logs) // size * size].reshape(-1, size).mean(axis=1)
     first, second = np.triu_indices(len(means), 1)

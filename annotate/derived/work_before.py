@@ -55,7 +55,7 @@ def _spacing_ns(pages: Column, window: WindowRecord) -> int:
 
 
 def _even_before(shown: Column, even_ratio: float) -> Column:
-    """Return the last refreshes before the window that lie within ``even_ratio`` of their median.
+    """Return the last readings before the window, all within ``even_ratio`` of the median of their last 0.5 s.
 
     Return an empty column if the last 0.5 s before the window were not observed.
     """

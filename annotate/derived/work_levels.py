@@ -122,7 +122,7 @@ def capped_dips(
     deep_ratio: Annotated[float, "blocks of 100 ms of clean capped windows fell by 11 % at most"] = 0.15,
     sample_ratio: Annotated[float, "a capped clock's controller alone changes single samples by a quarter"] = 0.25,
 ) -> WorkLevels | None:
-    """Return the share of a capped window in which power fell below the cap, or None for a rhythm or a clock that fell too.
+    """Return the share of a capped window in which power fell far below its median; None in a rhythm, or if the clock fell too.
 
     A GPU that idles or spins draws less power, and so does one with easier data: all of that time may be lost.
     """

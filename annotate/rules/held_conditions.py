@@ -165,8 +165,8 @@ def record_shift(
 
     Source:
         The medians of throughput, mean, median and median at one clock over the VALID windows of equal label, program, card,
-        driver, power limit and policy, with the 95 % range of their spread and this window's own interval.  Without times,
-        the mean true clock after 3 s of load; without stamps, the driver's clock with its error.
+        driver, power limit, policy and stated claim, with the 95 % range of their spread and this window's own interval.
+        Without times, the mean true clock after 3 s of load; without stamps, the driver's clock with its error.
     """
     evidence, name = case.evidence, record_shift.name
     if evidence.record is None or len(evidence.record.windows) < RECORD_COUNT:

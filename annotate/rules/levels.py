@@ -81,9 +81,9 @@ def iteration_levels(
     Source:
         Change points of trimmed means of blocks of 100 ms and 30 iterations (three at one clock).  The penalty follows from
         the differences of adjacent blocks or, for raw times under a cap, from a cycle of the power controller.  At a steady
-        clock, means of ten calls that vary by more than 0.6 % about the levels count too: in recorded valid windows they vary
-        by at most 0.4 %.  In 3 of 42 clean H200 windows, levels change the mean by 0.08 to 0.15 %, in two of them after the
-        last stamp.
+        clock, trimmed means of ten times that vary by more than 0.6 % about the levels count too: in recorded valid windows
+        they vary by at most 0.4 %.  In 3 of 42 clean H200 windows, levels change the mean by 0.08 to 0.15 %, in two of them
+        after the last stamp.
     """
     return _answer(case, iteration_levels.name, least_ratio, is_growth=False)
 

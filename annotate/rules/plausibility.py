@@ -48,8 +48,8 @@ def result_cached(
 
     Source:
         The harness's declaration that the output stayed the same for changed inputs.  The driver's utilisation over the
-        timed loop: far below the least time for the declared operations or bytes, or zero although the times were taken on
-        the GPU.  Utilisation counts only if the process uses no other GPU.
+        timed loop: far below the least time for the declared operations or bytes, or below 2 % although the times were taken
+        on the GPU.  Utilisation counts only if the process uses no other GPU.
     """
     evidence = case.evidence
     unchanged = evidence.declared.get("output_unchanged")

@@ -17,7 +17,7 @@ class OneClockTimes:
     """The times in start order, and the clock to which the times are converted.
 
     ``clock_mhz`` is None if the times could not be converted; they are then as measured.  ``fit`` is None without a
-    conversion, and for a constant clock, which needs no exponent.
+    conversion, for a loose exponent, and for a constant clock, which needs no exponent.
     """
 
     at_ns: Times
