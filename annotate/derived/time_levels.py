@@ -259,8 +259,8 @@ def _block_begins(evidence: Evidence, entries_count: int, calls_count: int, leas
 def _swing_variance(logs: Values, slope: float, width_ns: int) -> float:
     """Return the variance that the swing of the power controller leaves.
 
-    It is the smaller of two: with and without the line removed, since a slope inflates one and a change of level the other.
-    Below 1.5 cycles it is the variance that just hides a step as large as the swing.
+    The result is the smaller of the variances with and without the line: a slope inflates one, a change of level the other.
+    Below 1.5 cycles the result is the variance that just hides a step as large as the swing.
     """
     if len(logs) * width_ns < _LEAST_CYCLES * CYCLE_NS:
         return float((_SWING_RATIO / hidden_step(len(logs), 1.0)) ** 2)
