@@ -31,7 +31,7 @@ DIGEST_LENGTH = 32  # hexadecimal: 128 bits, without collisions in practice
 class WorkKey:
     """The facts that the windows of one record share.
 
-    The key includes the whole policy: a window that is VALID at a wide tolerance, or with an accepted hazard, is not a
+    The key includes the whole policy.  A window that is VALID at a wide tolerance, or with an accepted hazard, is not a
     reference for a stricter policy.
     """
 

@@ -78,7 +78,7 @@ class Comparison:
         a: Name of the reference.
         b: Name of the other variant.
         decision: Decision on b against a.
-        ratio: Interval of the median: at one clock from interleaved blocks or corrected times, else as measured.
+        ratio: Interval of the median, from interleaved blocks, from times corrected to one clock, or from times as measured.
         own_ratio: Interval of the median with each variant at the clock that its power allows; None if not measured.
         mean_ratio: Interval of the mean.
         trimmed_mean_ratio: Interval of the mean without a tenth of the quads at each end.

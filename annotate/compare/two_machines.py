@@ -65,7 +65,7 @@ class _Side:
 
 
 def are_apart(a: Evidence, b: Evidence, terms: MachineTerms) -> bool:
-    """Return True if the two ran on two or unidentified cards, on one card under other settings, or in two boots."""
+    """Return True for two or unidentified cards, one card under other settings, or two boots; False if a device is unknown."""
     if a.device is None or b.device is None:
         return False
     boots = (a.host.boot_id, b.host.boot_id)

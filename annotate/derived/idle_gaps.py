@@ -35,8 +35,8 @@ _ALIKE_RATIO = 0.25  # runs in a rhythm: largest robust spread of the lengths ov
 class IdleGaps:
     """Stretches of a window without timed work, in order of time, with the irregular ones marked.
 
-    ``idle_s`` is the idle time of each stretch, which may be less than the length: declared work and stamps are subtracted,
-    and a power dip may be shallow.  ``usual_s`` is the idle time of a stretch without a special cause.
+    ``idle_s`` is the idle time of each stretch.  The idle time may be less than the length: declared work and stamps are
+    subtracted, and a power dip may be shallow.  ``usual_s`` is the idle time of a stretch without a special cause.
     """
 
     begin_ns: Times
@@ -134,7 +134,7 @@ def entry_gaps(
     """Return the gaps between entries and at the window's edges; None without entries or start times.
 
     A gap is irregular above five times the 99th percentile of the gaps between entries.  Gaps above five times the 80th
-    percentile are irregular too, unless they recur at every Nth entry: stalls may be more frequent than one gap in 100.
+    percentile are irregular too, unless they recur at every Nth entry.  Stalls may be more frequent than one gap in 100.
     ``covered`` is declared other work, which is subtracted.  ``timer_s`` is the GPU's time for the timer of one call; the
     timers of all merged calls of an entry lie in its gap.  Entries may be in any order and may overlap.
     """

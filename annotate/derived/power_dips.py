@@ -29,8 +29,8 @@ _ROUNDED_RATIO = 0.01  # rounding error of the difference of two whole percents
 def work_quantile(evidence: Evidence, *, is_sparse: bool = False) -> float:
     """Return the quantile of the window's power record that is the power of its work.
 
-    The quantile is 0.9, since the median of a window that mostly rested would be the power at rest.  If utilisation
-    shows rest for more than half of the window, the work may take less than a tenth of it: the highest samples count then.
+    The quantile is 0.9, since the median of a window that mostly rested would be the power at rest.  If utilisation shows
+    rest for more than half of the window, the work may take less than a tenth of the window.  The highest samples count then.
     ``is_sparse`` (calls between pauses are claimed) always gives the 90th percentile.
     """
     trace, window = evidence.trace, evidence.window

@@ -67,8 +67,8 @@ def beyond_limit(
     """Return the second with the highest power by the 20 ms record, if its mean is ``beyond_ratio`` above the limit; else None.
 
     The controller holds the mean power of its cycle at the limit, so that a higher mean shows a higher limit.  After less
-    power the controller overshoots: the load must last for 3 s, and the second before must draw at most ``beyond_ratio`` less
-    than the limit.  Return None for boards that were not measured.
+    power the controller overshoots.  The load must therefore last for 3 s, and the second before must draw at most
+    ``beyond_ratio`` less than the limit.  Return None for boards that were not measured.
     """
     limit_w, device = power_limit_w(evidence), evidence.device
     if not limit_w or not load.is_settled or excess_of(device.name if device else None) is None:

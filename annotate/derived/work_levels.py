@@ -1,7 +1,7 @@
 """Levels of the work's rate by outside witnesses: power of uncapped work, power dips of capped work, and memory traffic.
 
-Both witnesses follow the calls per second, whatever slows the calls: a clock that the driver's gauge does not show, a GPU
-that spins while it waits, or memory that is refreshed more often.
+Both witnesses follow the calls per second, whatever slows the calls.  Causes are a clock that the driver's gauge does not
+show, a GPU that spins while it waits, and memory that is refreshed more often.
 """
 
 from collections.abc import Sequence

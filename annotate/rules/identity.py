@@ -124,7 +124,7 @@ def hardware_error(
 
     Limits of detection:
         Errors that the driver corrects without counting.  Errors of a missing counter: a GPU without ECC, or with ECC off,
-        counts no memory errors; the rule then names the counter and does not clear.  The exact time: counters are read about
+        counts no memory errors.  The rule then names the counter and does not clear.  The exact time: counters are read about
         once a second, so an error within a second of the window's edge counts as inside.  The process that caused an Xid
         message, for example by a crashed kernel.  The absence of Xid messages proves nothing.
 
@@ -160,7 +160,7 @@ def persistence_off(
     """Finds a driver that releases the GPU whenever its last process ends.
 
     Why it matters:
-        The next process then waits seconds for initialisation, and clocks, ECC scrubbing and settings start afresh: the
+        The next process then waits seconds for initialisation, and clocks, ECC scrubbing and settings start afresh.  The
         first windows of each process differ from the later ones.  In steady state there is no effect.
 
     Limits of detection:

@@ -50,10 +50,10 @@ def power_limited(
         for this work, about 5 % below the capped mean.
 
     Source:
-        The driver's violation time at the window's edges, else its power-cap counter, refreshed every 100 ms
-        (``error_ratio`` is the resulting error), else the share of sampled clock event reasons.  Clock and power are those
-        while the cap held: the stamped clock (``true``) or the driver's, and the driver's 20 ms power record or its gauge.
-        Figures: H200 at 700 W, driver 580.159.04.
+        The driver's violation time at the window's edges, else its power-cap counter, refreshed every 100 ms, else the share
+        of sampled clock event reasons.  ``error_ratio`` is the resulting error.  Clock and power are those while the cap
+        held: the stamped clock (``true``) or the driver's, and the driver's 20 ms power record or its gauge.  Figures: H200 at
+        700 W, driver 580.159.04.
     """
     evidence = case.evidence
     held = power_cap(evidence)
