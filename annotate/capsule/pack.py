@@ -145,7 +145,7 @@ def _span_ns(trace: Trace) -> int:
 
 
 def _put_process_lists(evidence: Evidence, arrays: _Arrays, *, thins: bool) -> dict[str, Any] | None:
-    """Add each distinct process list once, with the times at which the list was read: process lists rarely change."""
+    """Add each distinct process list once, with the times at which the list was read; return None without lists."""
     process_lists = evidence.trace.process_lists
     if not process_lists:
         return None

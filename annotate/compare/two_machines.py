@@ -201,7 +201,7 @@ def _decided(about: Comparison, a: _Side, b: _Side, *, are_models: bool) -> Comp
 
 
 def _spread_ratio(a: _Side, b: _Side, *, are_models: bool) -> float | None:
-    """Return the difference to allow between two cards: the spread of one model, or the sum for two models."""
+    """Return the difference to allow between two cards: the spread of one model, or the sum for two models; None if unknown."""
     if a.spread_ratio is None or b.spread_ratio is None:
         return None
     return a.spread_ratio + b.spread_ratio if are_models else max(a.spread_ratio, b.spread_ratio)

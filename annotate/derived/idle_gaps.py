@@ -175,7 +175,7 @@ def _short_s(raw_s: Values, irregular: npt.NDArray[np.bool_], limit_s: float) ->
 
 
 def _limit_s(inner_s: Values) -> float:
-    """Return the length above which a gap does not belong to the loop's own rhythm."""
+    """Return the length above which a gap does not belong to the loop's own rhythm; 0 without gaps."""
     if not len(inner_s):
         return 0.0
     # With few gaps, the longest must not raise its own limit.

@@ -181,7 +181,7 @@ def readable_rate(rate: float, unit: str) -> str:
 
 
 def _done_in(evidence: Evidence, device: Device) -> str | None:
-    """Return the fastest data type that the declared work may use; float32 counts as tf32 or bf16 if torch may round it."""
+    """Return the fastest data type that the work may use, if known; float32 counts as tf32 or bf16 if torch may round it."""
     declared = text(evidence.declared, "dtype")
     if declared is None:
         return fastest(device)

@@ -28,7 +28,7 @@ def target_clock_mhz(evidence: Evidence) -> float | None:
 
 
 def power_limit_w(evidence: Evidence) -> float | None:
-    """Return the power limit that held throughout.
+    """Return the power limit that held throughout, or None if it changed.
 
     Without a reading of the limit, return the one recorded when the GPU was first seen.
     """

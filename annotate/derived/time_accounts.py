@@ -85,7 +85,7 @@ class TimeAccounts:
 
     @property
     def hidden_ratio(self) -> float:
-        """Return the part of equal gaps after the calls that can be work, beyond its error.
+        """Return the part of equal gaps after the calls that can be work, beyond its error; 0 if utilisation shows idle time.
 
         Utilisation counted this part as busy, or can have missed this part if the gaps grow with the calls before them.
         """

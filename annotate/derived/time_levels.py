@@ -157,7 +157,7 @@ class TimeLevels:
         return int(self.at_ns[places[0]]), int(self.at_ns[places[-1]]) + self.width_ns
 
     def bounds(self, rule: str) -> tuple[Bound, ...]:
-        """Return the bound of each number: the largest deviation from a level, and an estimate from the nearer outer level."""
+        """Return each number's bound, if any: the largest deviation from a level, with an estimate by the nearer outer one."""
         if not self.shifts:
             return ()
         numbers = [Number.THROUGHPUT, Number.MEAN, Number.MEDIAN]

@@ -100,7 +100,7 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
 
 
 def _change(case: Case, shift: ClockShift, limits: RegimeLimits) -> tuple[str, str, tuple[int, int] | None]:
-    """Return description, advice and span of the change: of the cap, else of the clock, else of the pause before."""
+    """Return description, advice and span (if known) of the change: of the cap, else of the clock, else of the pause before."""
     window = case.evidence.window
     turn = cap_turn(case.evidence, capped_ratio=limits.capped_ratio, free_ratio=limits.free_ratio)
     moved = _moved(case, shift)
