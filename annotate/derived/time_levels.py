@@ -86,7 +86,7 @@ class TimeLevels:
 
     @cached_property
     def beside(self) -> Values:
-        """Return the logarithm of each block's time beside its level."""
+        """Return the logarithm of each block's time minus the mean of the block's level."""
         logs = np.log(self.took_s)
         for each in self.levels:
             logs[each.places] -= each.mean

@@ -257,7 +257,7 @@ def _no_times(evidence: Evidence, edge_s: float) -> dict[str, Fact] | None:
 
 
 def _clock_mhz(evidence: Evidence) -> float | None:
-    """Return the most that the clock of the timed calls was, if known: the lower of the median stamp and the board's highest."""
+    """Return the most that the timed calls' clock was, if known: the lower of the median stamp and the board's highest."""
     most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     clocks = inside(evidence).sm_clock_mhz
     known = clocks[np.isfinite(clocks) & (clocks > 0)] if clocks is not None else np.empty(0)

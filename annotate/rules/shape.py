@@ -21,7 +21,7 @@ from annotate.times.durations import NO_ITERATION, every_count, readable
 from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
 from annotate.times.outlying import Outlying, Pattern, beyond_jitter, beyond_rhythm, beyond_swing, outlying, pattern
 
-# Fewer iterations have neither enough neighbours for outliers nor two groups.
+# Outliers need adjacent iterations for comparison, and two groups need several iterations each.
 _FEWEST_COUNT = 6
 _HOST = "host"
 
