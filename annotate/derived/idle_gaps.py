@@ -33,7 +33,7 @@ _ALIKE_RATIO = 0.25  # runs in a rhythm: largest robust spread of the lengths ov
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdleGaps:
-    """Stretches of a window without timed work, in order of time, with the irregular ones marked.
+    """Idle stretches of a window, by gaps between entries or by dips of power, in order of time; the irregular ones are marked.
 
     ``idle_s`` is the idle time of each stretch.  The idle time may be less than the length: declared work and stamps are
     subtracted, and a power dip may be shallow.  ``usual_s`` is the idle time of a stretch without a special cause.

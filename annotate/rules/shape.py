@@ -21,7 +21,7 @@ from annotate.times.durations import NO_ITERATION, every_count, readable
 from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
 from annotate.times.outlying import Outlying, Pattern, beyond_jitter, beyond_rhythm, beyond_swing, outlying, pattern
 
-# Outliers need adjacent iterations for comparison, and two groups need several iterations each.
+# An outlier is late against the median of the iterations around it: fewer iterations give no useful median.
 _FEWEST_COUNT = 6
 _HOST = "host"
 
