@@ -165,7 +165,7 @@ def _wrapped(line: str, width: int, indent: int) -> str:
 
 
 def _is_open_to_action(finding: Finding, verdict: Verdict) -> bool:
-    """Return True for a failed rule, or if the user can supply its evidence: times, facts, or evidence that the status lacks."""
+    """Return True for a failed rule, or if the user can supply evidence: times, facts, or evidence that the status lacks."""
     return finding.basis in _GIVEN or finding.failure is not None or finding.required or bool(verdict.why == finding.says != "")
 
 
