@@ -23,7 +23,7 @@ class Found:
 
     ``facts`` fill the rule's sentence and stay in the verdict.  ``effect_ratio`` is the estimated relative change of the
     measured time: 0.16 means 16 % too long, a negative value too short.  ``span_ns`` is the interval of the hazard.
-    ``bounds`` limit the deviation of each number; only a bias rule gives bounds, from which the judge derives the severity.
+    ``bounds`` limit the deviation of each number: the judge derives the severity of a bias from them.
     """
 
     severity: Severity = Severity.NOTE

@@ -21,7 +21,7 @@ from annotate.times.reference_clock import reference_clock_mhz
 
 
 class Case(CaseSeries):
-    """The derived facts of a window that several rules and proofs use; each is computed once."""
+    """The derived facts of a window that several rules and proofs use; each ``Kept`` fact is computed once."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Case(CaseSeries):
 
     @property
     def is_rest_counted(self) -> bool:
-        """Return True if undeclared regular idle time counts: no times, 1 s or more, energy not against utilisation."""
+        """Return True if regular idle time counts: no times, no claimed pauses, 1 s or more, energy not against utilisation."""
         is_shown = self.evidence.window.length_ns >= SHORTEST_NS and not self.is_busy_contradicted
         return is_shown and not (self.has_times or self.is_sparse)
 
@@ -54,7 +54,7 @@ class Case(CaseSeries):
     def accounts(self) -> TimeAccounts | None:
         """Return the books: timed and declared time or, without times, the window's processes' time against busy time.
 
-        Return None without a usable busy share, or without times if no record accounts for the busy time.
+        Return None below a second, without a usable busy share, or without times if no record accounts for the busy time.
         """
         if not self.has_times:
             return untimed_accounts(self.evidence, self.busy_shares)

@@ -141,7 +141,7 @@ class CaseSeries:
 
     @property
     def clocked(self) -> Timings:
-        """Return the times; in stamped series, entries without a stamp take the driver's clock scaled to the stamps."""
+        """Return the times; in stamped series, entries without a stamp take the clock of their block."""
         timings, blocks = self.timings, self.blocks
         if timings.sm_clock_mhz is None or blocks is None or np.isfinite(timings.sm_clock_mhz).all():
             return timings

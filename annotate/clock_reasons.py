@@ -1,4 +1,4 @@
-"""The meaning of each clock event reason for a measurement: the same words in `explain`, reports and docs."""
+"""The meaning of each clock event reason for a measurement: the same words in `explain`, `top` and reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

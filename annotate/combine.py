@@ -53,7 +53,7 @@ class Grounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusDecision:
-    """The status, the budget behind it, and the severity of each bias rule's causes."""
+    """The status, the budget behind it, and the severity of each rule's causes."""
 
     status: Status
     budget: Budget

@@ -1,6 +1,6 @@
 """Facts that only the measured process can declare: every name, and its meaning.
 
-A declared fact can only worsen a verdict, so rules use declared facts to find a hazard, never to clear one.
+A declared fact can only worsen a verdict: the pass that reads declared facts lowers no bound or severity of an earlier pass.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ FACTS: Mapping[str, str] = {
     "busy_ratio": "the share of the window in which the harness kept the GPU busy",
     "true_clock_mhz": "the true mean SM clock between the window's first and last stamp, idle time included",
     "stamped_s": "the time between the window's first and last stamp",
-    "stamp_spread_s": "the median spread between the SMs' stamps around an iteration",
+    "stamp_spread_s": "the median or mean spread between the SMs' stamps around an iteration",
     "stamp_seen_ratio": "the mean share of SMs that wrote a stamp; 1 if no other work kept an SM busy",
     "cache": "the state of the L2 cache before each call: cold or warm",
     "flush_bytes": "the bytes that flushes or other inputs move through the L2 cache between two uses of an input",

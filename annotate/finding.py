@@ -67,7 +67,7 @@ class Finding:
         severity: Severity of a found hazard: note, flag or reject; else None.
         says: Sentence for people; for an unobserved rule, the reason.
         remedy: Remedy of a hazard, as a sentence.
-        facts: Amounts behind the sentence, by names that end in their unit.
+        facts: Words and amounts behind the sentence; the name of an amount ends in its unit.
         effect_ratio: Change of the measured time, as a ratio of that time; None if the change is unknown.
         span_ns: Start and end of the hazard on the window's clock, in nanoseconds; None without a known span.
         cause: Cause of the hazard, as a ``FindingCause``; None if the cause is unknown.

@@ -159,7 +159,7 @@ def _together(rule: Rule, given: Sequence[Answer], causes: Iterable[Bound]) -> A
 
 
 def _unobserved(rule: Rule, given: Iterable[Answer]) -> Unobserved | None:
-    """Return the first Unobserved answer that counts although another pass answered: a failure, or any of a required rule."""
+    """Return the first Unobserved answer that another pass does not replace (failed, or of a required rule), else None."""
     unanswered = (answer for answer in given if isinstance(answer, Unobserved))
     return next((answer for answer in unanswered if answer.failure is not None or rule.name in REQUIRED), None)
 

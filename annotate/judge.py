@@ -180,7 +180,7 @@ def _cause(found: Found) -> FindingCause | None:
 
 
 def _effect_ratio(found: Found) -> float | None:
-    """Return the change of the measured time by a rule's bounds: the mean's estimate, else the throughput's, negated."""
+    """Return the change of the measured time by a rule's bounds: the mean's estimate, else minus the throughput's, or None."""
     estimates = {bound.number: bound.estimate.value_ratio for bound in found.bounds if bound.estimate}
     rate_ratio = estimates.get(Number.THROUGHPUT)
     return estimates.get(Number.MEAN, -rate_ratio if rate_ratio is not None else None)

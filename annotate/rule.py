@@ -162,9 +162,10 @@ def _note(hint: Any, kind: type[_Note], default: _Note) -> _Note:  # an Annotate
 def rule(
     name: str, *, kind: RuleKind, needs: tuple[str, ...] = (), basis: Basis = Basis.TELEMETRY, says: str, remedy: str
 ) -> Callable[[Check], Rule]:
-    """Make a rule from a function ``(evidence, claim, *, limit: Annotated[Share, "why"] = default, …) -> Answer``.
+    """Make a rule from a function ``(case, *, limit: Annotated[Share, "why"] = default, …) -> Answer``.
 
-    A function with many limits takes one argument ``limits``, a frozen dataclass of such keywords.  ``says`` and ``remedy``
+    A function can take ``(evidence, claim, *, …)`` instead.  A function with many limits takes one argument ``limits``, a
+    frozen dataclass of such keywords.  ``says`` and ``remedy``
     are templates filled with the facts of a ``Found``.  The family is the name of the function's module.
     """
 

@@ -31,7 +31,7 @@ DIGEST_LENGTH = 32  # hexadecimal: 128 bits, without collisions in practice
 class WorkKey:
     """The facts that the windows of one record share.
 
-    The key includes the whole policy: a window that is VALID at a wide tolerance, or with an accepted hazard, is not a
+    The key includes the whole policy.  A window that is VALID at a wide tolerance, or with an accepted hazard, is not a
     reference for a stricter policy.
     """
 
@@ -126,7 +126,7 @@ def _steady_clock_mhz(evidence: Evidence) -> float | None:
 
 
 def _power_w(evidence: Evidence) -> float | None:
-    """Return the window's median power: from the dense record if that covers half of the window, else from the gauge."""
+    """Return the window's median power, if known: by the dense record if it covers half of the window, else by the gauge."""
     window, dense = evidence.window, evidence.trace.dense_power
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns))
     is_dense = 2 * int(high - low) * SAMPLE_NS >= window.length_ns

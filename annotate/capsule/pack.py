@@ -145,14 +145,14 @@ def _span_ns(trace: Trace) -> int:
 
 
 def _put_process_lists(evidence: Evidence, arrays: _Arrays, *, thins: bool) -> dict[str, Any] | None:
-    """Add each distinct process list once, with the times at which the list was read: process lists rarely change."""
+    """Add each distinct process list once, with the times at which the list was read; return None without lists."""
     process_lists = evidence.trace.process_lists
     if not process_lists:
         return None
     at_ns = np.array([process_list.at_ns for process_list in process_lists], np.int64)
     thinned = None
     if thins:
-        # Keep the busiest list of each interval, and every list that gained or lost a process.
+        # Keep the busiest list of each interval, and the lists before and after each of the first 3200 changes of PIDs.
         busy = np.array(
             [max((p.utilization_ratio or 0.0 for p in process_list.processes), default=0.0) for process_list in process_lists]
         )

@@ -1,4 +1,4 @@
-"""Ratios of two variants from balanced quads of blocks: the median, the mean, the trimmed mean, and the outlying blocks.
+"""Ratios of two variants from balanced quads of blocks: the median, the mean, the trimmed mean, and the outlying pairs.
 
 A quad is ABBA or BAAB.  Each variant ran first in one pair of a quad, so a fixed effect of the position cancels.  Every
 interval uses a long-run variance over quads, which dependence between quads widens.
@@ -22,7 +22,7 @@ _HEAVY_TAILS_RATIO = 2.0
 _NORMAL_MAD = 1.4826  # the standard deviation of normal noise over its median absolute deviation
 _NORMAL_HALF = 1.349  # the width of the middle half of normal noise over its standard deviation
 _MEDIAN_OVER_MEAN = math.sqrt(math.pi / 2)  # the standard error of a median over that of a mean, for normal noise
-_OUTLYING_SD = 5.0  # normal noise exceeds it once in two million blocks
+_OUTLYING_SD = 5.0  # normal noise exceeds it once in two million pairs
 _MOST_CORRELATION = 0.95  # with a higher correlation, a run of quads is one long wave, and no widening is enough
 _FEWEST_QUADS = 6  # order statistics of fewer values cannot reach 95 %
 

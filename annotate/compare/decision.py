@@ -14,7 +14,7 @@ from annotate.output.markup import marked
 from annotate.output.report import plain
 from annotate.stats.intervals import Interval
 
-# The noise floor of a GPU that `gpuwatch selftest` has not measured (docs/decisions/0028).
+# The noise floor of a GPU that `gpuwatch selftest` has not measured (docs/COMPARE.md).
 FLOOR_RATIO = 0.003
 # The tolerance of comparisons: SAME needs both intervals within it (two one-sided tests, Schuirmann 1987).
 MARGIN_RATIO = 0.005
@@ -24,7 +24,7 @@ class Decision(StrEnum):
     """The decision on a variant against the reference: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
 
     SAME: the difference lies inside the tolerance.  INCONCLUSIVE: the intervals do not decide, or median and mean disagree.
-    INCOMPARABLE: the two do not compute the same, or ran under conditions that differ.
+    INCOMPARABLE: the two do not compute the same, ran under conditions that differ, or one of the runs was rejected.
 
     Example:
         >>> from annotate.compare.decision import Decision
@@ -53,7 +53,7 @@ class Condition:
 class OneClock:
     """The numbers of two machines at one clock, and the parts of their interval.
 
-    For the ratio of two models, each machine has its own clock.  ``card_spread_ratio`` is None if no spread is on record.
+    For the ratio of two models, the two clocks may differ.  ``card_spread_ratio`` is None if no spread is given or on record.
     """
 
     a_mhz: float
@@ -78,7 +78,7 @@ class Comparison:
         a: Name of the reference.
         b: Name of the other variant.
         decision: Decision on b against a.
-        ratio: Interval of the median at the same clock, from interleaved blocks or corrected times.
+        ratio: Interval of the median, from interleaved blocks, from times corrected to one clock, or from times as measured.
         own_ratio: Interval of the median with each variant at the clock that its power allows; None if not measured.
         mean_ratio: Interval of the mean.
         trimmed_mean_ratio: Interval of the mean without a tenth of the quads at each end.

@@ -13,7 +13,7 @@ from annotate.stats.intervals import Interval
 
 CONFIDENCE_RATIO = 0.95
 _EQUIVALENCE_RATIO = 0.9  # two one-sided tests at 5 %
-# Intervals would have to be this many times narrower: a million times the pairs would take years.
+# More pairs do not help if intervals must become this many times narrower: a million times the pairs would take years.
 _FARTHEST_WAY = 1_000.0
 # Fifteen quads: fewer show too little of the correlation between quads.
 LEAST_PAIRS_COUNT = 30

@@ -65,7 +65,7 @@ class _Side:
 
 
 def are_apart(a: Evidence, b: Evidence, terms: MachineTerms) -> bool:
-    """Return True if the two ran on two or unidentified cards, on one card under other settings, or in two boots."""
+    """Return True for two or unidentified cards, one card under other settings, or two boots; False if a device is unknown."""
     if a.device is None or b.device is None:
         return False
     boots = (a.host.boot_id, b.host.boot_id)
@@ -82,7 +82,7 @@ def compare_numbers(
 ) -> Comparison | Refusal:
     """Decide on the numbers at one clock, or return a refusal with the reason.
 
-    ``about`` names the two runs and lists the differing conditions.  The caller refuses runs that were rejected.
+    ``about`` names the two runs and lists their conditions.  The caller refuses runs that were rejected.
     """
     other_kind = _kind_differences(runs)
     if other_kind and not terms.is_ratio:
@@ -201,7 +201,7 @@ def _decided(about: Comparison, a: _Side, b: _Side, *, are_models: bool) -> Comp
 
 
 def _spread_ratio(a: _Side, b: _Side, *, are_models: bool) -> float | None:
-    """Return the difference to allow between two cards: the spread of one model, or the sum for two models."""
+    """Return the difference to allow between two cards: the spread of one model, or the sum for two models; None if unknown."""
     if a.spread_ratio is None or b.spread_ratio is None:
         return None
     return a.spread_ratio + b.spread_ratio if are_models else max(a.spread_ratio, b.spread_ratio)

@@ -1,7 +1,7 @@
 """The comparison of two recorded runs: first their conditions, then their times.
 
-Times are compared at a common clock if both runs were stamped, else as measured, with the drift of sequential runs as the
-floor.
+Runs of two machines are compared by their numbers at one clock.  Other times are compared at a common clock if the stamps of
+both runs allow it.  Else the times are compared as measured, with the drift of sequential runs as the floor.
 """
 
 import math

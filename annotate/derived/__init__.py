@@ -1,1 +1,1 @@
-"""Quantities that several rules derive from the evidence, one per file."""
+"""Quantities that rules and proofs derive from the evidence."""

@@ -1,8 +1,8 @@
 """The variation of times between blocks, beyond that of their clock, their levels and the noise of single calls.
 
-A change that is too fast or too regular for levels can hide in the noise between blocks, but not in its size.  Under a power
-cap the controller swings the clock, and the times of a kernel follow it at most in proportion.  Times at one clock, and times
-of a GPU without a cap, follow nothing.
+A change that is too fast or too regular for levels is a part of the noise between blocks, and enlarges that noise.  Under a
+power cap the controller swings the clock, and the times of a kernel follow the clock at most in proportion.  Times at one
+clock, and times of a GPU without a cap, have no such swing.
 """
 
 from dataclasses import replace
@@ -34,8 +34,9 @@ def beyond_clock_ratio(
     *,
     least_ratio: Annotated[float, "at most 0.0125 in 18 recorded clean capped windows without stamps"] = 0.02,
 ) -> float:
-    """Return the distance of the outer fifth of the blocks' times, beyond the clock's; 0 if small, unknown or at one clock.
+    """Return the distance of the outer fifth of the blocks' times, beyond the clock's; 0 if small, uncapped or at one clock.
 
+    Return 0 too if the clock of more than half of the window is unknown, or for fewer than eight blocks.
     Calls that vary by themselves, such as steps of unequal batches, leave a part of their noise in each block's mean.  That
     part does not count.
     """
@@ -56,12 +57,12 @@ def beyond_levels_ratio(
     *,
     least_ratio: Annotated[float, "at most 0.004 in 190 recorded valid windows of H200s"] = 0.006,
 ) -> float:
-    """Return the distance of the outer fifths of times from their levels at a steady clock; 0 if small, unknown or growing.
+    """Return the distance of the outer fifths of times from their levels at a steady clock; 0 if small or along a line.
 
-    Return 0 for boards that were not measured.
+    Return 0 for boards that were not measured, at a clock that may swing, and for few times.
 
-    The times are means of ten entries each.  Nothing but the noise of single entries varies them at a steady clock.  More is a
-    change of the work that recurs faster than levels resolve.
+    The times are trimmed means of ten entries each.  At a steady clock only the noise of single entries varies these means.
+    More variation is a change of the work that recurs faster than levels resolve.
     """
     is_measured = excess_of(evidence.device.name if evidence.device else None) is not None
     is_still = is_measured and (found.is_at_one_clock or not may_be_capped(evidence))

@@ -51,7 +51,7 @@ def busy_witnesses(evidence: Evidence, idle_w: float | None = None) -> tuple[Bus
 
 
 def gauge_share(shares: Sequence[BusyShare]) -> BusyShare | None:
-    """Return the busy share by the driver's utilisation: from its record if available, else from its gauge."""
+    """Return the busy share by the driver's utilisation: from its record if available, else from its gauge, else None."""
     return next((share for share in shares if share.witness == UTILISATION), None)
 
 
@@ -144,7 +144,7 @@ def rhythm_lost_ratio(
 
 
 def own_share(shares: Sequence[BusyShare]) -> BusyShare | None:
-    """Return the busy share of the window's processes, by the driver's record of each process."""
+    """Return the busy share of the window's processes, by the driver's record of each process; None without a record."""
     return next((share for share in shares if share.is_own), None)
 
 
@@ -155,7 +155,7 @@ def foreign_most_ratio(evidence: Evidence) -> float:
 
 
 def _by_activity(evidence: Evidence) -> BusyShare | None:
-    """Return the busy share by GPM's SM activity, the mean over all SMs of the time with resident warps.
+    """Return the busy share by GPM's SM activity, the mean over all SMs of the time with resident warps; None if mostly unread.
 
     A kernel of one block that always runs reads as 1/N on N SMs.  The upper bound is therefore multiplied by the most SMs of
     a chip.  A row may lack the last 0.1 s before it, which the next row then holds.  The bounds therefore cover both
@@ -196,7 +196,7 @@ def _activity(trace: Trace, begin_ns: int, end_ns: int) -> tuple[float, float, f
 
 
 def _by_gauge(evidence: Evidence, name: str) -> BusyShare | None:
-    """Return the busy share by the mean of a utilisation gauge.
+    """Return the busy share by the mean of a utilisation gauge; None below three refreshes, or if mostly unknown.
 
     A reading describes the refresh before it, and may be one refresh old.  The readings that describe the window's edges
     are not known, so the bounds come from the means with and without the readings near the edges.
@@ -231,7 +231,7 @@ def _by_gauge(evidence: Evidence, name: str) -> BusyShare | None:
 
 
 def _by_process(evidence: Evidence) -> BusyShare | None:
-    """Return the busy share by the driver's record of each process.
+    """Return the busy share by the driver's record of each process; None without a record.
 
     The record omits some processes, so it can prove work but not idleness.
     """
@@ -253,7 +253,7 @@ def _by_energy(evidence: Evidence, idle_w: float | None) -> BusyShare | None:
     limit_w = device.power_limit_w if device is not None else None
     if rise is None or idle_w is None or limit_w is None or limit_w <= idle_w:
         return None
-    if 2 * rise.span_ns > 3 * evidence.window.length_ns:  # more than a third of it lies outside the window
+    if 2 * rise.span_ns > 3 * evidence.window.length_ns:  # more than a third of the span lies outside the window
         return None
     ratio = (rise.amount / (rise.span_ns / 1e9) - idle_w) / (limit_w - idle_w)
     if _RESTS_RATIO <= ratio <= _WORKS_RATIO:

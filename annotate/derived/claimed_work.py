@@ -88,7 +88,7 @@ def witnessed_work(evidence: Evidence, shares: Sequence[BusyShare], idle_w: floa
 
 
 def _above_rest(evidence: Evidence, idle_w: float | None, busy_s: float) -> tuple[float | None, float | None]:
-    """Return the energy above rest, and its power over the busy time as a share of the range from rest to limit.
+    """Return the energy above rest, and its power over the busy time as a share of the range from rest to limit, if known.
 
     Without an observed idle power, rest is the usual share of the limit.  A kernel that only spins draws hardly more.
     """

@@ -13,6 +13,8 @@ _LEAST_RATIO = 1e-4  # the least noise of a clock, and the least tolerance: smal
 def answer_clock_shift(blocks: ClockBlocks | None, shift: ClockShift | None, rule: str, absence: str | None) -> Answer:
     """Return the answer of clock-levels, clock-drift or clock-ramp: Clear if another shape fits or the clock was steady.
 
+    Instead of Clear, the answer is Unobserved if less than half of the window has a clock.
+
     If stamped clocks agree with the driver's, the rule whose shape fits answers Found even for a steady clock.  Its bounds
     then replace the uncertainty of the driver's clock.
     """

@@ -78,7 +78,7 @@ def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
     """Return the window's clock in blocks of a refresh or more, or None if no block has a clock.
 
     With stamps a block holds at least 3 entries on average.  There are at most 600 blocks.  Blocks without stamps take the
-    driver's clock, scaled by the blocks that have both.
+    driver's clock, scaled by three or more blocks that have both, else by a plain window's two stamps.
     """
     window, timings = evidence.window, inside(evidence)
     if window.length_ns <= 0:

@@ -265,7 +265,7 @@ def _references(logs: Values, levels: Sequence[SeriesLevel]) -> list[Places]:
 
 
 def _without_crests(logs: Values, parts: list[Places], half_count: int) -> list[Places]:
-    """Return the references without crests of the controller's swing: near the mean, in runs of at most half a cycle.
+    """Return the references without crests of the controller's swing: near the mean, in runs of at most ``half_count`` blocks.
 
     The clock only passed through such a level.  If all references are crests, return all.
     """

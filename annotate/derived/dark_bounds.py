@@ -60,7 +60,7 @@ def dark_bounds(
     has_gaps: bool = False,
     rule: str = "dark-time",
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``dark-time``; simultaneous silences of several proofs count once.
+    """Return the bounds of ``dark-time``, none without silences and gaps; simultaneous silences of several proofs count once.
 
     ``has_gaps`` means that gaps between entries show the idle time.  The power record is then not needed, and the bounds
     replace those of its silence.  A proof that is dark for half of the window or longer gives no bounds.

@@ -91,7 +91,7 @@ def own_work_bounds(rule: str, work: ForeignWork, *, met: bool, span_ns: Span | 
 
 
 def unlisted_time_bounds(others: Neighbours, length_ns: int) -> tuple[Bound, ...]:
-    """Return the bounds of ``dark-time`` for proof 4: excursions hidden while no process list was current."""
+    """Return the bounds of ``dark-time`` for proof 4, if any: excursions hidden while no process list was current."""
     dark = dark_ratio(others.silences, length_ns)
     if not dark:
         return ()
@@ -122,7 +122,7 @@ def _late(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
 
 
 def _taken(work: ForeignWork) -> Estimate | None:
-    """Return the throughput lost to the share of others in the driver's record, at least a third of that share."""
+    """Return the throughput lost to the share of others in the driver's record, at least a third; None without a share."""
     if not work.taken_ratio > 0.0:
         return None
     return Estimate(-max(work.taken_ratio, work.most_taken_ratio), -work.taken_ratio, -work.taken_ratio * _COUPLED_RATIO)

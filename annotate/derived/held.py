@@ -146,7 +146,7 @@ def reasons(evidence: Evidence) -> tuple[Times, Times]:
 
 @kept
 def began_ns(evidence: Evidence, name: str) -> int | None:
-    """Return the time at which a nanosecond counter first ran in the window, from its first step, or None if it never did."""
+    """Return the time at which a nanosecond counter first ran in the window, from its first step, or None without a step."""
     window = evidence.window
     seen = evidence.trace.column(name).observed
     base = _last(seen, window.begin_ns)

@@ -34,7 +34,7 @@ def hw_slowdown_bounds(
     *,
     unseen_ratio: Annotated[float, "the hardware's protection halves the clock"] = 1.0,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``throttle-hw-slowdown``; a slow-down seen only in sampled bits may have lasted a refresh longer."""
+    """Return any bounds of ``throttle-hw-slowdown``; one seen only in sampled bits may have lasted a refresh longer."""
     counted = longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
     held = counted if counted and counted.ratio else by_bits(evidence, Reason.HW_SLOWDOWN)
     if held is not None and held.by == "samples" and held.ratio:
@@ -59,7 +59,7 @@ def power_brake_bounds(
 
 
 def sync_boost_bounds(evidence: Evidence, beta: float) -> tuple[Bound, ...]:
-    """Return the bounds of ``sync-boost-limited`` against the highest clock of the board; none if sync boost never held."""
+    """Return the bounds of ``sync-boost-limited`` against the board's highest clock; none without sync boost or evidence."""
     held = by_counter(evidence, "sync_boost_ns") or by_bits(evidence, Reason.SYNC_BOOST)
     most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     if held is None or not held.ratio:
@@ -105,7 +105,7 @@ def _slowed_bounds(rule: str, held: Held, slow: SlowDown) -> tuple[Bound, ...]:
 
 @kept
 def clocks_beside(evidence: Evidence, bits: Reason) -> tuple[float | None, float | None]:
-    """Return the mean of the driver's clock while a reason held and the median otherwise, both of a working GPU."""
+    """Return the mean of the driver's clock while a reason held and the median otherwise, of a working GPU; None if unknown."""
     at_ns, masks = reasons(evidence)
     clock = evidence.trace.at("sm_clock_mhz", at_ns)
     slowed = (masks & int(bits)) != 0

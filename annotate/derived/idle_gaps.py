@@ -33,10 +33,10 @@ _ALIKE_RATIO = 0.25  # runs in a rhythm: largest robust spread of the lengths ov
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdleGaps:
-    """Stretches of a window without timed work, in order of time, with the irregular ones marked.
+    """Idle stretches of a window, by gaps between entries or by dips of power, in order of time; the irregular ones are marked.
 
-    ``idle_s`` is the idle time of each stretch, which may be less than the length: declared work and stamps are subtracted,
-    and a power dip may be shallow.  ``usual_s`` is the idle time of a stretch without a special cause.
+    ``idle_s`` is the idle time of each stretch.  The idle time may be less than the length: declared work and stamps are
+    subtracted, and a power dip may be shallow.  ``usual_s`` is the idle time of a stretch without a special cause.
     """
 
     begin_ns: Times
@@ -134,7 +134,7 @@ def entry_gaps(
     """Return the gaps between entries and at the window's edges; None without entries or start times.
 
     A gap is irregular above five times the 99th percentile of the gaps between entries.  Gaps above five times the 80th
-    percentile are irregular too, unless they recur at every Nth entry: stalls may be more frequent than one gap in 100.
+    percentile are irregular too, unless they recur at every Nth entry.  Stalls may be more frequent than one gap in 100.
     ``covered`` is declared other work, which is subtracted.  ``timer_s`` is the GPU's time for the timer of one call; the
     timers of all merged calls of an entry lie in its gap.  Entries may be in any order and may overlap.
     """
@@ -175,7 +175,7 @@ def _short_s(raw_s: Values, irregular: npt.NDArray[np.bool_], limit_s: float) ->
 
 
 def _limit_s(inner_s: Values) -> float:
-    """Return the length above which a gap does not belong to the loop's own rhythm."""
+    """Return the length above which a gap does not belong to the loop's own rhythm; 0 without gaps."""
     if not len(inner_s):
         return 0.0
     # With few gaps, the longest must not raise its own limit.
@@ -211,7 +211,7 @@ def overlap_ratios(gaps: Sequence[Span], spans: Sequence[Span]) -> Values:
 
 
 def overlap_ns(begin_ns: Times, end_ns: Times, spans: Sequence[Span]) -> Times:
-    """Return for how long any of the spans covers each interval."""
+    """Return the time for which any of the spans covers each interval."""
     if not spans or not len(begin_ns):
         return np.zeros(len(begin_ns), np.int64)
     ordered = np.array(sorted(spans), np.int64)

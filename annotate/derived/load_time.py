@@ -10,7 +10,7 @@ from annotate.derived.idle_gaps import SAMPLE_NS, Span
 from annotate.derived.onset import last_pause_end_ns
 from annotate.evidence import Evidence, Times, Values
 
-# The specification: no gap up to this ends a load, and a capped clock is steady this long after one.
+# The specification: no gap up to ``PAUSE_S`` ends a load, and a capped clock is steady ``STEADY_S`` after a longer gap.
 PAUSE_S = 0.02
 STEADY_S = 3.0
 _CYCLE_S = 1.0
@@ -124,7 +124,7 @@ def excess_of(model: str | None) -> Excess | None:
 
 
 def unknown_excess(lowest_mhz: float, highest_mhz: float) -> Excess:
-    """Return the assumed excess of an unmeasured model: the ratio of highest to lowest clock, for three seconds."""
+    """Return the assumed excess of an unmeasured model: the highest over the lowest clock, minus 1, for three seconds."""
     ratio = highest_mhz / lowest_mhz - 1.0
     return Excess(ratio, ratio, ((0.0, ratio * STEADY_S), (STEADY_S, 0.0)))
 

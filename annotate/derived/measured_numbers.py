@@ -36,8 +36,8 @@ _CONFIDENCE = 0.95
 LEAST_RATIO = 6e-4
 # About nine in ten pairs of clean H200 windows differ by no more than the bound, *within* and these ratios together.  The
 # ratios were fitted on the truth set and the first card of `h200-paired`; docs/VALIDATION.md tests them on the other cards.
-# Under a cap, rates and means move with the level at which the controller settles.  Without a cap, they move with rare late
-# iterations.  A rate also moves with the window's edges and the host's launches.
+# Under a cap, rates and means vary with the level at which the controller settles.  Without a cap, rare late iterations vary
+# both.  The window's edges and the host's launches also vary a rate.
 _RATE_UNCAPPED_RATIO, _MEAN_UNCAPPED_RATIO = 3e-3, 2.5e-3
 _MEAN_CAPPED_RATIO, _MEDIAN_CAPPED_RATIO = 3.1e-3, 4.4e-3
 # No SM clock corrects memory-bound times: decoding repeats to 0.24 %, work with less traffic to 0.03 %.  The limit of

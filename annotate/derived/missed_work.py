@@ -101,6 +101,6 @@ def on_other_stream(evidence: Evidence, limits: EmptySpanLimits) -> Answer:
         return Unobserved(honest)
     facts |= {"call": readable(timed.call_s), "busy": readable(busy_s)}
     if timed.entry_s > limit_s:
-        # It may be a short kernel next to long, untimed work on another stream: the size of the error is not known.
+        # A short kernel can run next to long, untimed work on another stream: the size of the error is not known.
         return Found(Severity.FLAG, facts)
     return Found(Severity.REJECT, facts, effect_ratio=timed.call_s / busy_s - 1)

@@ -58,7 +58,7 @@ def _turn(evidence: Evidence) -> OnsetTurn:
 def engaged_ns(evidence: Evidence, at_ns: int) -> int:
     """Return the time at which a cap that held to the window's end engaged: by violation time if it agrees with ``at_ns``.
 
-    The counter steps once per refresh, which is too coarse in a window of a second: the onset decides the severity.
+    The counter steps once per refresh, which is too coarse in a window of a second.
     """
     held = by_violation(evidence, "power_violation_ns")
     if held is None:

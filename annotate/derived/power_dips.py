@@ -29,8 +29,8 @@ _ROUNDED_RATIO = 0.01  # rounding error of the difference of two whole percents
 def work_quantile(evidence: Evidence, *, is_sparse: bool = False) -> float:
     """Return the quantile of the window's power record that is the power of its work.
 
-    This is the 90th percentile, since the median of a window that mostly rested would be the power at rest.  If utilisation
-    shows rest for more than half of the window, the work may take less than a tenth of it: the highest samples count then.
+    The quantile is 0.9, since the median of a window that mostly rested would be the power at rest.  If utilisation shows
+    rest for more than half of the window, the work may take less than a tenth of the window.  The highest samples count then.
     ``is_sparse`` (calls between pauses are claimed) always gives the 90th percentile.
     """
     trace, window = evidence.trace, evidence.window
@@ -174,7 +174,7 @@ def limited_dips(
 ) -> IdleGaps:
     """Return the dips with their idle time limited by utilisation, because data and clock also lower power.
 
-    The limit is the loss of utilisation against the busiest readings or, for many dips without a rhythm, against 100 %.  A
+    The limit is the loss of utilisation against the busiest readings or, for five dips or more without a rhythm, 100 %.  A
     reading covers the refresh before it, and may be one refresh old.
     """
     trace, window = evidence.trace, evidence.window

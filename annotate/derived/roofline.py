@@ -112,7 +112,7 @@ def peak_bytes_a_second(device: Device) -> float | None:
     if not device.mem_clock_max_mhz or not device.memory_bus_bits_count:
         return None
     # HBM and GDDR move two bits per pin and cycle of NVML's clock, as in the bandwidth section of the CUDA Best Practices
-    # Guide: H200 3201 MHz x 6144 bit = 4.92 TB/s, L4 6251 MHz x 192 bit = 300 GB/s.
+    # Guide.  H200: 3201 MHz x 6144 bit = 4.92 TB/s.  L4: 6251 MHz x 192 bit = 300 GB/s.
     return device.mem_clock_max_mhz * 1e6 * device.memory_bus_bits_count * 2 / 8
 
 
@@ -181,7 +181,7 @@ def readable_rate(rate: float, unit: str) -> str:
 
 
 def _done_in(evidence: Evidence, device: Device) -> str | None:
-    """Return the fastest data type that the declared work may use; float32 counts as tf32 or bf16 if torch may round it."""
+    """Return the fastest data type that the work may use, if known; float32 counts as tf32 or bf16 if torch may round it."""
     declared = text(evidence.declared, "dtype")
     if declared is None:
         return fastest(device)

@@ -28,7 +28,7 @@ def target_clock_mhz(evidence: Evidence) -> float | None:
 
 
 def power_limit_w(evidence: Evidence) -> float | None:
-    """Return the power limit that held throughout.
+    """Return the power limit that held throughout, or None if it changed.
 
     Without a reading of the limit, return the one recorded when the GPU was first seen.
     """
@@ -64,11 +64,11 @@ def beyond_limit(
         float, "at most -0.1 % after 3 s of load in 226 recorded windows of H200s, 1.0 % in 194 others"
     ] = 0.02,
 ) -> BeyondLimit | None:
-    """Return the second with the highest power by the 20 ms record, if its mean is above the limit; else None.
+    """Return the second with the highest power by the 20 ms record, if its mean is ``beyond_ratio`` above the limit; else None.
 
-    The controller holds the mean power of its cycle at the limit, so that a higher mean shows a higher limit.  It overshoots
-    after less power, so the second before must be at least at the limit too, after 3 s of load.  Return None for boards that
-    were not measured.
+    The controller holds the mean power of its cycle at the limit, so that a higher mean shows a higher limit.  After less
+    power the controller overshoots.  The load must therefore last for 3 s, and the second before must draw at most
+    ``beyond_ratio`` less than the limit.  Return None for boards that were not measured.
     """
     limit_w, device = power_limit_w(evidence), evidence.device
     if not limit_w or not load.is_settled or excess_of(device.name if device else None) is None:

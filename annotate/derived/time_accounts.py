@@ -74,7 +74,7 @@ class TimeAccounts:
         return above if counted >= 0.0 else counted - error_ratio
 
     def counted_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
-        """Return the part of the rest, with its sign, beyond the errors of witness and books; at least ``hidden_ratio`` if above 0."""
+        """Return the signed part of the rest beyond the errors of witness and books; at least ``hidden_ratio`` if above 0."""
         below = self.claimed_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, GAUGE_ERROR_RATIO)
         return max(self.above_ratio(error_ratio), self.hidden_ratio) or -max(0.0, below)
 
@@ -85,7 +85,7 @@ class TimeAccounts:
 
     @property
     def hidden_ratio(self) -> float:
-        """Return the part of equal gaps after the calls that can be work, beyond its error.
+        """Return the part of equal gaps after the calls that can be work, beyond its error; 0 if utilisation shows idle time.
 
         Utilisation counted this part as busy, or can have missed this part if the gaps grow with the calls before them.
         """
@@ -109,8 +109,8 @@ def timed_accounts(
     """Return the books of a window with times; None below a second or if utilisation is not known.
 
     ``gaps`` is ``entry_gaps`` of these times, None if start times are not known.  Overlapping entries count once.  Declared
-    other work counts only outside the entries.  ``dips`` is the idle time by the power record, for times without start times:
-    a low reading of utilisation at the window's edge then describes other time, unless power shows the rest inside.
+    other work counts only outside the entries.  ``dips`` is the idle time by the power record, for times without start times.
+    A low reading of utilisation at the window's edge then describes other time, unless power shows the rest inside.
     """
     window, busy = evidence.window, gauge_share(shares)
     if busy is None or window.length_ns < SHORTEST_NS or not len(timings.at_ns):
@@ -127,8 +127,8 @@ def timed_accounts(
         whole = np.array([window.begin_ns], np.int64), np.array([window.end_ns], np.int64)
         other_ns = min(idle_ns, float(overlap_ns(*whole, other).sum()))
     stamps_ns = min(len(entries_s) * stamp_s * 1e9, idle_ns - other_ns)
-    # Three sources of busy time between entries: events take GPU time as stamps do, an entry of merged calls holds further
-    # stamps, and without start times the place of one entry is unknown.
+    # Three sources of busy time between entries: events take GPU time as stamps do.  An entry of merged calls holds further
+    # stamps.  Without start times the place of one entry is unknown.
     # Without start times the launches between entries are not known either.
     call_s = stamp_s or (STAMP_S if gaps is not None else _LAUNCH_S)
     between_s = len(entries_s) * (timings.calls_count - (1 if stamp_s else 0)) * call_s

@@ -86,7 +86,7 @@ class TimeLevels:
 
     @cached_property
     def beside(self) -> Values:
-        """Return the logarithm of each block's time beside its level."""
+        """Return the logarithm of each block's time minus the mean of the block's level."""
         logs = np.log(self.took_s)
         for each in self.levels:
             logs[each.places] -= each.mean
@@ -157,7 +157,7 @@ class TimeLevels:
         return int(self.at_ns[places[0]]), int(self.at_ns[places[-1]]) + self.width_ns
 
     def bounds(self, rule: str) -> tuple[Bound, ...]:
-        """Return the bound of each number: the largest deviation from a level, and an estimate from the nearer outer level."""
+        """Return each number's bound, if any: the largest deviation from a level, with an estimate by the nearer outer one."""
         if not self.shifts:
             return ()
         numbers = [Number.THROUGHPUT, Number.MEAN, Number.MEDIAN]
@@ -259,8 +259,8 @@ def _block_begins(evidence: Evidence, entries_count: int, calls_count: int, leas
 def _swing_variance(logs: Values, slope: float, width_ns: int) -> float:
     """Return the variance that the swing of the power controller leaves.
 
-    It is the smaller of two: with and without the line removed, since a slope inflates one and a change of level the other.
-    Below 1.5 cycles it is the variance that just hides a step as large as the swing.
+    The result is the smaller of the variances with and without the line: a slope inflates one, a change of level the other.
+    Below 1.5 cycles the result is the variance that just hides a step as large as the swing.
     """
     if len(logs) * width_ns < _LEAST_CYCLES * CYCLE_NS:
         return float((_SWING_RATIO / hidden_step(len(logs), 1.0)) ** 2)
@@ -280,7 +280,7 @@ def _adjacent_variance(logs: Values) -> float:
 
 
 def _slope(logs: Values) -> float:
-    """Return the Theil-Sen slope per value: the median over all pairs or, above 120 values, over pairs of adjacent means."""
+    """Return the Theil-Sen slope per value: the median over all pairs, above 120 values over all pairs of their block means."""
     size = -(-len(logs) // _SLOPES_COUNT)
     means = logs[: len(logs) // size * size].reshape(-1, size).mean(axis=1)
     first, second = np.triu_indices(len(means), 1)

@@ -24,7 +24,8 @@ def lost_since_before_ratio(
     """Return the most that utilisation lost against the even level of the load right before the window; 0 without loss.
 
     Pauses that begin with the window were not part of the work before, even if they are regular.  The level counts only if
-    refreshes of the window reach it: a loop that waits for each call never does and is other work than its warm-up.
+    refreshes of the window reach the level.  A loop that waits for each call never reaches it, and is other work than its
+    warm-up.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")
@@ -55,7 +56,7 @@ def _spacing_ns(pages: Column, window: WindowRecord) -> int:
 
 
 def _even_before(shown: Column, even_ratio: float) -> Column:
-    """Return the last refreshes before the window that lie within ``even_ratio`` of their median.
+    """Return the last readings before the window, all within ``even_ratio`` of the median of their last 0.5 s.
 
     Return an empty column if the last 0.5 s before the window were not observed.
     """

@@ -1,7 +1,7 @@
-"""Levels of the work's rate by outside witnesses: power of uncapped work, and memory traffic.
+"""Levels of the work's rate by outside witnesses: power of uncapped work, power dips of capped work, and memory traffic.
 
-Both follow the calls per second, whatever slows the calls: a clock that the driver's gauge does not show, a GPU that spins
-while it waits, or memory that is refreshed more often.
+Both witnesses follow the calls per second, whatever slows the calls.  Causes are a clock that the driver's gauge does not
+show, a GPU that spins while it waits, and memory that is refreshed more often.
 """
 
 from collections.abc import Sequence
@@ -122,7 +122,7 @@ def capped_dips(
     deep_ratio: Annotated[float, "blocks of 100 ms of clean capped windows fell by 11 % at most"] = 0.15,
     sample_ratio: Annotated[float, "a capped clock's controller alone changes single samples by a quarter"] = 0.25,
 ) -> WorkLevels | None:
-    """Return the share of a capped window in which power fell below the cap, or None for a rhythm or a clock that fell too.
+    """Return the share of a capped window in which power fell far below its median; None in a rhythm, or if the clock fell too.
 
     A GPU that idles or spins draws less power, and so does one with easier data: all of that time may be lost.
     """

@@ -131,8 +131,8 @@ class Trace:
     def increase(self, name: str, begin_ns: int, end_ns: int) -> Increase | None:
         """Return the rise of a counter over an interval, or None if no readings bracket the interval closely enough.
 
-        The readings are the nearest ones outside the interval.  A reading inside also counts within 5 % of the interval
-        (at least 50 ms) of an edge: a slow lane is first read when the window opens.
+        The readings are the nearest ones outside the interval.  A reading inside also counts within 5 % of the interval (at
+        least 50 ms) of an edge.  A slow lane is first read when the window opens.
         Return None too for a counter that fell: a driver reload reset that counter.
         """
         seen = self.column(name).observed

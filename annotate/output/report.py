@@ -1,4 +1,4 @@
-"""A verdict as text, as Markdown and as a small piece of HTML for notebooks: strings only, no colour, script or style sheet.
+"""A verdict as text without colours, as Markdown, and as a small piece of HTML for notebooks without script or style sheet.
 
 Labels, process names and device names come from outside, so they are always escaped for terminals and pages.
 """
@@ -50,7 +50,7 @@ def texts(verdicts: Sequence[Verdict], *, verbose: bool = False, more: str = _MO
 
 
 def markdown(verdict: Verdict) -> str:
-    """Return the verdict for a pull request: the content of ``text`` as a heading and a table."""
+    """Return the verdict for a pull request: the lines of ``text``, a table of hazards, and all unchecked rules, folded."""
     status = f"**{verdict.status.value.upper()}**" + (" **SIMULATED**" if verdict.simulated else "")
     label = f" {marked(_label(verdict))}" if verdict.label else ""
     numbers = f"; {marked(plain(first))}" if (first := headline(verdict)) else ""
@@ -165,7 +165,7 @@ def _wrapped(line: str, width: int, indent: int) -> str:
 
 
 def _is_open_to_action(finding: Finding, verdict: Verdict) -> bool:
-    """Return True if the user can supply the evidence of a rule: times, declared facts, or evidence that the status lacks."""
+    """Return True for a failed rule, or if the user can supply evidence: times, facts, or evidence that the status lacks."""
     return finding.basis in _GIVEN or finding.failure is not None or finding.required or bool(verdict.why == finding.says != "")
 
 

@@ -34,7 +34,7 @@ def _is_hazard(answer: Answer | None) -> bool:
 
 
 def _text(case: Case, accounts: TimeAccounts) -> str:
-    """Return the text on the rest, with all declared work, so that a forged account is visible."""
+    """Return the text on the rest, with share and up to three kinds of declared work, so that a forged account is visible."""
     other = case.evidence.other_work
     kinds = sorted(set(other.kinds)) if other is not None and accounts.other_ratio > 0.0 else []
     declared = f" with {', '.join(kinds[:3])} {_percent(accounts.other_ratio)}" if kinds else ""

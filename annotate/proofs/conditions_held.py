@@ -26,7 +26,7 @@ _NEEDS = {
 }
 _SETTINGS = ("setting-changed", "hardware-error")  # integrity rules on which this proof rests
 _NO_NAME, _NO_STAMPS = "a named clock (locked_mhz=)", "stamps of the true clock"
-LOCK_MISSING = frozenset((_NO_NAME, _NO_STAMPS))  # evidence that no witness can give
+LOCK_MISSING = frozenset((_NO_NAME, _NO_STAMPS))  # evidence that the measured process may give instead of a witness
 _LEAST_SAID = 0.001  # smaller bounds are printed as this one
 
 

@@ -48,7 +48,7 @@ def bounds(case: Case) -> tuple[Bound, ...]:
 
 
 def _is_open(bound: Bound) -> bool:
-    """Return True if this bound breaks the proof: any number except the median has no bound."""
+    """Return True if this bound breaks the proof: a number other than the median has no bound."""
     return bound.ratio is None and bound.number is not Number.MEDIAN
 
 

@@ -62,7 +62,7 @@ def _missing(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None, fo
     if not shares:
         lacking.append("a witness of the GPU's work")
     elif seen is None:
-        lacking.append("whose work it was (the whole process list, or the own processes' utilisation)")
+        lacking.append("the owner of the work (a complete process list, or the own processes' utilisation)")
     elif _is_hardly_seen(case, shares):
         lacking.append("a witness of work beyond the few percent that utilisation shows")
     if not _is_idle_known(case):

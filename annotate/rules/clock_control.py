@@ -195,7 +195,7 @@ def clock_low_no_reason(
 
     Source:
         The canary of ``bench()``: the true clock of a spin and the rate of a copy, against their medians over this GPU's
-        valid runs; both repeat to 0.2 %.  The canary does not count during slow-downs by heat, hardware, brake or sync
+        valid runs.  Both repeat to 0.2 %.  The canary does not count during slow-downs by heat, hardware, brake or sync
         boost, which have their own rules.  The canary's clock does not count if the power cap held or was not observed.
     """
     evidence = case.evidence
@@ -245,8 +245,8 @@ def nvml_clock_untrue(
         Use the true clock for every statement about clocks, as gpuwatch does.
 
     Source:
-        Cycle counter over global timer on every SM, against NVML's clock three quarters of a refresh later: on an H200 the
-        driver's clock lags by 75 ms with a refresh of 100 ms.  Driver 580.159.04.
+        Cycle counter over global timer of several SMs, against NVML's clock three quarters of a refresh later.  On an H200
+        the driver's clock lags by 75 ms with a refresh of 100 ms.  Driver 580.159.04.
     """
     true = measured(evidence)
     if true is None:

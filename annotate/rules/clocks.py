@@ -28,7 +28,7 @@ def clock_drift(case: Case) -> Answer:
         timed one after the other differ by the drift.
 
     Limits of detection:
-        A drift within the swing of the power controller: in windows of up to 6 s, a drift of 5 % stays hidden in a swing of
+        A drift within the swing of the power controller.  In windows of up to 6 s, a drift of 5 % stays hidden in a swing of
         3 %, but not in one of 2 %.  The effect of the swing itself is repeatability.  Without stamps the clock is the
         driver's, which reads 8-12 % above the true clock under a cap but follows its changes.
 
@@ -92,13 +92,13 @@ def mem_clock_change(
     """Finds work that ran while the memory clock was below its maximum.
 
     Why it matters:
-        Bandwidth is proportional to the memory clock: 2201 instead of 3201 MHz on an H200 slows a copy by 31 %, but not a
+        Bandwidth is proportional to the memory clock.  On an H200, 2201 instead of 3201 MHz slows a copy by 31 %, but not a
         kernel bound by arithmetic.
 
     Limits of detection:
         A change shorter than the driver's refresh (100 ms).  Idle moments are omitted by utilisation and the idle bit, which
-        may both be 200 ms late.  The effect on one kernel: the bound assumes a kernel that uses all of the bandwidth, and
-        the estimate uses the share of bandwidth in use, which only GPM shows.
+        may both be 200 ms late.  The effect on one kernel: the bound assumes a kernel that uses all of the bandwidth.  The
+        estimate uses the share of bandwidth in use, which only GPM shows.
 
     Remedy:
         Look for a clock lock (``nvidia-smi -q -d CLOCK``), hot memory or a low-power profile.

@@ -166,9 +166,9 @@ def clock_between_arms(
 
     Source:
         The true clock of stamped iterations, else NVML's gauge while the GPU worked.  True clocks differ if they are more
-        than 1 % apart and beyond the 95 % interval of the two means, from blocks of 0.1 s and their long-run variance: by
-        chance, the mean of a slowly swinging clock varies by more than 1 %.  The estimate is the ratio of the clocks to the
-        power of the kernel's exponent.  The interval adds to the bound.
+        than 1 % apart and beyond the 95 % interval of the two means, from blocks of 0.1 s and their correlation.  By chance,
+        the mean of a slowly swinging clock varies by more than 1 %.  The estimate is the ratio of the clocks to the power of
+        the kernel's exponent.  The interval adds to the bound.
     """
     base = case.evidence.baseline
     if base is None:

@@ -32,9 +32,9 @@ def contention_process(
     """Finds foreign processes on the GPU during the window: computing, arriving, or holding its memory.
 
     Why it matters:
-        A neighbour runs in turns with the measured work and can make single times look better while throughput falls.  On
-        an H200 with another process's vector adds, an event-timed GEMM took 14 % less time at half the throughput: it drew
-        less power, and the waits fell between event pairs.
+        A neighbour runs in turns with the measured work and can make single times look better while throughput falls.  On an
+        H200 with another process's vector adds, an event-timed GEMM took 14 % less time at half the throughput.  The GEMM
+        drew less power, and its waits fell between event pairs.
 
     Limits of detection:
         Processes outside this PID namespace: the driver does not list them, so only a complete list clears the rule.  A

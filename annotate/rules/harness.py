@@ -255,7 +255,7 @@ def background_thread(
     Limits of detection:
         Threads that existed before the window; those of the 10 ms before it count as new.  Threads that started and ended
         between two polls, a second apart.  Those of a tree whose first process used less than a tenth of the CPU time: they
-        are the measured work.
+        are the measured work.  Those of a tree that used less than 1 % of a core.
 
     Remedy:
         Call everything once before the window, so that pools, loaders, autograd and compilers start their threads then.

@@ -57,8 +57,8 @@ def lock_unproven(case: Case) -> Answer:
     """Finds a ``fixed-clock`` claim without a named clock, or without stamps that prove it.
 
     Why it matters:
-        A number at a fixed clock must be reproducible at that clock.  A steady clock without a name may be chance, and
-        NVML's reading does not prove it: under a cap it reads 8 to 12 % above the true clock.
+        A number at a fixed clock must be reproducible at that clock.  A steady clock without a name may be chance.  NVML's
+        reading proves no clock: under a cap it is 8 to 12 % above the true clock.
 
     Limits of detection:
         A clock locked with ``nvidia-smi --lock-gpu-clocks``, unless the caller declares it: the driver does not report it.
@@ -165,8 +165,8 @@ def record_shift(
 
     Source:
         The medians of throughput, mean, median and median at one clock over the VALID windows of equal label, program, card,
-        driver, power limit and policy, with the 95 % range of their spread and this window's own interval.  Without times,
-        the mean true clock after 3 s of load; without stamps, the driver's clock with its error.
+        driver, power limit, policy and stated claim.  The error is the 95 % range of their spread plus this window's own
+        interval.  Without times, the mean true clock after 3 s of load; without stamps, the driver's clock with its error.
     """
     evidence, name = case.evidence, record_shift.name
     if evidence.record is None or len(evidence.record.windows) < RECORD_COUNT:

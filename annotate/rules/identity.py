@@ -47,16 +47,17 @@ def setting_changed(
     Limits of detection:
         The exact time: settings are read about once a second.  A change between readings before and inside the window may
         have come before the window, so it only flags.  A change that was undone between two readings, except a raised power
-        limit that the power of a second exceeds by 2 %.  Persistence and compute mode do not change numbers and are only noted.  Settings that the driver does not report, such as those that
-        a GPU lacks.  Without readings of the power limit the rule does not clear.
+        limit that the power of a second exceeds by 2 %.  Persistence and compute mode do not change numbers and are only noted.
+        Settings that the driver does not report, such as those that a GPU lacks.  Without readings of the power limit the rule
+        does not clear.
 
     Remedy:
         Find the source (a job scheduler's prologue, DCGM, another user's script), and keep settings constant for some
         seconds before measuring.
 
     Source:
-        NVML's enforced power limit, clock lock, and persistence, ECC, MIG and compute modes.  After 3 s of load the mean power of
-        a second was at most 99.9 % of the limit in 226 recorded windows of H200s.
+        NVML's enforced power limit, application clock, and persistence, ECC, MIG and compute modes.  After 3 s of load the mean
+        power of a second was at most 99.9 % of the limit in 226 recorded windows of H200s.
     """
     evidence, window = case.evidence, case.evidence.window
     changes: list[tuple[float, str, float, float, int, int]] = []
@@ -123,7 +124,7 @@ def hardware_error(
 
     Limits of detection:
         Errors that the driver corrects without counting.  Errors of a missing counter: a GPU without ECC, or with ECC off,
-        counts no memory errors; the rule then names the counter and does not clear.  The exact time: counters are read about
+        counts no memory errors.  The rule then names the counter and does not clear.  The exact time: counters are read about
         once a second, so an error within a second of the window's edge counts as inside.  The process that caused an Xid
         message, for example by a crashed kernel.  The absence of Xid messages proves nothing.
 
@@ -159,7 +160,7 @@ def persistence_off(
     """Finds a driver that releases the GPU whenever its last process ends.
 
     Why it matters:
-        The next process then waits seconds for initialisation, and clocks, ECC scrubbing and settings start afresh: the
+        The next process then waits seconds for initialisation, and clocks, ECC scrubbing and settings start afresh.  The
         first windows of each process differ from the later ones.  In steady state there is no effect.
 
     Limits of detection:

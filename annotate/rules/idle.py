@@ -46,7 +46,7 @@ def no_work(
 
     Limits of detection:
         The process that worked: a neighbour also makes the GPU busy.  Under ``burst``, or with a declared period, a window
-        may be busy for less than 1 % of the time, so only a witness that reads zero counts.
+        may be busy for less than 1 % of the time.  Then only a witness that reads zero counts.
 
     Remedy:
         Check which GPU the process uses, and open the window around the calls.
@@ -91,7 +91,7 @@ def idle_stretch(
 
     Limits of detection:
         Pauses at every Nth iteration, which are part of the loop.  Without times, pauses in a steady rhythm, and stretches
-        that the power record does not resolve: sleeps of 10 ms in an attention loop left no dip.  Pauses inside an
+        that the power record does not resolve.  Sleeps of 10 ms in an attention loop left no dip.  Pauses inside an
         iteration: ``outliers`` finds them.
 
     Remedy:

@@ -43,9 +43,9 @@ def iteration_growth(
         Declare ``varies=True`` and quote the mean, or measure a fixed amount of work.
 
     Source:
-        The Theil-Sen slope through trimmed means of blocks of 100 ms and 30 iterations (three at one clock), if a straight
-        line explains more than levels after a cost for each parameter; or three or more levels in one direction.  The bound
-        is the largest deviation from the line's first and last fifth and its ends, or from a level that holds a fifth.
+        The Theil-Sen slope through trimmed means of blocks of 100 ms and 30 iterations (three at one clock).  Growth is a
+        line that explains more than levels after a cost for each parameter, or three or more levels in one direction.  The
+        bound is the largest deviation from the line's first and last fifth and its ends, or from a level that holds a fifth.
     """
     return _answer(case, iteration_growth.name, least_ratio, is_growth=True)
 
@@ -81,9 +81,9 @@ def iteration_levels(
     Source:
         Change points of trimmed means of blocks of 100 ms and 30 iterations (three at one clock).  The penalty follows from
         the differences of adjacent blocks or, for raw times under a cap, from a cycle of the power controller.  At a steady
-        clock, means of ten calls that vary by more than 0.6 % about the levels count too: in recorded valid windows they vary
-        by at most 0.4 %.  In 3 of 42 clean H200 windows, levels change the mean by 0.08 to 0.15 %, in two of them after the
-        last stamp.
+        clock, trimmed means of ten times that vary by more than 0.6 % about the levels count too.  In recorded valid windows
+        these means vary by at most 0.4 %.  In 3 of 42 clean H200 windows, levels change the mean by 0.08 to 0.15 %, in two of
+        them after the last stamp.
     """
     return _answer(case, iteration_levels.name, least_ratio, is_growth=False)
 

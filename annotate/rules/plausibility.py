@@ -39,17 +39,17 @@ def result_cached(
 
     Limits of detection:
         A cached result that is copied, or computed once in several calls.  Work skipped while the GPU does other work.  The
-        missing power of skipped work: the same product draws 691 W with random numbers and 415 W with zeros, so low power
-        proves nothing without a record of the work.  A function whose output is constant by design.  All of these, if
-        neither work nor output was declared and the host took the times: a busy GPU does not prove that the calls worked.
+        missing power of skipped work: the same product draws 691 W with random numbers and 415 W with zeros.  Low power
+        proves nothing without a record of the work.  A function whose output is constant by design.  All of these, if neither
+        work nor output was declared and the host took the times: a busy GPU does not prove that the calls worked.
 
     Remedy:
         Change the inputs between calls and compare the outputs; ``bench()`` has an option for that.
 
     Source:
         The harness's declaration that the output stayed the same for changed inputs.  The driver's utilisation over the
-        timed loop: far below the least time for the declared operations or bytes, or zero although the times were taken on
-        the GPU.  Utilisation counts only if the process uses no other GPU.
+        timed loop: far below the least time for the declared operations or bytes, or below 2 % although the times were taken
+        on the GPU.  Utilisation counts only if the process uses no other GPU.
     """
     evidence = case.evidence
     unchanged = evidence.declared.get("output_unchanged")
@@ -114,9 +114,9 @@ def impossible_time(
 
     Limits of detection:
         A wrong time below the peak.  Times of another GPU without stamps, or with a lower clock.  The cause of a time beyond
-        the peak: algorithms with fewer operations than the textbook's (Winograd, Strassen, causal masks, structured sparsity),
-        and emulated float32 or float64, exceed a peak honestly.  Working sets that fit the L2 cache: bytes that can stay in
-        the cache are subtracted.  GPUs without a known peak: the answer is then "not observed".
+        the peak.  Algorithms with fewer operations than the textbook's (Winograd, Strassen, causal masks, structured
+        sparsity) and emulated float32 or float64 exceed a peak honestly.  Working sets that fit the L2 cache: bytes that can
+        stay in the cache are subtracted.  GPUs without a known peak: the answer is then "not observed".
 
     Remedy:
         Check the formula for operations and bytes, the declared data type, and the synchronisation.
@@ -124,8 +124,9 @@ def impossible_time(
     Source:
         Each time against zero and the window's length; ``record()`` keeps invalid durations in place.  The median time of a
         call against its declared operations and bytes.  The peak follows from the operations per SM and clock in NVIDIA's
-        white papers, from the driver's count of cores, bus width and highest memory clock, and from the stamped clock of the
-        calls, at most the highest.  Most stamps against the driver's highest clock in windows of a second or more.
+        white papers, and from the driver's count of cores, bus width and highest memory clock.  The SM clock is the stamped
+        clock of the calls, at most the highest.  Most stamps against the driver's highest clock in windows of a second or
+        more.
     """
     if none := _no_times(evidence, edge_s):
         return Found(Severity.REJECT, none)
@@ -256,7 +257,7 @@ def _no_times(evidence: Evidence, edge_s: float) -> dict[str, Fact] | None:
 
 
 def _clock_mhz(evidence: Evidence) -> float | None:
-    """Return the upper limit of the timed calls' clock: the median stamped clock or the board's highest, the lower of both."""
+    """Return the most that the timed calls' clock was, if known: the lower of the median stamp and the board's highest."""
     most_mhz = evidence.device.sm_clock_max_mhz if evidence.device else None
     clocks = inside(evidence).sm_clock_mhz
     known = clocks[np.isfinite(clocks) & (clocks > 0)] if clocks is not None else np.empty(0)

@@ -50,10 +50,10 @@ def power_limited(
         for this work, about 5 % below the capped mean.
 
     Source:
-        The driver's violation time at the window's edges, else its power-cap counter, refreshed every 100 ms
-        (``error_ratio`` is the resulting error), else the share of sampled clock event reasons.  Clock and power are those
-        while the cap held: the stamped clock (``true``) or the driver's, and the driver's 20 ms power record or its gauge.
-        Figures: H200 at 700 W, driver 580.159.04.
+        The driver's violation time at the window's edges, else its power-cap counter, refreshed every 100 ms, else the share
+        of sampled clock event reasons.  ``error_ratio`` is the resulting error.  Clock and power are those while the cap
+        held: the stamped clock (``true``) or the driver's, and the driver's 20 ms power record or its gauge.  Figures: H200 at
+        700 W, driver 580.159.04.
     """
     evidence = case.evidence
     held = power_cap(evidence)
@@ -190,7 +190,7 @@ def _capped_at(evidence: Evidence, at_ns: Times, *, throughout: bool) -> npt.NDA
 
 
 def _clock_while_capped(evidence: Evidence, blocks: ClockBlocks | None, *, throughout: bool) -> tuple[float | None, bool]:
-    """Return the mean clock of the capped blocks, and whether it is true: stamped, or scaled to stamps."""
+    """Return the mean clock of the capped blocks, if known, and whether it is true: stamped, or scaled to stamps."""
     if blocks is None:
         return None, False
     held = blocks.known & _capped_at(evidence, blocks.at_ns + blocks.width_ns // 2, throughout=throughout)
@@ -201,7 +201,7 @@ def _clock_while_capped(evidence: Evidence, blocks: ClockBlocks | None, *, throu
 
 
 def _power_while_capped(evidence: Evidence, *, throughout: bool) -> float | None:
-    """Return the median power while the cap held: by the driver's record, else by its gauge."""
+    """Return the median power while the cap held: by the driver's record, else by its gauge, else None."""
     window, dense = evidence.window, evidence.trace.dense_power
     inside = dense.where((dense.at_ns >= window.begin_ns) & (dense.at_ns <= window.end_ns))
     for power in (inside, evidence.within("power_w")):

@@ -21,7 +21,7 @@ from annotate.times.durations import NO_ITERATION, every_count, readable
 from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
 from annotate.times.outlying import Outlying, Pattern, beyond_jitter, beyond_rhythm, beyond_swing, outlying, pattern
 
-# Fewer iterations have neither enough neighbours for outliers nor two groups.
+# An outlier is late against the median of the iterations around it: fewer iterations give no useful median.
 _FEWEST_COUNT = 6
 _HOST = "host"
 
@@ -62,11 +62,11 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
 
     Limits of detection:
         A slow-down of every iteration.  An interruption between two iterations: ``idle-stretch`` finds it.  Slow swings: an
-        iteration is compared with the half second around it.  Late iterations at every Nth place count as part of the loop:
-        a harness that synchronises every ten launches makes every tenth iteration 8 to 30 % longer.  Delays below 1 ms
-        in calls so short that their times include launch gaps: they are jitter of the launches.  Delays below 0.5 ms that
-        are equally frequent in each tenth of the window while no thread waits: every window has them.  Without stamps under
-        a power cap, runs of iterations up to 12 % longer, after idle up to 32 %: the controller's swing causes them.  Cold
+        iteration is compared with the half second around it.  Late iterations at every Nth place count as part of the loop.
+        A harness that synchronises every ten launches makes every tenth iteration 8 to 30 % longer.  Delays below 1 ms in
+        calls so short that their times include launch gaps: they are jitter of the launches.  Delays below 0.5 ms that are
+        equally frequent in each tenth of the window while no thread waits: every window has them.  Without stamps under a
+        power cap, runs of iterations up to 12 % longer, after idle up to 32 %: the controller's swing causes them.  Cold
         iterations: ``cold-start`` counts them.
 
     Remedy:
@@ -75,8 +75,8 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
 
     Source:
         The time of each iteration, at one clock if stamps allow it.  The bound of the mean is the excess time of the late
-        iterations over the total time without it; that of throughput is the same excess over the total time.  Pauses of the
-        host that overlap late iterations by at least half of the delay are named as the cause.
+        iterations over the total time without it.  The bound of throughput is the same excess over the total time.  Pauses of
+        the host that overlap late iterations by at least half of the delay are named as the cause.
     """
     times = case.one_clock
     at_clock = replace(case.timings, at_ns=times.at_ns, took_s=times.took_s, sm_clock_mhz=None)
@@ -153,7 +153,7 @@ def _facts(every: Outlying, lying: Outlying, shape: Pattern) -> dict[str, Fact]:
         "iterations_count": len(lying.took_s),
         "share_ratio": lying.share_ratio,
         "cost_ratio": lying.cost_ratio,
-        "rhythm_cost_ratio": every.cost_ratio - lying.cost_ratio,  # omitted, as part of the loop
+        "rhythm_cost_ratio": every.cost_ratio - lying.cost_ratio,  # of the loop's rhythm, the clock's swing and launch jitter
         "pattern": shape.text,
         "kind": shape.name,
         "trimmed_mean_s": float(kept_s.mean()) if len(kept_s) else None,  # few times may all lie far from their median
@@ -212,9 +212,9 @@ def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
         dip test assumes independent iterations: with p < 0.01 it found two modes in 181 of 183 windows of steady kernels.
         Times are compared at one clock if stamps allow it, which removes groups caused by the clock.
 
-        If the smaller group holds over a third, the bound of the medians is half of the separation; otherwise it is the shift of
-        the median within the larger group.  Mean and throughput have bounds for groups more than 7 % apart: the distance from
-        a group that holds a fifth.  They have none under ``varies=True``, which claims the mean.
+        If the smaller group holds over a third, the bound of the medians is half of the separation.  Otherwise the bound is
+        the shift of the median within the larger group.  Mean and throughput have bounds for groups more than 7 % apart: the
+        distance from a group that holds a fifth.  They have none under ``varies=True``, which claims the mean.
 
         Without stamps, the power controller alone makes a capped GEMM 16384 run at two clocks 3.3 % apart.  Capped groups up
         to 7 % apart, and every Nth iteration of a harness, give no bounds.  H200, driver 580.159.04.

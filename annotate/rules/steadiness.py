@@ -100,7 +100,7 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
 
 
 def _change(case: Case, shift: ClockShift, limits: RegimeLimits) -> tuple[str, str, tuple[int, int] | None]:
-    """Return description, advice and span of the change: of the cap, else of the clock, else of the pause before."""
+    """Return description, advice and span (if known) of the change: of the cap, else of the clock, else of the pause before."""
     window = case.evidence.window
     turn = cap_turn(case.evidence, capped_ratio=limits.capped_ratio, free_ratio=limits.free_ratio)
     moved = _moved(case, shift)
@@ -168,8 +168,8 @@ def bursty_duty_cycle(
         raise the clock only if power is near its limit: uncapped and below 90 % in the driver's 20 ms record, they do not
         count.  Otherwise a third of them counts.  For times without start times, pauses are the share that neither the times
         nor utilisation count as work.  Without times, in windows of a second or more, pauses are the share that utilisation
-        does not count, if it certainly exceeds 20 % and power was near its limit.  The busy share is NVML's utilisation,
-        refreshed each 208 ms, else the declared share, else GPM's SM activity; the last two are quoted only.
+        does not count.  The share must certainly exceed 20 %, and power must be near its limit.  The busy share is NVML's
+        utilisation, refreshed each 208 ms, else the declared share, else GPM's SM activity; the last two are quoted only.
     """
     evidence, gaps = case.evidence, case.gaps
     busy, by = duty(evidence)

@@ -35,9 +35,9 @@ def throttle_thermal(case: Case) -> Answer:
 
     Source:
         Fields 269 and 270 of NVML (251 and 252 before driver 575), thermal violation time at the window's edges, else the
-        sampled reasons 0x20 and 0x40.  The bound is the longest time for which the reason can have held, times the ratio of
-        the clocks without and with it; 22 % if no clock was observed meanwhile.  An H200 at 33 to 60 °C never throttled, so
-        the rule is tested by simulation only.
+        sampled reasons 0x20 and 0x40.  The bound is the longest time for which the reason can have held, times the slow-down
+        by the clocks with and without it.  Without an observed clock, a slow-down of 22 % is assumed.  An H200 at 33 to 60 °C
+        never throttled, so the rule is tested by simulation only.
     """
     evidence = case.evidence
     software = [by_violation(evidence, "thermal_violation_ns"), by_counter(evidence, "sw_thermal_ns")]
@@ -75,9 +75,9 @@ def throttle_hw_slowdown(case: Case) -> Answer:
         Check power supply, cables, baseboard and temperature, and read the driver's log.
 
     Source:
-        NVML's fields 270 and 271 (hardware thermal, power brake), else the sampled reason 0x8 plus one refresh.  The bound
-        is that time, times the ratio of the clocks without and with the reason; without an observed clock, a halved clock is
-        assumed.  An H200 never showed it, so the rule is tested by simulation only.
+        NVML's fields 270 and 271 (hardware thermal, power brake), else the sampled reason 0x8 plus one refresh.  The bound is
+        that time, times the slow-down by the clocks with and without the reason.  Without an observed clock, a halved clock
+        is assumed.  An H200 never showed it, so the rule is tested by simulation only.
     """
     evidence = case.evidence
     counted = longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
@@ -109,8 +109,8 @@ def throttle_power_brake(case: Case) -> Answer:
 
     Source:
         NVML's field 271 (253 before driver 575), else the sampled reason 0x80.  The bound is the longest time for which the
-        brake can have held, times the ratio of the clocks without and with it; without an observed clock, a halved clock is
-        assumed.  An H200 never showed it, so the rule is tested by simulation only.
+        brake can have held, times the slow-down by the clocks with and without it.  Without an observed clock, a halved clock
+        is assumed.  An H200 never showed it, so the rule is tested by simulation only.
     """
     evidence = case.evidence
     held = by_counter(evidence, "power_brake_ns") or by_bits(evidence, Reason.HW_POWER_BRAKE)

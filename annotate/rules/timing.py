@@ -73,14 +73,14 @@ def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -
 
     Why it matters:
         Events wait only for the work of their own stream.  On another stream, an event pair reads a few microseconds or the
-        time of the launch in between, whatever the kernel takes: 56 µs for a product of 1.7 ms.
+        time of the launch in between, whatever the kernel takes.  A product of 1.7 ms read 56 µs.
 
     Limits of detection:
         Events on a stream that has other work between them: their spans are not empty.  Spans as long as a launch, unless
-        stamps around the iterations met the work.  Times that the caller took (``missing-sync`` judges those).  A kernel of
-        a few microseconds with long work of the same process after each call looks the same: declare that work with its
-        start time and length.  A kernel of up to 0.5 ms in parallel with such work also looks the same, so spans longer than
-        an empty pair only flag.  With a computing neighbour, which explains a busy GPU, the rule finds nothing.
+        stamps around the iterations met the work.  Times that the caller took (``missing-sync`` judges those).  A kernel of a
+        few microseconds with long work of the same process after each call looks the same.  Declare that work with its start
+        time and length.  A kernel of up to 0.5 ms in parallel with such work also looks the same, so spans longer than an
+        empty pair only flag.  With a computing neighbour, which explains a busy GPU, the rule finds nothing.
 
     Remedy:
         Record the events inside ``with torch.cuda.stream(stream)``, or pass the stream to ``record``.

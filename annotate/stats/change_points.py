@@ -80,9 +80,9 @@ def find_levels(
 ) -> tuple[SeriesLevel, ...]:
     """Return the levels of a series, the lowest first; empty for an empty series.
 
-    Segments of any position form one level, unless their separation lowers the sum of squares by the cost of a change: a
-    telegraph signal has two levels.  If no level holds ``least_ratio``, the closest levels are merged until one does, so
-    that a slow drift has a level too.
+    Segments of any position form one level, unless their separation lowers the sum of squares by the cost of a change.  A
+    telegraph signal has two levels.  If no level holds ``least_ratio``, the closest levels are merged until one does, so that
+    a slow drift has a level too.
     """
     if not len(values):
         return ()

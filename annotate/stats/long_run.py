@@ -88,7 +88,7 @@ def mean_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> Within
 
 
 def median_within(at_ns: Times, values: Values, *, cycle_ns: int | None, middle: float | None = None) -> WithinSpread | None:
-    """Return the repeatability of the median of a window's values; None for a median of 0, or too few values or cycles.
+    """Return the repeatability of a window's median; None for a median of 0, or too few independent values or cycles.
 
     The result is the larger side of Woodruff's interval: the share of values below the median is a mean, whose error gives
     two quantiles.  No density is estimated, because times on a timer's grid have none.  ``middle`` is the median, if known.

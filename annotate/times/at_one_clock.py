@@ -17,7 +17,7 @@ class OneClockTimes:
     """The times in start order, and the clock to which the times are converted.
 
     ``clock_mhz`` is None if the times could not be converted; they are then as measured.  ``fit`` is None without a
-    conversion, and for a constant clock, which needs no exponent.
+    conversion, for a loose exponent, and for a constant clock, which needs no exponent.
     """
 
     at_ns: Times
@@ -31,14 +31,14 @@ class OneClockTimes:
         return self.clock_mhz is not None
 
     def moved_ratio(self, mhz: float) -> float:
-        """Return the relative error of a time converted to this clock, due to the uncertainty of the exponent."""
+        """Return the relative error of a time converted to this clock, due to the exponent's uncertainty; 0 without a fit."""
         if self.fit is None or self.clock_mhz is None:
             return 0.0
         half = max(self.fit.beta_high - self.fit.beta, self.fit.beta - self.fit.beta_low)
         return half * abs(float(np.log(mhz / self.clock_mhz)))
 
     def factor(self, mhz: float) -> float:
-        """Return the factor that converts a time to another clock."""
+        """Return the factor that converts a time to another clock; 1 without a fit."""
         if self.fit is None or self.clock_mhz is None:
             return 1.0
         return float((self.clock_mhz / mhz) ** self.fit.beta)

@@ -68,7 +68,7 @@ def cold(
     slow_sd: Annotated[float, "robust standard deviations above the usual time that make a call after a pause cold"] = 5.0,
     run_count: Annotated[int, "largest number of cold calls after a pause"] = 5,
 ) -> BoolMask:
-    """Return a mask: True for the cold prefix, and for slow iterations between a pause and the next usual iteration."""
+    """Return a mask: True for the cold prefix, and for up to ``run_count`` slow iterations right after each pause."""
     count = len(took_s)
     mask = np.zeros(count, np.bool_)
     if count < 2:

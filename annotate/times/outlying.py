@@ -94,7 +94,7 @@ def time_slices(
     alike_ratio: Annotated[float, "robust spread over median; the time slices of a GPU are nearly equal"] = 0.1,
     fewest_count: Annotated[int, "clean recordings hold none, so two equal ones are not chance"] = 2,
 ) -> Pattern | None:
-    """Return the pattern of single iterations that are longer by the same few milliseconds: slices of another process."""
+    """Return the pattern of single iterations longer by the same few milliseconds, like another process's slices; else None."""
     entries_s = lying.excess_s * lying.calls_count
     found = (entries_s >= shortest_s) & (entries_s <= longest_s)
     excess_s = entries_s[found]
@@ -164,7 +164,7 @@ def beyond_swing(lying: Outlying, swing_ratio: float) -> Outlying:
 
 
 def regular(lying: Outlying) -> Pattern | None:
-    """Return the pattern of outliers at every Nth iteration, which the harness causes."""
+    """Return the pattern of outliers at every Nth iteration, which the harness causes; else None."""
     nth = every_count(lying.indices)
     return Pattern("regular", f"most at every {nth}th iteration, so the harness causes them") if nth else None
 
@@ -175,7 +175,7 @@ def late(
     *,
     longest_s: Annotated[float, "delay of a launch whose thread does not get a CPU"] = 10e-3,
 ) -> Pattern | None:
-    """Return the pattern of long delays of many lengths: launches that waited for a CPU."""
+    """Return the pattern of long delays of many lengths, like launches that waited for a CPU; else None."""
     excess_s = lying.delays_s
     if not len(excess_s) or not (waited or float(excess_s[excess_s >= longest_s].sum()) > 0.5 * float(excess_s.sum())):
         return None
@@ -188,7 +188,7 @@ def periodic(
     alike_ratio: Annotated[float, "robust spread over median of the time between them"] = 0.1,
     fewest_count: Annotated[int, "groups of outliers; fewer show no rhythm"] = 5,
 ) -> Pattern | None:
-    """Return the pattern of outlier groups at even intervals, such as those of a controller's cycle or a timer."""
+    """Return the pattern of outlier groups at even intervals, such as those of a controller's cycle or a timer; else None."""
     at_ns = lying.at_ns[lying.indices]
     steps_s = np.diff(at_ns) / 1e9
     if not len(steps_s):

@@ -143,7 +143,10 @@ class CudaMarks:
 
     @contextlib.contextmanager
     def reading_beside(self) -> Iterator[None]:
-        """Let the calling thread read and close these marks while the program continues, after ``settle`` returned True."""
+        """Let the calling thread read and close these marks while the program continues, after ``settle`` returned True.
+
+        Raises RuntimeError: when the marks are closed, or the driver refuses.
+        """
         if self._stamps is None:
             raise RuntimeError("marks: expected open marks, found closed ones")
         with self._stamps.reading_thread() as self._stream:

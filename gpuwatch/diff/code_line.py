@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 _CONTEXT = 3
 _WIDTH = 64  # columns of an instruction, before its source line
-# difflib's time grows with the square of the length.  Beyond this length it treats frequent instructions as noise.
+# difflib's time grows with the square of the length.  Beyond this length difflib treats frequent instructions as noise.
 _EXACT_LINES = 3000
 
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """An instruction: ``exact`` is its full text, ``text`` omits register and address numbers, ``kind`` is its class."""
+    """An instruction: ``exact`` has the numbers of registers and jump targets, ``text`` omits them, ``kind`` is its class."""
 
     kind: str
     text: str

@@ -36,7 +36,7 @@ class ExplainedPair:
 
     timed: TimedPair
     counters: Counters
-    peaks: Peaks | None  # None if nothing was timed
+    peaks: Peaks | None  # None if nothing was timed, or the driver does not describe the GPU
     a: KernelRoofline | None
     b: KernelRoofline | None
     reasons: tuple[RatioReason, ...]

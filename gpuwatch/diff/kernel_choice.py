@@ -24,7 +24,7 @@ def read_names(fn: str | None, sides: tuple[str, str]) -> tuple[str, str]:
 
 
 def with_types(fn: str | None, types: Mapping[str, str]) -> str | None:
-    """Return --fn with names such as T in ``scale<T>`` replaced by the types of --dtype."""
+    """Return --fn, if given, with names such as T in ``scale<T>`` replaced by the types of --dtype."""
     for name, type_ in types.items():
         fn = fn and re.sub(rf"\b{name}\b(?=[^<>]*[,>])", type_.replace("\\", ""), fn)
     return fn

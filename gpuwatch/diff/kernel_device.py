@@ -29,7 +29,8 @@ class KernelFault(Exception):  # noqa: N818 - the user's kernel failed, not gpuw
 class KernelDevice:
     """Memory and launches of the GPU of the current context, with torch's current stream or that of ``DriverCuda``.
 
-    Addresses are integers.  Each method but ``free`` raises KernelFault: when the driver rejects the call or a launch failed.
+    Addresses are integers.  Each method but ``free`` and ``bind``, and each bound launch, raises KernelFault: when the driver
+    rejects the call or a launch failed.
     """
 
     def __init__(self, driver: Any, cuda: Any) -> None:  # neither cuda-bindings nor torch.cuda has types

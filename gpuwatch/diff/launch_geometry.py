@@ -110,7 +110,7 @@ class LaunchCandidate:
 def read_launch(text: str | None) -> GivenLaunch:
     """Read a --launch such as 'grid=64 block=32x8 smem=4096'.
 
-    Raises UsageError: for text in another form.
+    Raises UsageError: for text in another form, for a grid or block size of zero, and for a grid beyond its limits.
     """
     parts: dict[str, Threads] = {}
     for word in (text or "").split():

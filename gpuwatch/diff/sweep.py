@@ -84,7 +84,7 @@ def fit_trend(name: str, along: Sequence[tuple[float, TimedPair]]) -> Trend | No
 
 
 def find_crossover(along: Sequence[tuple[float, TimedPair]]) -> float | None:
-    """Return the size at which the ratio is 1, interpolated on log axes between FASTER and SLOWER neighbours; else None."""
+    """Return the size at which the ratio is 1, interpolated on log axes between adjacent FASTER and SLOWER sizes; else None."""
     clear = [(size, timed) for size, timed in along if timed.decision in ("FASTER", "SLOWER")]
     for (size, timed), (next_size, following) in pairwise(clear):
         if timed.decision != following.decision and timed.ratio and following.ratio:

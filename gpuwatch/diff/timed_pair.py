@@ -23,7 +23,7 @@ class TimedPair:
 
     decision: str  # FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE, for B against A
     reason: str  # empty for FASTER, SLOWER and SAME
-    ratio: float | None  # A's time over B's, such as 1.142 for 14.2 % faster; None when INCOMPARABLE
+    ratio: float | None  # A's time over B's, such as 1.142 for 14.2 % faster; None when INCOMPARABLE, or for too few pairs
     ratio_low: float | None
     ratio_high: float | None
     own_clock_ratio: float | None  # A's time over B's, each at its own clock

@@ -27,7 +27,7 @@
 
 int64_t gw_now_ns(void);
 
-/* wire.c: the process's connection to the daemon.  Every function returns within its deadline. */
+/* wire.c: the process's connection to the daemon.  gw_exchange returns within 2 s, also without an answer. */
 typedef struct {
     char type[24], run[GW_RUN_BYTES], message[256];
 } gw_reply;

@@ -278,7 +278,7 @@ __attribute__((destructor)) static void flush_at_exit(void) { gw_flush(); }
 
 /* Opening */
 
-/* Open a reserved window; return its id, or 0 on a failure.  The daemon's edge reading usually takes up to a millisecond. */
+/* Open a reserved window; return its id, or 0 on a failure.  The daemon usually answers within a millisecond. */
 static gw_window open_reserved(window *each, const char *label) {
     gw_text line = {0};
     gw_reply reply;

@@ -241,7 +241,7 @@ def _launches_count(plan: TimingPlan) -> int:
 
 
 def _other_work(anchor: Any, anchor_ns: int, spans: Sequence[tuple[Any, Any]], *, is_held: bool) -> OtherWork | None:
-    """Return the GPU's work between pairs of events: first the hold, if any, then the flushes."""
+    """Return the GPU's work between pairs of events, first the hold, if any, then the flushes; None without pairs."""
     if not spans:
         return None
     after_s = np.array([anchor.elapsed_time(first) if first is not anchor else 0.0 for first, _ in spans]) / 1e3

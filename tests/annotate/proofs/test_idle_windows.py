@@ -246,7 +246,7 @@ def test_work_seen_needs_a_witness_of_the_owner() -> None:
     """Without process lists the owner of the work is missing, and without any witness the work itself."""
     unlisted = shown(evidence(length_s=4.0, processes=None))
     assert unlisted.work.state is ProofState.UNPROVEN
-    assert unlisted.work.missing[0].startswith("whose work it was")
+    assert unlisted.work.missing[0].startswith("the owner of the work")
     silent = dict.fromkeys(("sm_activity_ratio", "utilization_ratio", "energy_j", "power_w"))
     nobody = shown(evidence(length_s=4.0, signals=silent, processes=None))
     assert nobody.work.missing[0] == "a witness of the GPU's work"
