@@ -132,7 +132,7 @@ class Page:
         self.ask("Input.dispatchMouseEvent", type="mouseReleased", x=end[0], y=end[1], button="left", clickCount=1)
 
     def complaints(self) -> list[str]:
-        """Return the console's errors and warnings, and violations of the page's policy."""
+        """Return uncaught exceptions, and the errors and warnings of the console and of the browser's log."""
         found = []
         for event in self._events():
             params = event["params"]

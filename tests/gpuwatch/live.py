@@ -1,4 +1,4 @@
-"""Real daemons for tests, each in its own process, with its own socket and store."""
+"""Daemons for tests, each in a separate process with a separate socket and store."""
 
 from __future__ import annotations
 
