@@ -134,7 +134,7 @@ def test_grid_follows_from_one_block() -> None:
 
 @pytest.mark.parametrize(("tile", "grid"), [((32, 8), (4, 32, 1)), ((32, 32), (4, 8, 1)), ((64, 16), (2, 16, 1))])
 def test_grid_of_transposed_tiles_is_found(tile: tuple[int, int], grid: Threads) -> None:
-    """Grid x runs across the rows of the output, and a tile may be higher than the block."""
+    """Grid x runs across the rows of the output, and a tile may be larger than the block."""
     assert geometry(partial(transpose, tile=tile), PLANE, (32, 8, 1), rows=256, cols=128) == grid
 
 
