@@ -1,4 +1,4 @@
-"""Tests of the hand-over between daemons, and of `gpuwatch daemon stop` and `gpuwatch daemon status`."""
+"""Tests of the hand-over between daemons, of `gpuwatch.start()`, and of `gpuwatch daemon stop` and `gpuwatch daemon status`."""
 
 from __future__ import annotations
 
