@@ -44,7 +44,7 @@ def stored(window: gpuwatch.Window, settings: Settings) -> Evidence:
 
 
 def piece(seconds: float = 0.05) -> None:
-    """Work for this time."""
+    """Let the time of a piece of work pass."""
     let_pass(seconds, "the piece takes this time")
 
 
