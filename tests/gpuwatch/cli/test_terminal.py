@@ -29,7 +29,7 @@ OURS = ("\x1b[1m", "\x1b[3m", "\x1b[36m", "\x1b[1;36m", "\x1b[32m", "\x1b[33m", 
 
 
 def steering(text: str) -> list[str]:
-    """Return every control character of a text, except line ends and gpuwatch's own colours."""
+    """Return every control, format and line separator character of a text, except line ends and gpuwatch's colours."""
     for colour in OURS:
         text = text.replace(colour, "")
     found = [c for c in text if unicodedata.category(c)[0] == "C" or unicodedata.category(c) in ("Zl", "Zp")]
