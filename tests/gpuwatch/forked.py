@@ -110,7 +110,7 @@ def driver_of(environment: Mapping[str, str]) -> Path | None:
 
 @cache
 def server(module: str = "tests.gpuwatch.fork_server") -> ForkServer:
-    """Start a server that ends with this process, and return the connection to the server."""
+    """Start a server that ends with this process, once per module, and return the connection to the server."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", module, str(theirs.fileno())]

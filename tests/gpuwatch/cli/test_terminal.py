@@ -39,7 +39,7 @@ def steering(text: str) -> list[str]:
 def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
     """Run a command with one stream on a terminal; return that stream's output.
 
-    ``run`` is a separate process, because it passes its streams on; other commands run in this process.
+    ``run`` has a separate process, because the program inherits its streams; other commands run in this process.
     """
     ours, theirs = pty.openpty()
     got: list[bytes] = []

@@ -230,7 +230,7 @@ def test_traffic_counts_a_read_output() -> None:
 
 
 def test_traffic_counts_the_used_part_of_an_input() -> None:
-    """The weight of one row counts as one row, because the rest of its buffer does not affect the result."""
+    """The weight of one row counts as one row, because the rest of the weight's buffer does not affect the result."""
 
     def weighted(launch: HostLaunch) -> None:
         launch.at(2, 64 * launch.grid[0]).reshape(-1, 64)[:] = launch.at(0, 64 * launch.grid[0]).reshape(-1, 64) * launch.at(
