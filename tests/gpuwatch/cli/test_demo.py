@@ -81,7 +81,7 @@ def test_demo_prints_commands_that_work(gpuwatch: Gpuwatch, home: Path, monkeypa
     assert {run["label"] for run in listed} == {"short", "steady-copy"}
 
 
-def test_demo_starts_the_daemon_before_it_prepares(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_demo_starts_the_daemon_before_the_benchmark_prepares(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     """The daemon runs before the benchmark prepares, so that the GPU does not rest between warm-up and window."""
     found = live.settings(tmp_path)
     pids: list[int] = []
