@@ -89,7 +89,7 @@ def fork_orphan() -> int | None:
 def begin(message: dict[str, Any], streams: list[int]) -> None:
     """Take over the message's session, process group, streams, folder, environment and arguments; close other descriptors.
 
-    The process loads the environment's mock driver, and a daemon gets a fork server for its children.
+    The process loads the environment's mock driver.  A daemon without ``REAL_CHILDREN`` gets a fork server for its children.
     """
     if message["session"]:
         os.setsid()

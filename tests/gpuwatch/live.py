@@ -1,4 +1,4 @@
-"""Daemons for tests, each in a separate process with a separate socket and store."""
+"""Daemons for tests, each in a separate process, with socket and store in a folder of the test."""
 
 from __future__ import annotations
 
