@@ -74,9 +74,9 @@ _ACCESS = """\
 |---|---|---|---|
 {settings}
 
-By default every local user may read the page on loopback. **Elsewhere the daemon refuses to start** without a certificate, or without either users or
-an authority that signs client certificates; `--listen-insecure` permits this on a protected network (for example in a pod or a private
-rack). A users file has lines of the form `NAME:SHA256`. Use long random passwords: they need no slow hash, which would use the measured
+By default every local user may read the page on loopback. **Elsewhere the daemon refuses to start** without a certificate, or without
+either users or an authority that signs client certificates; `--listen-insecure` permits this on a protected network (for example in a pod
+or a private rack). A users file has lines of the form `NAME:SHA256`. Use long random passwords: they need no slow hash, which would use the measured
 machine's CPU time at every scrape:
 
 ```sh
