@@ -48,7 +48,7 @@ class Browser:
     _rest: bytes = b""
 
     def ask(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
-        """Return the answer to one command.  Raises AssertionError: for an error, a silence or an ended browser."""
+        """Return the answer to one command.  Raises AssertionError: for an error, a silence, or an end before the answer."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params} | ({"sessionId": session} if session else {})
         data = memoryview(json.dumps(message).encode() + b"\0")
@@ -132,7 +132,7 @@ class Page:
         self.ask("Input.dispatchMouseEvent", type="mouseReleased", x=end[0], y=end[1], button="left", clickCount=1)
 
     def complaints(self) -> list[str]:
-        """Return the console's errors and warnings, and violations of the page's policy."""
+        """Return uncaught exceptions, and the errors and warnings of the console and of the browser's log."""
         found = []
         for event in self._events():
             params = event["params"]
@@ -153,7 +153,7 @@ class Page:
         target.write_bytes(base64.b64decode(shot["data"]))
 
     def _events(self) -> Iterator[dict[str, Any]]:
-        self.run("0")  # wait for the events so far
+        self.run("0")  # a round trip, after which every earlier event has arrived
         return (event for event in self.browser.events if event.get("sessionId") == self.session)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Daemons shared by the tests of a module, because starting a daemon for each test takes CPU time."""
+"""Daemons shared by the tests of a module, because starting daemons takes CPU time, and the signals that tests need."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def copying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 @pytest.fixture(scope="module")
 def two_gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Run a daemon on two simulated GPUs: the first copies alone, the second always has a neighbour."""
+    """Run a daemon on two simulated GPUs: the first copies alone, the second has a neighbour."""
     with running(tmp_path_factory.mktemp("two"), "simulated:steady-copy,neighbour") as live:
         yield live.settings

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from tests.gpuwatch import forked
 
-# Modules that a daemon and the commands import; none of these reads a setting or starts a thread.
+# Modules that a daemon and the commands import.  None starts a thread, and only ``gpuwatch.auto`` reads a setting (GPUWATCH).
 IMPORTED = (
     "annotate.capsule.pack",
     "annotate.judge",
@@ -66,7 +66,7 @@ def serve(descriptor: int) -> None:
 
 
 def fork_orphan() -> int | None:
-    """Fork a process whose direct parent has ended; return its PID, or None in the new process."""
+    """Fork a process whose direct parent has ended; return the new process's PID, or None in the new process."""
     readable, writable = os.pipe()
     between = os.fork()
     if between == 0:
@@ -87,7 +87,10 @@ def fork_orphan() -> int | None:
 
 
 def begin(message: dict[str, Any], streams: list[int]) -> None:
-    """Take over the requested session, streams, folder, environment and arguments, and close all other descriptors."""
+    """Take over the message's session, process group, streams, folder, environment and arguments; close other descriptors.
+
+    The process loads the environment's mock driver.  A daemon without ``REAL_CHILDREN`` gets a fork server for its children.
+    """
     if message["session"]:
         os.setsid()
     if message["process_group"] >= 0:
@@ -127,7 +130,7 @@ def serve_daemon() -> None:
 def end(code: object) -> None:
     """End a process as Python does, but keep its modules: their destruction would copy every page shared with the server.
 
-    Returns where a text must be printed or a stream cannot be written: Python's own end does that.
+    Returns if the code is a text, or if a stream cannot be flushed: Python then prints the text or the error.
     """
     status = 0 if code is None else code
     if isinstance(status, int):

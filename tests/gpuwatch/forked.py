@@ -103,14 +103,14 @@ def can_fork(environment: Mapping[str, str]) -> bool:
 
 
 def driver_of(environment: Mapping[str, str]) -> Path | None:
-    """Return the mock driver in the first folder of LD_LIBRARY_PATH, which a forked process loads; None without one."""
+    """Return the mock driver in LD_LIBRARY_PATH's first folder, for a forked process to load; None if absent or relative."""
     path = Path(environment.get(LIBRARIES, "").partition(":")[0]) / DRIVER
     return path if path.is_absolute() and path.is_file() else None
 
 
 @cache
 def server(module: str = "tests.gpuwatch.fork_server") -> ForkServer:
-    """Start a server that ends with this process, and return the connection to the server."""
+    """Start a server that ends with this process, once per module, and return the connection to the server."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", module, str(theirs.fileno())]
@@ -126,7 +126,7 @@ class ForkServer:
         self._end, self._process = end, process  # the process is kept, because Popen warns of unreferenced living processes
 
     def start(self, message: Mapping[str, Any], streams: Sequence[int]) -> int:
-        """Return the identifier of a new child of this process with these standard streams.
+        """Start the module of a message as a child of this process, with these standard streams; return the child's PID.
 
         The server's child forks and ends: the kernel makes the orphan a child of the nearest subreaper, this process.
         """

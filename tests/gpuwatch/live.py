@@ -1,4 +1,4 @@
-"""Real daemons for tests, each in its own process, with its own socket and store."""
+"""Daemons for tests, each in a separate process, with socket and store in a folder of the test."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def wait_for(found: Settings, process: subprocess.Popen[bytes], log: Path) -> No
 
 
 def judged_run(state: Path, run_id: str) -> Run:
-    """Return the stored run once it is judged: the store has a verdict one commit later than a client."""
+    """Return the stored run once it is judged: the client gets a verdict one commit before the store."""
 
     def found() -> Run | None:
         with Reader(state) as reader:

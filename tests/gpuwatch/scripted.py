@@ -1,4 +1,4 @@
-"""A scripted source with given costs, refresh periods, hangs and losses."""
+"""A scripted source with given values, costs, hangs and losses, and a sink that stores sweeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICE = Device(uuid=UUID, name="scripted")
 
 @dataclass
 class Scripted:
-    """A source whose signals answer 1, or ``values`` of the time; ``costs_ns`` elapse only with ``takes_time``."""
+    """A source whose signals are 1, or ``values`` of the current time; costs elapse only with ``takes_time``."""
 
     clock: Clock
     values: Mapping[str, Callable[[int], Any]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from gpuwatch.sampling.plan import PULSE, ROW_NS
 
 
 def slower(evidence: Evidence, *, phase_ns: int = 0, period_ns: int = ROW_NS, changes_only: bool = True) -> Evidence:
-    """Return evidence with the fast row every ``period_ns`` from ``phase_ns`` on, and at the window's edges.
+    """Return evidence with the fast row, except clock and reasons, every ``period_ns`` from ``phase_ns`` on and at the edges.
 
     ``changes_only``: the recording has no repeated rows, so a value lasts until the next row.  Otherwise rows are actual reads,
     and the first read of each period is kept.

@@ -69,8 +69,8 @@ def test_concurrent_workers_create_only_one_key(tmp_path: Path) -> None:
     assert len(keys) == 1
 
 
-def test_exposed_or_damaged_key_is_unused_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A key that is readable by others, damaged or a link gives no signer, and a damaged key stays unchanged."""
+def test_exposed_damaged_or_linked_key_gives_no_signer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A key that others can read, a damaged key and a link give no signer, and a damaged key stays unchanged."""
     made(tmp_path)
     key = tmp_path / "signing.key"
     key.chmod(0o640)

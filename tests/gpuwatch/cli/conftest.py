@@ -35,7 +35,7 @@ Gpuwatch: TypeAlias = Callable[..., Ended]
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty home folder, with GPUWATCH_ and XDG_ variables removed."""
+    """Return an empty folder as HOME and TMPDIR, without GPUWATCH_ and XDG_ variables, COLUMNS and colours."""
     for name in [name for name in os.environ if name.startswith(("GPUWATCH_", "XDG_"))]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("COLUMNS", raising=False)

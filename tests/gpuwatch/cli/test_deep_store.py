@@ -69,7 +69,7 @@ def test_audit_lists_the_other_windows_and_fails(gpuwatch: Gpuwatch, state: Path
         assert "bbbb0002" in ended.err
 
 
-def test_report_refuses_deep_json_and_export_leaves_it_out(gpuwatch: Gpuwatch, state: Path) -> None:
+def test_report_refuses_and_export_omits_deep_json(gpuwatch: Gpuwatch, state: Path) -> None:
     spoil(state, "host")
     ended = gpuwatch("report", "bbbb0002", "--markdown", "--state", str(state))
     assert (ended.code, ended.out) == (1, "")
@@ -107,7 +107,7 @@ def test_show_of_deep_process_lists_fails_without_traceback(gpuwatch: Gpuwatch, 
 
 
 @pytest.mark.parametrize("told", [DEEP, "{", "[1]"])
-def test_store_accepts_writes_beside_an_unreadable_window(state: Path, told: str) -> None:
+def test_store_accepts_writes_despite_an_unreadable_window(state: Path, told: str) -> None:
     """A store with an unreadable open window still accepts readings, and ends the other open window."""
     connection = sqlite3.connect(state / "gpuwatch.db")
     connection.execute("UPDATE runs SET status = 'open', end_ns = NULL, told = ? WHERE id = 'bbbb0002'", (told,))

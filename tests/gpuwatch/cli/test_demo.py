@@ -71,7 +71,7 @@ def test_demo_ends_with_the_next_commands(gpuwatch: Gpuwatch) -> None:
 
 
 def test_demo_prints_commands_that_work(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The printed commands work literally, because the windows are in the store of the same source."""
+    """The printed show, report and explain commands work literally, because the windows are in the store of the same source."""
     monkeypatch.chdir(home)
     said = gpuwatch("demo", "--scenes", "short,steady-copy").err.partition("Commands to try next")[2]
     typed = dict(re.findall(r"gpuwatch (show|report|explain) (.*)", said))
@@ -81,7 +81,7 @@ def test_demo_prints_commands_that_work(gpuwatch: Gpuwatch, home: Path, monkeypa
     assert {run["label"] for run in listed} == {"short", "steady-copy"}
 
 
-def test_demo_starts_the_daemon_before_it_prepares(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_demo_starts_the_daemon_before_the_benchmark_prepares(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     """The daemon runs before the benchmark prepares, so that the GPU does not rest between warm-up and window."""
     found = live.settings(tmp_path)
     pids: list[int] = []

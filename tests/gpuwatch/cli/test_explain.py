@@ -25,7 +25,7 @@ def test_explain_writes_the_rules_as_json(gpuwatch: Gpuwatch) -> None:
 
 
 def test_explain_keeps_the_json_names_of_sections(gpuwatch: Gpuwatch) -> None:
-    """The page is headed "Limits of detection", and the JSON keeps the name of version 0.1.0."""
+    """The page has a section "Limits of detection", and the JSON keeps this section's name of version 0.1.0."""
     sections = gpuwatch("explain", "power-limited", "--json").data["rule"]["sections"]
     assert list(sections) == ["Why it matters", "What it cannot see", "Remedy", "Source"]
     shown = gpuwatch("explain", "power-limited").out

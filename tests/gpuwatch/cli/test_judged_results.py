@@ -125,7 +125,7 @@ def test_judge_places_requests_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Se
 
 
 def test_judge_reads_start_times_of_a_table(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
-    """A CSV with start times is judged like a window with these times."""
+    """The verdict on a CSV with start times has the median of the CSV's times; start times are optional."""
     path = tmp_path / "times.csv"
     lines = ["begin,took_ms"]
     for _ in range(40):

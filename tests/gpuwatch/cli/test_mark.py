@@ -35,7 +35,7 @@ def windows_count(found: Settings) -> int:
 
 
 def test_mark_end_prints_and_stores_the_verdict(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """`mark end` prints the verdict and stores the measured processes; a used name and a second end fail."""
+    """`mark end` prints the verdict, and `show` the measured processes; a used name and a second end fail."""
     begun = mark(gpuwatch, daemon, "begin", "job", "--expires", "1min", "--claim", "sustained")
     assert (begun.code, begun.out) == (0, "")
     owner = "this session" if os.getsid(0) else "all your commands that entered this container"

@@ -1,4 +1,4 @@
-"""Tests of the demo's simulating daemon on a machine that delays its answers."""
+"""Tests of the demo's simulating daemon, whose answers a busy machine delays."""
 
 from __future__ import annotations
 

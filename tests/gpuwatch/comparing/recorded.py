@@ -43,7 +43,7 @@ def dealt(scenario: str, change: float, count: int, *, seconds: float = 3.0, see
 
 
 def halves(kernel: str) -> tuple[Timings, Timings]:
-    """Return a stamped recording as two successive runs."""
+    """Return a stamped recording, without its first iteration, as two successive runs."""
     with np.load(TRACES / f"natural_{kernel}.npz") as archive:
         at_ns = np.asarray(archive["t_s"] * 1e9, np.int64)
         took_s, mhz = (np.asarray(archive[name], np.float64) for name in ("ms", "mhz"))

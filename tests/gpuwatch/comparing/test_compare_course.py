@@ -89,7 +89,7 @@ class TestCourse:
         assert gc.isenabled()
 
     @pytest.mark.parametrize(("cache", "expected"), [(None, "cold"), ("cold", "cold"), ("warm", "warm")])
-    def test_cache_is_cold_on_a_gpu_unless_asked(self, cache: Any, expected: str) -> None:
+    def test_cache_is_cold_on_a_gpu_unless_warm_is_given(self, cache: Any, expected: str) -> None:
         found, notes = run(cache=cache)
         assert (found.cache, found["b"].cache) == (expected, expected)
         assert f"L2 cache: {expected}" in str(found)

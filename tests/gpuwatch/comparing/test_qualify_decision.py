@@ -173,7 +173,7 @@ def test_times_at_other_clocks_are_converted() -> None:
 def test_usual_differences_are_not_called_different(count: int) -> None:
     """A further card of the same fleet is called different in at most 4 of 40 cases."""
     rng = np.random.default_rng(count)
-    spread_ratio = 0.001 if count < 3 else 0.01  # for one or two cards only the floor is known
+    spread_ratio = 0.001 if count < 3 else 0.01  # one or two cards do not show the spread between cards
     found = [
         decide(varied(healthy(), "GPU-here", rng, spread_ratio), fleet(count, 1000 + trial, spread_ratio))
         for trial in range(40)
@@ -183,7 +183,7 @@ def test_usual_differences_are_not_called_different(count: int) -> None:
 
 @pytest.mark.parametrize("name", [probe.name for probe in PROBES])
 def test_slow_instance_is_found_by_every_probe(name: str) -> None:
-    """Every probe finds a time 25 % longer or a rate 20 % lower; the launch probe finds a time 50 % longer."""
+    """The launch probe finds a time 50 % longer, and every other probe a time 25 % longer or a rate 20 % lower."""
     probe = next(each for each in PROBES if each.name == name)
     found = on(slowed(healthy(), [name], 0.8 if probe.is_rate else 1.5 if name == "launch_s" else 1.25))
     assert likenesses(found)[name] is Likeness.DIFFERENT

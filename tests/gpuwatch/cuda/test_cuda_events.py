@@ -72,7 +72,7 @@ def test_events_are_recorded_on_the_current_stream(cuda: Any) -> None:
     assert events.elapsed_s(np.array([0, 1]), np.array([1, 3])).tolist() == pytest.approx([1e-3, 2e-3])
 
 
-def test_event_is_done_once_the_gpu_reached_it(cuda: Any) -> None:
+def test_event_is_done_once_the_gpu_reached_the_event(cuda: Any) -> None:
     events = make_events(cuda, Library())
     events.prepare(1)
     events.record(0)

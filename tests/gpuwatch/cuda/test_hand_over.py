@@ -1,4 +1,4 @@
-"""Tests of the end of a window with many timed iterations on a GPU: the program continues while the times are read."""
+"""Tests of the end of a window with timed iterations on a mock GPU: the program continues while many times are read."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_stamp_memory_is_freed_after_reading(gpu: Driver, copying: Settings) -> 
 
 
 def test_next_window_begins_after_times_are_read(gpu: Driver, copying: Settings) -> None:
-    """Reading beside the next window would slow its launches."""
+    """A window begins after earlier times are read, because reading slows launches."""
     first = iterated(copying, MANY_COUNT)
     wait_until(lambda: gpu.streams, what="the copy begins")
     threading.Timer(0.1, gpu.may_copy.set).start()

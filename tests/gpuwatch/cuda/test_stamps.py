@@ -158,7 +158,7 @@ class TestMarks:
 
     @pytest.mark.parametrize("is_behind", [True, False])
     def test_marks_declare_launches_of_some_iterations(self, gpu: Driver, cuda: Cuda, is_behind: bool) -> None:
-        """Every seventh iteration declares the host's time to launch it, and whether the GPU had already reached it."""
+        """Marks declare the host's launch time and the ratio of starved launches, from every seventh iteration."""
         cuda.is_behind = is_behind
         marks = CudaMarks(cuda, 100, gpu)
         begun = marks.begin()

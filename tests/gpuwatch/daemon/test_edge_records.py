@@ -1,4 +1,4 @@
-"""Tests of the records around a window's edges: power up to the end, and process lists before and after the end."""
+"""Tests of the records around a window's end: power up to the end, and process lists before and after the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the hand-over between daemons, and of `gpuwatch daemon stop` and `gpuwatch daemon status`."""
+"""Tests of the hand-over between daemons, of `gpuwatch.start()`, and of `gpuwatch daemon stop` and `gpuwatch daemon status`."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_refusal_names_a_silent_lock_holder(tmp_path: Path) -> None:
 
 
 class TestStop:
-    def test_stop_ends_the_daemon_and_reports_it(self, on_demand: Settings) -> None:
+    def test_stop_ends_and_reports_the_daemon(self, on_demand: Settings) -> None:
         pid = pid_at(on_demand)
         done = command(on_demand, "stop", "--json")
         assert (done.code, done.data) == (0, {"schema": 1, "stopped": True, "pid": pid, "socket": str(on_demand.socket)}), (

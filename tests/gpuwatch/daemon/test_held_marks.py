@@ -92,7 +92,7 @@ def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Wi
     assert windows.closed == [("run-1", {"claimed_calls_count": 3})]
 
 
-def test_mark_of_another_user_is_not_seen(marks: HeldMarks, windows: _Windows) -> None:
+def test_mark_of_another_user_is_hidden(marks: HeldMarks, windows: _Windows) -> None:
     """Two users may use one name without effect on each other; only root may pass another owner."""
 
     async def course() -> None:

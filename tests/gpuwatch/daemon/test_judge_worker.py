@@ -1,4 +1,4 @@
-"""Tests of the judge's worker: separate results for windows, a late or failing worker, and the worker's end."""
+"""Tests of the judge's worker: separate results for windows, a late or failing worker, its end, and its log."""
 
 from __future__ import annotations
 

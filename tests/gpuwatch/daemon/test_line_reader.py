@@ -1,4 +1,4 @@
-"""Tests of the daemon's memory and time for a client's unfinished line."""
+"""Tests of the daemon's reading of lines: whole lines, bounded memory and time, and the end of a connection."""
 
 from __future__ import annotations
 

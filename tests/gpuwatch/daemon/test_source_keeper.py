@@ -1,4 +1,4 @@
-"""Tests of the source of a daemon's GPUs, and of the lifetime of a daemon without one."""
+"""Tests of an on-demand daemon's idle time, which depends on the daemon's source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwatch.daemon.source_keeper import SourceKeeper
     ("spec", "stay_s"), [("simulated:idle", 900.0), ("simulated:nonsense", 15.0), ("replay:/no/file", 15.0)]
 )
 def test_misnamed_source_shortens_the_idle_time(spec: str, stay_s: float) -> None:
-    """A daemon of an unknown scene or recording exits after 15 s, like a daemon before the first look at its source."""
+    """An unknown scene or recording limits the idle time to 15 s, as does a source before the first look."""
     keeper = SourceKeeper(spec, MonotonicClock(), on_new=lambda _source, _device: None, sinks=list)
     assert keeper.stay_s(900.0) == 15.0
     keeper.look()

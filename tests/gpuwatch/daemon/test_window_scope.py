@@ -34,7 +34,7 @@ def test_window_gpus_cover_seen_and_declared_or_named() -> None:
 
 
 def test_window_gpus_cover_the_only_gpu_where_lists_are_cut() -> None:
-    """A window seen on no GPU covers none, unless process lists cannot show the window's process."""
+    """A window seen on no GPU covers none, except the only GPU if process lists cannot show the window's process."""
     gpus = WindowGpus()
     assert covered(gpus, A)[0] == ()
     gpus.note(listed(), host_of(0))

@@ -20,7 +20,7 @@ WriteSource: TypeAlias = Callable[..., Path]
 def source(home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> WriteSource:
     """Return a function that writes a file into the current folder, which is otherwise empty.
 
-    Each test has the same folder: cubins contain its path, and a known cubin is not disassembled again in this process.
+    Each test has the same folder, because cubins contain the folder's path: a known cubin is not disassembled again.
     """
     folder = tmp_path_factory.getbasetemp() / "diff-sources"
     shutil.rmtree(folder, ignore_errors=True)

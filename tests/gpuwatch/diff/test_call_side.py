@@ -56,7 +56,7 @@ def double(launch: HostLaunch) -> None:
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HostDevice:
-    """Return a mock GPU; ``torch`` makes tensors in its memory."""
+    """Return a mock GPU; a mock ``torch`` makes tensors in the GPU's memory."""
     found = HostDevice(memory_bytes=32 << 20, k=double)
 
     def as_tensor(view: Any, device: str) -> HostTensor:

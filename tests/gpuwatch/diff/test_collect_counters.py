@@ -1,4 +1,4 @@
-"""Tests of the choice of counters: ncu, else GPM in turns, else none, with the source reported before the run."""
+"""Tests of counters (ncu, else GPM in turns, else none, with the source reported before the run) and of explained pairs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Running(TimingProcess):
 
 
 class Driver:
-    """A mock driver with GPM: a read after a run of 1 s returns the side's ratio, any other read no ratio."""
+    """A mock driver with GPM.  Only a read after a run of 1 s has the side's ratio, and only with ``has_answer``."""
 
     name, simulated = "nvml", False
 

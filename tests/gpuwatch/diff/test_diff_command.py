@@ -80,7 +80,7 @@ def test_json_file_equals_json_on_standard_output(gpuwatch: Gpuwatch, source: Wr
     assert json.loads((folder / "found.json").read_text()) == gpuwatch("diff", "a.cu:f", "a.cu:g", "--json", "-").data
 
 
-def test_second_run_uses_compiled_kernels(gpuwatch: Gpuwatch, source: WriteSource, home: Path) -> None:
+def test_equal_runs_share_one_cache_entry(gpuwatch: Gpuwatch, source: WriteSource, home: Path) -> None:
     """The cache holds one entry for the same source and flags, and a second entry for other flags."""
     source("a.cu", KERNELS)
     for flags, count in (([], 1), ([], 1), (["--", "-DX=1"], 2)):

@@ -1,4 +1,4 @@
-"""Tests of arguments from signatures: element types, sizes by name, scalars."""
+"""Tests of arguments from signatures: element types, sizes by name, scalars, fills."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_grid_follows_from_one_block() -> None:
 
 @pytest.mark.parametrize(("tile", "grid"), [((32, 8), (4, 32, 1)), ((32, 32), (4, 8, 1)), ((64, 16), (2, 16, 1))])
 def test_grid_of_transposed_tiles_is_found(tile: tuple[int, int], grid: Threads) -> None:
-    """Grid x runs across the rows of the output, and a tile may be higher than the block."""
+    """Grid x runs across the rows of the output, and a tile may be larger than the block."""
     assert geometry(partial(transpose, tile=tile), PLANE, (32, 8, 1), rows=256, cols=128) == grid
 
 
@@ -230,7 +230,7 @@ def test_traffic_counts_a_read_output() -> None:
 
 
 def test_traffic_counts_the_used_part_of_an_input() -> None:
-    """The weight of one row counts as one row, because the rest of its buffer does not affect the result."""
+    """The weight of one row counts as one row, because the rest of the weight's buffer does not affect the result."""
 
     def weighted(launch: HostLaunch) -> None:
         launch.at(2, 64 * launch.grid[0]).reshape(-1, 64)[:] = launch.at(0, 64 * launch.grid[0]).reshape(-1, 64) * launch.at(

@@ -119,7 +119,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_diff_page_holds_everything_without_charts(pages: Path) -> None:
+def test_diff_page_lists_decision_reasons_and_counters(pages: Path) -> None:
     html = (pages / "timed.html").read_text()
     assert html.index("FASTER 1.142x") < html.index("bytes used of each 32-byte sector") < html.index("3 067 000")
     assert "Not timed: no GPU" in (pages / "untimed.html").read_text()

@@ -112,7 +112,7 @@ def test_address_at_a_revision_is_cloned_and_removed(repository: Path, home: Pat
         ("ssh://git@host/lib@v1.2:a@2/k.cu", "ssh://git@host/lib"),
     ],
 )
-def test_last_at_sign_ends_an_address(
+def test_at_sign_of_the_revision_ends_an_address(
     repository: Path, source: WriteSource, monkeypatch: pytest.MonkeyPatch, text: str, address: str
 ) -> None:
     asked = source("git", '#!/bin/sh\necho "$@" > asked\nexit 1\n').parent / "asked"

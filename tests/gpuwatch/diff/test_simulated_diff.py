@@ -88,7 +88,7 @@ def test_missing_required_counters_end_the_command(
     )
 
 
-def test_untimed_pair_passes_every_gate(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+def test_untimed_pair_passes_the_gate(gpuwatch: Gpuwatch, source: WriteSource) -> None:
     source("a.cu", FAST)
     ended = gpuwatch("diff", "a.cu", "a.cu", "--fail-on", "slower,incomparable")
     assert (ended.code, "not timed" in ended.out) == (0, True)

@@ -41,8 +41,8 @@ as the daemon has found its GPUs, or has found that there are none. A daemon tha
   `gpuwatch_device_info`, `gpuwatch_reading_age_seconds`, `gpuwatch_losses_total` and Xids. Without a driver `gpuwatch_up` is 0, and the
   page is still served.
 * **Histograms include dips between scrapes.** `gpuwatch_gpu_clock_ratio` and `gpuwatch_gpu_power_limit_ratio` count every sample of the
-  fast lane (20 per second, fewer on an idle GPU). For the SM clock they also count each pulse (100 per second while a window is open),
-  so windows weigh more.
+  fast lane (20 per second, fewer on an idle GPU). `gpuwatch_gpu_clock_ratio` also counts each pulse of the SM clock
+  (every 10 ms between rows while a window is open), so windows weigh more.
 * **The driver's counters are unchanged** (energy, memory errors, replays, seconds under its reasons). They restart at zero when the
   driver is loaded again and survive a restart of the daemon.
 * **The daemon's counters** (samples, windows, findings, Xids, sampled seconds) restart at zero with the daemon and survive a reload of the
@@ -74,9 +74,9 @@ _ACCESS = """\
 |---|---|---|---|
 {settings}
 
-On loopback every local user may read the page. **Elsewhere the daemon refuses to start** without a certificate, or without either users or
-an authority that signs client certificates; `--listen-insecure` permits this on a protected network (for example in a pod or a private
-rack). A users file has lines of the form `NAME:SHA256`. Use long random passwords: they need no slow hash, which would use the measured
+By default every local user may read the page on loopback. **Elsewhere the daemon refuses to start** without a certificate, or without
+either users or an authority that signs client certificates; `--listen-insecure` permits this on a protected network (for example in a pod
+or a private rack). A users file has lines of the form `NAME:SHA256`. Use long random passwords: they need no slow hash, which would use the measured
 machine's CPU time at every scrape:
 
 ```sh
@@ -166,7 +166,7 @@ def _table(metrics: Sequence[Metric]) -> str:
 
 
 def _unit(metric: Metric) -> str:
-    """Return the base unit in the metric's name, or ``1`` for counts and ratios."""
+    """Return the last word of the metric's name, without ``_total``, if this word is a base unit; otherwise ``1``."""
     word = metric.name.removesuffix("_total").rpartition("_")[2]
     return word if word in _UNITS else "1"
 

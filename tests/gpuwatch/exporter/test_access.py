@@ -100,8 +100,8 @@ def test_access_rejects_any_random_header(header: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["prometheus:hunter2", "prometheus", f":{DIGEST}", f"a:{'0' * 63}", "", "a:" + "g" * 64])
-def test_access_rejects_a_line_without_a_digest(line: str, tmp_path: Path) -> None:
-    """The error for a line without a digest does not quote the line."""
+def test_access_rejects_a_line_other_than_name_and_digest(line: str, tmp_path: Path) -> None:
+    """The error for a line other than NAME:SHA256 does not quote the line."""
     file = tmp_path / "users"
     file.write_text(line + "\n")
     with pytest.raises(UsageError, match="NAME:SHA256") as caught:

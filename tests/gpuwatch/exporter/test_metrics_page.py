@@ -1,4 +1,4 @@
-"""Tests of the page's text: label values, both formats, histograms and costs."""
+"""Tests of the page's text (label values, both formats), of histograms and tallies, and of the costs of both."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
 def held(watch: Watch) -> int:
     """Return the number of driver calls if it is constant, else 0."""
     count = watch.scene.calls_count()
-    let_pass(1.2, "the slowest thread makes a call each second")
+    let_pass(1.2, "the slower thread of a sampler makes a call each second")
     return count if watch.scene.calls_count() == count else 0
 
 
@@ -57,7 +57,7 @@ def mig_uuids(page: Series) -> set[str]:
 def test_scrapes_do_not_wait_for_hanging_driver_calls(watch: Watch) -> None:
     address = url(watch.live)
     with watch.scene.hanging():
-        before_count = wait_until(lambda: held(watch), what="every thread hangs in a driver call")
+        before_count = wait_until(lambda: held(watch), what="the samplers' threads hang in driver calls")
         for _ in range(SCRAPES_COUNT):
             page = series(read(address))
         assert watch.scene.calls_count() - before_count < SCRAPES_COUNT  # the periodic search for GPUs may make some calls
