@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 _LONGEST_NS = 12_000_000_000  # the daemon waits 20 s for the times of a window
-_MOST_COUNT = 8  # windows whose times may wait: each holds up to 64 MB of the GPU's memory
+MOST_COUNT = 8  # windows whose times may wait: each holds up to 64 MB of the GPU's memory
 _LOOK_S = 0.25  # between two looks whether the program ends
 
 
@@ -60,7 +60,9 @@ class _Reader:
     def rest(self) -> None:
         """Wait until no window is open, somebody waits for the times, they are due, or the program ends."""
         with self._changed:
-            while self.open and not self._awaited_count and clock.now_ns() < self._due_ns and threading.main_thread().is_alive():
+            while (
+                self.open and not self._awaited_count and clock.now_ns() < self._due_ns and threading.main_thread().is_alive()
+            ):
                 self._changed.wait(_LOOK_S)
 
     def wait(self, work: Future[None]) -> None:
@@ -85,7 +87,7 @@ class _Reader:
     def make_room(self) -> None:
         """Wait for the oldest work if much work waits."""
         self._pending = [each for each in self._pending if not each.done()]
-        while len(self._pending) >= _MOST_COUNT:
+        while len(self._pending) >= MOST_COUNT:
             self.wait(self._pending.pop(0))
 
 
