@@ -51,7 +51,6 @@ class Replaces(StrEnum):
 
     NOTHING = "nothing"
     UNRESOLVED = "unresolved"  # the part that the witness's noise could hide: the stamps' mean agrees with the witness
-    EXPLAINED = "explained"  # all of the bound: declared other work covers the cause
 
 
 class Proof(StrEnum):

@@ -24,8 +24,7 @@ class AskingPass(StrEnum):
 def merge_passes(passes: Mapping[AskingPass, Iterable[Bound]]) -> tuple[Bound, ...]:
     """Merge the causes of all passes into one bound per rule, number and group, at the largest size.
 
-    A bound of the timed pass may replace the unresolved part of a witnessed bound, or all of that bound if declared other
-    work explains the cause.  The declared pass replaces nothing.
+    A bound of the timed pass may replace the unresolved part of a witnessed bound.  The declared pass replaces nothing.
     """
     merged: dict[_Key, Bound] = {}
     for asking in AskingPass:
@@ -35,7 +34,7 @@ def merge_passes(passes: Mapping[AskingPass, Iterable[Bound]]) -> tuple[Bound, .
         for key, found in each.items():
             earlier = merged.get(key)
             replaces = found.replaces if asking is AskingPass.TIMED else Replaces.NOTHING
-            merged[key] = found if earlier is None or replaces is Replaces.EXPLAINED else _over(earlier, found, replaces)
+            merged[key] = found if earlier is None else _over(earlier, found, replaces)
     return tuple(merged.values())
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.client.connection import VERDICT_S, Client, connect, connect_and
-from gpuwatch.client.hand_over import HandOver
+from gpuwatch.client.hand_over import HandOver, reader
 from gpuwatch.client.launch import say
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.config.settings import Settings, load
@@ -156,7 +156,7 @@ class Conversation:
 
     def _finish_beside(self, finish: Callable[[], None], testimony: Testimony) -> None:
         try:
-            with self.guard("closing the window"), testimony.reading_beside():
+            with self.guard("closing the window"), testimony.reading_beside(reader().rest):
                 finish()
                 testimony.close()
         finally:

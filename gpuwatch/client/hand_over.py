@@ -1,54 +1,108 @@
 """A thread that reads and sends the times of closed windows, so that the GPU does not idle meanwhile.
 
 The thread starts before the first window's block: ``background-thread`` would find a thread that starts in a later window.
+It rests while a window is open, because reading slows launches (docs/decisions/0120).
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
+
+from gpuwatch import clock
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-_LONGEST_S = 10.0  # a daemon that answers nothing delays the next window at most this long
-# By process, because a forked child has no threads of its parent.
-_pools: dict[int, ThreadPoolExecutor] = {}
-_latest: dict[int, Future[None]] = {}
+_LONGEST_NS = 12_000_000_000  # the daemon waits 20 s for the times of a window
+MOST_COUNT = 8  # windows whose times may wait: each holds up to 64 MB of the GPU's memory
+_LOOK_S = 0.25  # between two looks whether the program ends
+
+
+class _Reader:
+    """The reading thread of one process, and the open windows that the thread must not disturb."""
+
+    def __init__(self) -> None:
+        self.open: weakref.WeakSet[object] = weakref.WeakSet()
+        self._changed = threading.Condition()
+        self._awaited_count = 0
+        self._pending: list[Future[None]] = []
+        self._pool: ThreadPoolExecutor | None = None
+        self._due_ns = 0
+
+    @property
+    def is_started(self) -> bool:
+        return self._pool is not None
+
+    def submit(self, work: Callable[[], None], after_ns: int) -> Future[None]:
+        """Run the work in the thread.  Raises RuntimeError: when no thread can be started."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        # The pool's thread ends with the program, after all submitted work.
+        self._pool = self._pool or ThreadPoolExecutor(1, "gpuwatch-hand-over")
+        try:
+            self._pending.append(self._pool.submit(partial(self._run, work, after_ns)))
+        except RuntimeError:
+            self._pool = None  # this pool would run the work later, if it could start a thread then
+            raise
+        return self._pending[-1]
+
+    def _run(self, work: Callable[[], None], after_ns: int) -> None:
+        self._due_ns = after_ns + _LONGEST_NS
+        self.rest()
+        work()
+
+    def rest(self) -> None:
+        """Wait until no window is open, somebody waits for the times, they are due, or the program ends."""
+        with self._changed:
+            while (
+                self.open and not self._awaited_count and clock.now_ns() < self._due_ns and threading.main_thread().is_alive()
+            ):
+                self._changed.wait(_LOOK_S)
+
+    def wait(self, work: Future[None]) -> None:
+        """Wait until the work is done, also while a window is open.  The work has logged its failures."""
+        with self._changed:
+            self._awaited_count += 1
+            self._changed.notify_all()
+        try:
+            work.exception()
+        finally:
+            with self._changed:
+                self._awaited_count -= 1
+
+    def begin(self, window: object) -> None:
+        self.open.add(window)
+
+    def end(self, window: object) -> None:
+        with self._changed:
+            self.open.discard(window)
+            self._changed.notify_all()
+
+    def make_room(self) -> None:
+        """Wait for the oldest work if much work waits."""
+        self._pending = [each for each in self._pending if not each.done()]
+        while len(self._pending) >= MOST_COUNT:
+            self.wait(self._pending.pop(0))
+
+
+_readers: dict[int, _Reader] = {}  # by process, because a forked child has no threads of its parent
+
+
+def reader() -> _Reader:
+    """Return this process's reader."""
+    return _readers.get(os.getpid()) or _readers.setdefault(os.getpid(), _Reader())
 
 
 def prepare() -> None:
     """Start the thread if it does not run yet.  Raises RuntimeError: when no thread can be started."""
-    if os.getpid() not in _pools:
-        _submit(lambda: None)
-
-
-def wait_for_earlier() -> None:
-    """Wait until the times of all closed windows are read and sent.
-
-    Reading beside a benchmark would slow its launches: calls of 20 µs took 29 to 35 µs on an H200 (docs/decisions/0120).
-    """
-    latest = _latest.get(os.getpid())
-    if latest is not None and not latest.done():
-        from concurrent.futures import wait
-
-        wait([latest], _LONGEST_S)  # the thread works in order, so the latest work is the last
-
-
-def _submit(work: Callable[[], None]) -> Future[None]:
-    from concurrent.futures import ThreadPoolExecutor
-
-    # The pool's thread ends with the program, after all submitted work.
-    pid = os.getpid()
-    pool = _pools.get(pid) or _pools.setdefault(pid, ThreadPoolExecutor(1, "gpuwatch-hand-over"))
-    try:
-        _latest[pid] = pool.submit(work)
-    except RuntimeError:
-        _pools.pop(pid, None)  # this pool would run the work later, if it could start a thread then
-        raise
-    return _latest[pid]
+    if not reader().is_started:
+        reader().submit(lambda: None, 0)
 
 
 class HandOver:
@@ -65,7 +119,7 @@ class HandOver:
     def start(self, work: Callable[[], None]) -> bool:
         """Start the work; return False if no thread can be started."""
         try:
-            self._work, self._pid = _submit(work), os.getpid()
+            self._work, self._pid = reader().submit(work, clock.now_ns()), os.getpid()
         except RuntimeError:
             return False
         return True
@@ -74,7 +128,7 @@ class HandOver:
         """Wait until the work is done.  A forked child does not wait: the work runs in the parent."""
         if self._work is None or os.getpid() != self._pid:
             return
-        self._work.exception()  # waits; the work has logged its failures
+        reader().wait(self._work)
         buffers = sys.modules.get("gpuwatch.cuda.stamp_buffers")
         if buffers is not None:
             buffers.free_pending()  # not freed by the thread, because freeing waits for the GPU

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from operator import gt, itemgetter, sub
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -56,7 +56,7 @@ class HostMarks:
         """Return False: reading host times is fast."""
         return False
 
-    def reading_beside(self) -> AbstractContextManager[None]:
+    def reading_beside(self, rest: Callable[[], None]) -> AbstractContextManager[None]:  # noqa: ARG002 - as CudaMarks
         """Return an empty context: any thread may read these marks."""
         return nullcontext()
 

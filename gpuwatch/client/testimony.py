@@ -227,12 +227,12 @@ class Testimony:
         return False
 
     @contextlib.contextmanager
-    def reading_beside(self) -> Iterator[None]:
-        """Return a context in which the calling thread may read the times, after ``settle`` returned True."""
+    def reading_beside(self, rest: Callable[[], None]) -> Iterator[None]:
+        """Return a context in which the calling thread may read the times, after ``settle`` returned True, and often calls ``rest``."""
         with contextlib.ExitStack() as held:
             with spared("reading the times of iterations"):
                 if self._marks is not None:
-                    held.enter_context(self._marks.reading_beside())
+                    held.enter_context(self._marks.reading_beside(rest))
             yield
 
     def all(self) -> dict[str, FactValue]:

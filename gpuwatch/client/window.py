@@ -17,7 +17,7 @@ from annotate.user_policy import Policy
 from gpuwatch import clock
 from gpuwatch.client import start
 from gpuwatch.client.conversation import Conversation
-from gpuwatch.client.hand_over import wait_for_earlier
+from gpuwatch.client.hand_over import reader
 from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.client.window_answers import WindowAnswers
@@ -98,7 +98,7 @@ class Window(WindowBody, WindowAnswers):
         if self.begin_ns is not None:
             raise UsageError("expected a new window, found one that was entered before; make a new one with gpuwatch.window()")
         self._pid = os.getpid()
-        wait_for_earlier()
+        reader().make_room()
         if self.warm_up is not None:
             self.declare(**start.warm_up(self.warm_up, self._settings))
         try:
@@ -108,6 +108,7 @@ class Window(WindowBody, WindowAnswers):
             self._conversation.hang_up()
             _enclosing.set(self.parent)
             raise
+        reader().begin(self)
         self.begin_ns = clock.now_ns()
         return self
 
@@ -138,6 +139,7 @@ class Window(WindowBody, WindowAnswers):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # A forked child leaves only a copy of the block: the window, the socket and the GPU belong to the parent.
         is_forked = os.getpid() != self._pid
+        reader().end(self)
         try:
             self._leave(error, is_forked=is_forked)
         finally:

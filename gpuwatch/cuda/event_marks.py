@@ -3,7 +3,7 @@
 import contextlib
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import length_hint
 from typing import Any
 
@@ -27,6 +27,7 @@ _NO_STAMP = -1
 _SPREADS_COUNT = 1000  # stamps whose spread over the SMs is checked
 _ANCHOR = 0  # number of the event at time zero
 _EVENTS_COUNT = 8 * TIMES_COUNT  # start marks without an end use events, too
+_PIECE_COUNT = 64  # elapsed times between two rests: 0.1 to 0.2 ms
 _READ_AT_ONCE_COUNT = 500  # marked pieces; reading more takes a thread (docs/decisions/0070)
 _SHIFT = 32  # a begun mark is one number: its event above these bits, its stamp plus one below
 
@@ -58,6 +59,7 @@ class CudaMarks:
         self._is_open = True
         self._probe = LaunchProbe(clock.now_ns)
         self._stamps = Stamps.allocate(2 * count, driver)
+        self._rest: Callable[[], None] = lambda: None
         self._stream: int | None = None  # stream of the thread that reads while the program continues
 
     def declared(self) -> dict[str, FactValue]:
@@ -142,13 +144,15 @@ class CudaMarks:
         return True
 
     @contextlib.contextmanager
-    def reading_beside(self) -> Iterator[None]:
+    def reading_beside(self, rest: Callable[[], None]) -> Iterator[None]:
         """Let the calling thread read and close these marks while the program continues, after ``settle`` returned True.
 
+        Between two pieces of work the thread calls ``rest``, which may wait.
         Raises RuntimeError: when the marks are closed, or the driver refuses.
         """
         if self._stamps is None:
             raise RuntimeError("marks: expected open marks, found closed ones")
+        self._rest = rest
         with self._stamps.reading_thread() as self._stream:
             yield
 
@@ -182,14 +186,22 @@ class CudaMarks:
             return None  # waiting would invalidate the capture
         events = self._events
         events.synchronize(int(rows[-1, 1]))
-        took_s = events.elapsed_s(rows[:, 0], rows[:, 1])
-        after_s = events.elapsed_s(np.full(len(rows), _ANCHOR), rows[:, 0])
+        took_s = self._elapsed_s(rows[:, 0], rows[:, 1])
+        after_s = self._elapsed_s(np.full(len(rows), _ANCHOR), rows[:, 0])
         return rows, self._anchor_ns + (after_s * 1e9).astype(np.int64), took_s
+
+    def _elapsed_s(self, firsts: Numbers, lasts: Numbers) -> Seconds:
+        pieces = []
+        for begin in range(0, len(firsts), _PIECE_COUNT):
+            self._rest()
+            pieces.append(self._events.elapsed_s(firsts[begin : begin + _PIECE_COUNT], lasts[begin : begin + _PIECE_COUNT]))
+        return np.concatenate(pieces)
 
     def _clocks_mhz(self, rows: Numbers) -> Seconds | None:
         if self._stamps is None or not self._stamps.used:
             return None
         stamps, stream = self._stamps, self._stream
+        self._rest()
         fetched = stamps.fetch() if stream is None else stamps.fetch_beside(stream)
         some = stamps.stamped(fetched[:: -(-len(fetched) // _SPREADS_COUNT)])
         every = np.arange(len(some.at_ns))

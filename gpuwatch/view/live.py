@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from annotate.evidence import Device, Lane, ProcessList, Reading
-from gpuwatch.client.connection import Client, connect
+from gpuwatch.client.connection import Client, connect_and
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.wire import messages
@@ -135,9 +135,12 @@ class Looker:
         try:
             if self._client is None:
                 start, self._start = self._start, False
-                self._client, self._before = connect(self._settings, start=start), None
-            since_ns = max(0, self._before.at_ns - _OVERLAP_NS) if self._before else 0
-            self._before = of(self._client.readings(since_ns), self._before)
+                # The next daemon answers if this one exits between greeting and request.
+                self._client, answer = connect_and(lambda client: client.readings(0), self._settings, start=start)
+                self._before = of(answer, None)
+            else:
+                since_ns = max(0, self._before.at_ns - _OVERLAP_NS) if self._before else 0
+                self._before = of(self._client.readings(since_ns), self._before)
         except DaemonError:
             self.close()
             raise

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from gpuwatch.client.hand_over import HandOver, prepare
+from gpuwatch.client.hand_over import MOST_COUNT, HandOver, prepare, reader
+from tests.waiting import sample_for, wait_until
 
 AT_EXIT = """
 import threading
@@ -66,3 +67,56 @@ def test_hand_over_after_prepare_starts_no_thread() -> None:
 def test_hand_over_of_a_program(program: str, printed: str) -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, printed, "")
+
+
+class OpenWindow:
+    """Stands for a window that is open during the block."""
+
+    def __enter__(self) -> None:
+        reader().begin(self)
+
+    def __exit__(self, *_: object) -> None:
+        reader().end(self)
+
+
+def test_work_rests_while_a_window_is_open() -> None:
+    """Work that has begun rests too, until the window ends or somebody waits for the work."""
+    steps: list[int] = []
+    may_end = threading.Event()
+
+    def work() -> None:
+        while not may_end.wait(0.001):
+            reader().rest()
+            steps.append(1)
+
+    over = HandOver()
+    over.start(work)
+    wait_until(lambda: len(steps) > 3, what="the work makes steps")
+    with OpenWindow():
+        sample_for(0.05)
+        count = len(steps)
+        sample_for(0.1)
+        assert len(steps) == count
+    wait_until(lambda: len(steps) > count, what="the work goes on")
+    with OpenWindow():
+        threading.Timer(0.05, may_end.set).start()
+        over.wait()
+
+
+def test_abandoned_window_does_not_hold_the_work() -> None:
+    OpenWindow().__enter__()
+    over = HandOver()
+    over.start(lambda: None)
+    wait_until(lambda: not over.is_running, what="the work ends")
+
+
+def test_much_waiting_work_ends_before_the_next_window() -> None:
+    """The memory of many unread windows must not fill the GPU."""
+    overs = [HandOver() for _ in range(MOST_COUNT)]
+    with OpenWindow():
+        for over in overs:
+            over.start(lambda: None)
+        reader().make_room()
+        assert not overs[0].is_running
+    for over in overs:
+        over.wait()

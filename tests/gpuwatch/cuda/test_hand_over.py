@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -73,14 +72,20 @@ def test_stamp_memory_is_freed_after_reading(gpu: Driver, copying: Settings) -> 
     assert len(gpu.memory) == 1, "the two stamps at the edges are kept for the next window"
 
 
-def test_next_window_begins_after_times_are_read(gpu: Driver, copying: Settings) -> None:
-    """A window begins after earlier times are read, because reading slows launches."""
-    first = iterated(copying, MANY_COUNT)
-    wait_until(lambda: gpu.streams, what="the copy begins")
-    threading.Timer(0.1, gpu.may_copy.set).start()
-    with gpuwatch.window("next", settings=copying):
-        assert (gpu.streams, gpu.reading_threads) == (set(), set())
-    assert evidence_of(first, copying).timings is not None
+def test_reading_waits_while_a_window_is_open(gpu: Driver, copying: Settings) -> None:
+    """Reading beside the next window would slow its launches."""
+    gpu.may_copy.set()
+    with gpuwatch.window("outer", settings=copying):
+        inner = iterated(copying, MANY_COUNT)
+        sample_for(0.3)
+        assert gpu.reading_threads == set()
+    assert evidence_of(inner, copying).timings is not None
+
+
+def test_verdict_is_read_while_another_window_is_open(gpu: Driver, copying: Settings) -> None:
+    gpu.may_copy.set()
+    with gpuwatch.window("outer", settings=copying):
+        assert evidence_of(iterated(copying, MANY_COUNT), copying).timings is not None
 
 
 def test_failing_copy_costs_only_the_times(gpu: Driver, copying: Settings, caplog: pytest.LogCaptureFixture) -> None:

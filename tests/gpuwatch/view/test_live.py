@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 import pytest
@@ -182,3 +185,27 @@ def test_looker_without_start_starts_no_daemon(two_gpus: Settings) -> None:
     for _ in range(2):
         with pytest.raises(DaemonError, match="no daemon answers"):
             looker.look()
+
+
+def relay(listener: socket.socket, target: Path) -> None:
+    """Connect clients with a daemon; the first connection ends after the greeting, as if the daemon exited."""
+    for is_first in (True, False):
+        near, far = listener.accept()[0], socket.socket(socket.AF_UNIX)
+        far.connect(str(target))
+        with near, far, near.makefile("rb") as asked, far.makefile("rb") as answered:
+            while line := asked.readline():
+                far.sendall(line)
+                near.sendall(answered.readline())
+                if is_first:
+                    break
+
+
+def test_looker_asks_the_next_daemon_after_one_exits(two_gpus: Settings, tmp_path: Path) -> None:
+    """`top --once` lost the windows of a daemon that exited between greeting and request."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        Thread(target=relay, args=(listener, two_gpus.socket), daemon=True).start()
+        with contextlib.closing(live.Looker(replace(two_gpus, socket=tmp_path / "s"), start=False)) as looker:
+            assert len(looker.look().gpus) == 2
+            assert len(looker.look().gpus) == 2
