@@ -163,7 +163,7 @@ def needed(every: Sequence[Rule], exprs: Sequence[str]) -> list[Rule]:
 
 
 def levels(every: Sequence[Rule]) -> list[list[Rule]]:
-    """Return the rules in order of evaluation: each level queries only series of earlier levels."""
+    """Return the rules in order of evaluation: each level queries only scraped series and series of earlier levels."""
     left, done = list(every), list[list[Rule]]()
     while left:
         unknown = {rule.name for rule in left}
