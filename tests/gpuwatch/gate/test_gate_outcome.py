@@ -1,4 +1,4 @@
-"""Tests of the gate's outcomes: fail, pass, and neutral for windows that the machine spoiled."""
+"""Tests of the gate's outcomes (fail, pass, and neutral for windows that the machine spoiled), and of the output formats."""
 
 from __future__ import annotations
 
