@@ -67,7 +67,7 @@ def asked_names(texts: Sequence[str]) -> set[str]:
 
 
 def pages() -> tuple[Series, Series]:
-    """Return one host's page of eight simulated GPUs, and the same page two seconds later, which gives its counters' rates."""
+    """Return one host's page of eight simulated GPUs, and the page after two more seconds and some verdicts, for the rates."""
     fleet = Fleet("fleet")
     fleet.play(2)
     first = series(fleet.text())
