@@ -25,7 +25,7 @@ BESIDES_HOGS = [name for name in TIMED if name != "hogs-small-kernel"]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Quantities of one window: its gaps, its mean time, and K of each level that holds a fifth."""
+    """Quantities of one window: its gaps, its mean time, and the mean shift from each level that holds a fifth."""
 
     gaps: IdleGaps
     mean_s: float
@@ -107,7 +107,7 @@ def test_clean_windows_have_hardly_any_irregular_idle_time() -> None:
 
 
 def test_clean_windows_have_one_level() -> None:
-    """K is at most 0.03 % in 43 of 44 clean windows, capped ones included, and 1.0 % in one."""
+    """The mean shift is below 0.03 % in 43 of 44 clean windows, capped ones included, and 1.0 % in one."""
     worst = sorted(max(map(abs, each.shift_ratios)) for each in clean_reads())
     assert worst[42] < 0.0003
     assert worst[43] == pytest.approx(0.010, abs=0.001)
