@@ -136,7 +136,7 @@ class TestManyArms:
 
 @pytest.mark.parametrize("kernel", [GEMM, COPY], ids=["capped GEMM", "copy"])
 class TestOnASimulatedCappedGpu:
-    """Three seconds of blocks of 3 ms; the clock swings and dips as on an H200.  `make bench` runs more."""
+    """Three seconds of blocks of 3 ms; under the cap the clock swings and dips as on an H200.  `make bench` runs more."""
 
     def test_decide_finds_half_a_percent_on_a_simulated_gpu(self, kernel: Kernel) -> None:
         """A change of 0.5 % is FASTER or SLOWER and no change is SAME, in at least 58 of 60 trials."""
