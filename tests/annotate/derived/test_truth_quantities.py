@@ -91,7 +91,7 @@ def test_every_stall_is_irregular_idle_time(name: str, irregular: float) -> None
 
 
 def test_stall_of_a_window_without_times_is_a_power_dip() -> None:
-    """Without times, a throughput loss of 10.1 % reads as 9.7 ± 0.7 % of irregular idle time."""
+    """Without times, a throughput loss of 10.1 % reads as 10.0 ± 0.7 % of irregular idle time."""
     found = power_dips(truth_windows()["stall-0.3-decode-plain"].disturbed.trace.dense_power,
                        truth_windows()["stall-0.3-decode-plain"].disturbed.window)  # fmt: skip
     assert found is not None
@@ -117,7 +117,7 @@ def test_clean_windows_have_one_level() -> None:
     ("name", "shifts"), [("zeros-for-a-fifth-gemm4k", (-0.032, 0.157)), ("neighbour-late-gemm4k", (-0.051, 0.150))]
 )
 def test_levels_of_the_clock_are_found(name: str, shifts: tuple[float, float]) -> None:
-    """Easier data or a neighbour raise the clock for a fifth of the window, which gives two levels with these shifts.
+    """Easier data or a neighbour raise the clock for part of the window, which gives two levels with these shifts.
 
     With zeros the true change of the mean was -4.2 %, and the lower level gives -3.2 %.
     """
