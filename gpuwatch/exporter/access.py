@@ -138,7 +138,7 @@ def _tls(certificate: str, key: str, authorities: str) -> ssl.SSLContext:
 
 
 def _expiry_s(path: Path) -> float | None:
-    """Return the earliest expiry of a chain's certificates as wall time; None if the file cannot be parsed."""
+    """Return the earliest expiry of a chain's certificates as wall time; None if the file cannot be read or parsed."""
     from cryptography import x509  # imported late: a page without TLS does not need it
 
     try:
