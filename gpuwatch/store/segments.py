@@ -43,7 +43,7 @@ class Segments:
         return True
 
     def replace_live(self, why: object = None) -> None:
-        """Begin a new segment after the live one was removed, or set aside as broken."""
+        """Begin a new segment after the live one was removed; with a reason, set the broken live one aside first."""
         lost = self.live
         lost.database.conn.close()
         if why is not None:
