@@ -1,4 +1,4 @@
-"""A program that prints every answer of NVIDIA's own binding about the GPUs in its arguments; tests run the program."""
+"""A program that prints answers of NVIDIA's own binding, all of ``ASKED`` for the GPUs in its arguments; tests run it."""
 
 from __future__ import annotations
 
