@@ -180,7 +180,7 @@ def _hint(name: str) -> str:
 
 
 def _line_of(name: str, text: str) -> int | None:
-    """Find the line of a key by searching the text: the parser does not keep lines."""
+    """Return the line of a key, found in the text because the parser does not keep lines; None if no line matches."""
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()

@@ -52,7 +52,7 @@ def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None
 
 
 def text(found: frozenset[str] | None, before: str | None = None) -> str | None:
-    """Return new and earlier findings in the form of ``Host.profilers``, sorted and comma-separated."""
+    """Return found and earlier findings in the form of ``Host.profilers``, sorted and comma-separated; ``before`` for None."""
     if found is None:
         return before
     return ",".join(sorted(found.union(name for name in (before or "").split(",") if name)))

@@ -81,7 +81,7 @@ class Reader(RunReader):
             return tuple(device_from_row(row) for row in rows)
 
     def device(self, uuid: str, *, boot_id: str | None = None, at_ns: int | None = None) -> Device:
-        """Return a GPU's facts at a time of a boot, or its latest facts without a time."""
+        """Return a GPU's facts at a time of a boot, or its latest facts without a time.  Raises StoreError: for no such GPU."""
         device = self._device(uuid, boot_id, at_ns)
         if device is None:
             raise StoreError(

@@ -93,7 +93,7 @@ class Segments:
         self.live.close()
 
     def _resume(self) -> Segment | None:
-        """Return the newest segment if it is sound and of this boot; otherwise close it, or set it aside if it is broken."""
+        """Return the newest segment if it is sound and of this boot; else close it or set it aside, and return None."""
         paths = self.paths()
         if not paths:
             return None
