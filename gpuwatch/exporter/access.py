@@ -23,7 +23,7 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 class Access:
     """Access control of one page.  ``users`` maps names to the SHA-256 of passwords; None means that no password is needed.
 
-    bcrypt is not used: Python has none, and a slow hash at every scrape would use the measured machine's CPU time.  A slow
+    Python's standard library has no bcrypt, and a slow hash at every scrape would use the measured machine's CPU time.  A slow
     hash protects short passwords; passwords of the page are long and random (docs/decisions/0035).
     """
 
