@@ -147,7 +147,7 @@ def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
 
 
 def difference(before: Pressure, after: Pressure, about: Host | None = None, *, root: int | None = None) -> Host:
-    """Add the changes between two snapshots to ``about``, without threads that ended in between; new threads count in full.
+    """Return ``about`` with the changes between two snapshots.  Threads that ended are left out; new ones count in full.
 
     ``root`` is the process at the root of the tree, if known.
     """

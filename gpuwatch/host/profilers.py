@@ -52,7 +52,7 @@ def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None
 
 
 def text(found: frozenset[str] | None, before: str | None = None) -> str | None:
-    """Return found and earlier findings in the form of ``Host.profilers``, sorted and comma-separated; ``before`` for None."""
+    """Add findings to earlier ones in the form of ``Host.profilers``, sorted and comma-separated; None adds nothing."""
     if found is None:
         return before
     return ",".join(sorted(found.union(name for name in (before or "").split(",") if name)))

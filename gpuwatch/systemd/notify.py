@@ -75,7 +75,7 @@ def taken(environment: MutableMapping[str, str]) -> tuple[Manager, list[socket.s
 def listener_at(path: Path, sockets: Sequence[socket.socket]) -> socket.socket | None:
     """Return the daemon's socket from the service manager; None without one.
 
-    Raises UsageError: for another kind of socket, for another place, where clients would hang, and for several sockets.
+    Raises UsageError: for a socket of another kind or place, because its clients would hang, and for several sockets.
     """
     for one in sockets:
         name = one.getsockname() if one.family == socket.AF_UNIX else None

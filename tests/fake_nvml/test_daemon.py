@@ -221,8 +221,8 @@ def test_short_window_is_judged_by_every_pass(watch: Watch) -> None:
         if trace.gaps:
             return False  # a late pass is a gap: another process had the CPU
         inside = [begin_ns, *clock[(clock >= begin_ns) & (clock <= end_ns)], end_ns]
-        # The longest distance is a refresh, two passes, and the missed passes.  Edge readings hide some missed, so one window
-        # without interference is enough.
+        # The longest distance is a refresh, two passes, and the missed passes.  Edge readings hide some missed passes, so one
+        # window without interference is enough.
         missed_count = max(0, (end_ns - begin_ns) // 10_000_000 - (after_count - before_count))
         most_ns = 100_000_000 + (2 + missed_count) * 10_000_000
         longest_ns = max(later - at_ns for at_ns, later in pairwise(inside))
