@@ -1,4 +1,4 @@
-"""Detection of profilers and slowdowns of a process from outside: injected libraries, their variables, a tracer.
+"""Detection of profilers and slowdowns of a process from outside: injected libraries, variables, a tracer.
 
 A finding is ``kind:name``.  ``library`` and ``variable`` show that a tool is switched on, and ``tracer`` names the
 debugger.  ``idle`` is a mapped profiling library, which proves nothing: torch's own wheels link CUPTI.
