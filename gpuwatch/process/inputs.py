@@ -33,7 +33,7 @@ class _InputSample:
 
 
 def facts(*tensors: object) -> dict[str, FactValue]:
-    """Return facts about the inputs: total bytes, and types and worst ratios of the large float inputs, else of all large inputs.
+    """Return facts about the inputs: total bytes, and types and worst ratios of large float inputs, else of all large inputs.
 
     The ratio of distinct values is relative to the largest possible count: an eight-bit type has 256 values.  During a
     capture, and without an input to sample, there are no facts.

@@ -115,7 +115,7 @@ def _number(one: Any) -> float:  # a number of torch, numpy or Python
 
 
 def _add_begins(out: array[int], at_ns: Iterable[int], count: int, complain: Callable[[str], object]) -> bool:
-    """Add start times and return True; add none and return False for another count, a fraction (such as seconds) or an error."""
+    """Add start times and return True; add none and return False for another count, a fraction or an error."""
     before_count = len(out)
     try:
         for one in at_ns:
