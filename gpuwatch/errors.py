@@ -1,4 +1,4 @@
-"""gpuwatch's exception hierarchy.
+"""gpuwatch's exception hierarchy, without the three exceptions of ``gpuwatch.diff``.
 
 GpuwatchError
 ├── UsageError            a request that can never succeed; exit code 2 on the command line (`gpuwatch run`: 125)

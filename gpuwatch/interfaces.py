@@ -48,7 +48,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReading:
-    """One MIG instance at one instant: its identity, its memory, and the activity of its part of the board."""
+    """One MIG instance at one instant: its identity, memory and processes, and the activity of its part of the board."""
 
     uuid: str
     name: str

@@ -89,8 +89,8 @@ def signer_of(state: Path) -> Signer | None:
         _publish(state / PUBLIC_KEY, pem(signer.public_key))
     except (KeyboardInterrupt, SystemExit):
         raise
-    # Windows are judged even if the key or its library fails.  A library built for another Python or OpenSSL panics in Rust,
-    # and pyo3 derives the panic from BaseException, so that it would end the judge's worker at every start.
+    # Windows are judged even if the key or its library fails.  A library built for another Python or OpenSSL panics in Rust.
+    # pyo3 derives the panic from BaseException, so that an uncaught panic would end the judge's worker at every start.
     except BaseException as error:  # noqa: BLE001
         _log.warning("verdicts are not signed: %s: %s", state / KEY, error)
         return None

@@ -1,1 +1,1 @@
-"""The user's configuration: settings with their origins, default paths, and amounts with units."""
+"""The user's configuration: settings with their origins, default paths, amounts with units, and shipped files."""

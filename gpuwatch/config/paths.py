@@ -1,4 +1,4 @@
-"""Default paths of the store, the socket and the configuration files, as a function of user and source.
+"""Default paths of store, socket and configuration files, as a function of user and source, and checks of the folders.
 
 platformdirs is not used, because importing it would slow ``import gpuwatch`` down.
 """

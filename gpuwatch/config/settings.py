@@ -180,7 +180,7 @@ def _hint(name: str) -> str:
 
 
 def _line_of(name: str, text: str) -> int | None:
-    """Find the line of a key by searching the text: the parser does not keep lines."""
+    """Return the line of a key, found in the text because the parser does not keep lines; None if no line matches."""
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -203,7 +203,7 @@ def _read(key: Key, raw: object, place: str, name: str = "") -> object:
 
 
 def _reconcile(values: dict[str, Any], origins: Mapping[str, str]) -> None:
-    """Check values against each other.  Raises UsageError: for values that contradict each other."""
+    """Adapt a default to a configured value.  Raises UsageError: for configured values that contradict each other."""
     for names in _ORDERED:
         small, large = BY_NAME[names[0]], BY_NAME[names[1]]
         if values[small.field] <= values[large.field]:

@@ -1,1 +1,1 @@
-"""The daemon process: its windows, its socket, the judge's worker and its lifetime. `daemon.py` wires the parts."""
+"""The daemon process: its GPUs, windows, socket, judge's worker and lifetime.  ``daemon.py`` wires the parts."""

@@ -132,7 +132,7 @@ class Daemon:
                 self._loop.call_soon_threadsafe(self._windows.note, sweep.observed)
 
     async def run(self) -> None:
-        """Serve until stopped.  Raises UsageError: when the socket cannot be bound."""
+        """Serve until stopped.  Raises UsageError: when the socket or the metrics page's address cannot be bound."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)

@@ -33,11 +33,11 @@ class JudgedWindows:
         self._runs = {run.id: run for run in runs} | self._runs
 
     def get(self, run_id: str) -> Run | None:
-        """Return a window from memory, if present."""
+        """Return a window from memory; None for any other window."""
         return self._runs.get(run_id)
 
     def read(self, run_id: str) -> Run | None:
-        """Return a window from the store, if it has a verdict: an earlier daemon may have closed it."""
+        """Return a judged window from the store, which an earlier daemon may have closed; None without a verdict there."""
         try:
             with RunReader(self._state) as reader:
                 run = reader.run(run_id)

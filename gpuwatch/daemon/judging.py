@@ -119,7 +119,7 @@ class Judge:
             answer.cancel()
 
     async def _asked(self, run: str) -> asyncio.Task[Judgement]:
-        """Send a request to a living worker, and return the task that waits for its answer."""
+        """Send a request to a living worker, and return the task that waits for its answer.  Raises OSError, EOFError."""
         if self._worker is None or not self._lives:
             with contextlib.ExitStack() as stack:
                 errors = stack.enter_context(self._log.open("ab")) if self._log else None

@@ -27,8 +27,8 @@ from gpuwatch.wire.messages import FactValue, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
-# The largest difference between the client's time of an edge and the daemon's: long enough for a descheduled process, too
-# short to cut off a part of the benchmark.
+# The largest difference between client's and daemon's time of an edge: long enough for a descheduled process, too short to
+# cut off part of the benchmark.
 EDGE_SLACK_NS = 100_000_000
 DECLARING_S = 20.0  # time limit for a client to hand over its times after the window ended
 IDENTIFYING_S = 1.0  # time limit for naming the window's process on a busy machine

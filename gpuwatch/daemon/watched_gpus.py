@@ -221,7 +221,7 @@ class WatchedGpus:
             self.samplers = {known: found[known] for known in self.devices if known in found}
             sampler.set_active(self._is_wanted(uuid))
         sampler.start()
-        # Measuring calls, and their imports, would delay the first sweep, for which a window waits.
+        # Measuring calls, and their imports, would delay the first sweep, for which the daemon's start waits.
         self.has_answered.wait(MEASURED_AFTER_S)
         if self._stop.is_set():
             return

@@ -23,7 +23,7 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 class Access:
     """Access control of one page.  ``users`` maps names to the SHA-256 of passwords; None means that no password is needed.
 
-    bcrypt is not used: Python has none, and a slow hash at every scrape would use the measured machine's CPU time.  A slow
+    Python's standard library has no bcrypt, and a slow hash at every scrape would use the measured machine's CPU time.  A slow
     hash protects short passwords; passwords of the page are long and random (docs/decisions/0035).
     """
 
@@ -138,7 +138,7 @@ def _tls(certificate: str, key: str, authorities: str) -> ssl.SSLContext:
 
 
 def _expiry_s(path: Path) -> float | None:
-    """Return the earliest expiry of a chain's certificates as wall time; None if the file cannot be parsed."""
+    """Return the earliest expiry of a chain's certificates as wall time; None if the file cannot be read or parsed."""
     from cryptography import x509  # imported late: a page without TLS does not need it
 
     try:

@@ -243,7 +243,7 @@ class LastCanary:
 
 
 class Outcomes:
-    """Counts of windows: statuses, findings, failed rules, lengths, judging times, proofs, bounds.  ``lock`` guards counts."""
+    """Counts of finished windows and their verdicts, and the last canary of each GPU.  ``lock`` guards the counts."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -31,7 +31,7 @@ class Exporter:
 
     @property
     def scraped_ns(self) -> int | None:
-        """Time of the last request for the page; None before the first."""
+        """Start time of the last page's collection; None before the first."""
         return self._collector.collected_ns if self._collector else None
 
     @property
@@ -42,7 +42,7 @@ class Exporter:
     def start(self, machine: Machine, daemon: DaemonFigures, ready: Callable[[], bool]) -> None:
         """Listen.
 
-        Raises UsageError: when the address cannot be bound.
+        Raises UsageError: when the address cannot be bound, or the page's thread cannot start.
         """
         most_count = self._settings.exporter_processes_count
         self._collector = Collector(machine, daemon, self.tallies, self.outcomes, processes_count=most_count)

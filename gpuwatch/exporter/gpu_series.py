@@ -1,4 +1,4 @@
-"""The series of one GPU: last readings, limits, and counts of samples."""
+"""The series of one GPU, without the rarely read ones, which ``rare_series`` writes."""
 
 import heapq
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from gpuwatch.interfaces import WatchedGpu
 
 MHZ = 1e6
 LEAST_STALE_NS = 5_000_000_000
-STALE_PERIODS = 3  # a lane's readings are stale after this many periods
+STALE_PERIODS = 3  # a lane's readings are stale after this many periods, but not before LEAST_STALE_NS
 
 REASON_NAMES: Mapping[int, str] = dict(zip((reason.value for reason in Reason), REASON_CLASSES, strict=True))
 # The driver's own counters of time, by clock event reason.

@@ -114,12 +114,12 @@ class RequestHandler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """Answer requests that the base class rejects: other methods, and malformed requests."""
+        """Answer requests that are too large, and requests that the base class rejects: other methods, and malformed ones."""
         self.site.collector.refuse("method")
         self.command = getattr(self, "command", None) or "GET"
         self.request_version = "HTTP/1.1"
         self.close_connection = True
-        if code == HTTPStatus.NOT_IMPLEMENTED:  # a valid HTTP method that this page does not support
+        if code == HTTPStatus.NOT_IMPLEMENTED:  # a method other than GET and HEAD
             self._answer(405, b"expected GET or HEAD\n", headers={"Allow": "GET, HEAD"})
         else:
             self._answer(code, f"{message or 'refused'}\n".encode())

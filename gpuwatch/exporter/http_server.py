@@ -75,7 +75,7 @@ class HttpServer:
         self._thread.join(STOP_S)
         self._listener.close()
 
-    # The methods below run in the page's thread.
+    # The methods below run in the page's thread; if no thread can start, ``_run`` cleans up in the caller's thread.
 
     def _run(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):

@@ -249,7 +249,7 @@ _TABLE = (
            part=("readings", "ledger")),
     _gauge("store_budget_bytes", "Size above which the store drops the oldest readings.", of="the store"),
     _counter("store_rows_total", "Rows written since the daemon started.", of="the store"),
-    _counter("store_rows_dropped_total", "Rows that could not be written.", of="the store"),
+    _counter("store_rows_dropped_total", "Rows and other entries that could not be written.", of="the store"),
     _counter("store_segments_dropped_total", "Segments of readings dropped for their age or to keep the budget.",
              of="the store"),
     _counter("store_segments_set_aside_total", "Damaged files that were set aside.", of="the store"),
@@ -262,7 +262,7 @@ _TABLE = (
            "absent without TLS.", of="the exporter"),
     _histogram("scrape_seconds", "Time to make a page; includes all pages before this one.", SCRAPE_BUCKETS,
                of="the exporter"),
-    _counter("scrapes_refused_total", "Requests answered with an error, by reason; busy includes connections that a newer one replaced.", ("reason",), "the exporter",
+    _counter("scrapes_refused_total", "Refused requests, by reason; busy includes connections that a newer one replaced.", ("reason",), "the exporter",
              reason=("busy", "unauthorized", "not_found", "method", "host")),
 )  # fmt: skip
 

@@ -45,7 +45,7 @@ class HarnessTimes:
     def replace(self, marked: Timings | PackedTimes | None) -> Timings | PackedTimes | None:
         """Return these times with start times and clocks of the last marks, one per entry.
 
-        With too few marks the start times are the harness's.  Return ``marked`` if the harness's times are incomplete.
+        With too few marks the start times are the harness's.  Without complete times of the harness, return ``marked``.
         """
         count = len(self._took_s)
         if not count or count != len(self._begins_ns):

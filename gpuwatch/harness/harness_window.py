@@ -18,7 +18,7 @@ _ROOM_COUNT = 4000  # most rounds with a stamp of the clock; do_bench and torch'
 
 
 class HarnessConversation(Conversation):
-    """A window's conversation whose window ends with the harness's work, so that later idleness does not count as a pause."""
+    """A conversation that narrows its window to the harness's work, so that idleness around it does not count as a pause."""
 
     worked_ns: tuple[int, int] | None = None
 

@@ -1,4 +1,4 @@
-"""The facts of this machine's GPUs that must be equal in compared benchmarks."""
+"""The facts of this machine's GPUs for pytest-benchmark's results."""
 
 from __future__ import annotations
 

@@ -45,12 +45,12 @@ class GpuwatchWindows:
         self._failing = failing
         self._windows: dict[str, list[HarnessWindow]] = {}  # by test
         self._worker_statuses: list[str] = []  # verdicts that workers of xdist sent
-        # pytest writes JUnit's file and a worker's report test by test.
+        # JUnit's plug-in and a worker of xdist take over a test's properties when the test ends.
         is_worker = hasattr(config, "workerinput")
         self._waits = bool(failing) or is_worker or bool(config.getoption("xmlpath", None))
 
     def window_maker(self, item: pytest.Item) -> Callable[..., HarnessWindow | UnwatchedWindow]:
-        """Return the function that opens a test's windows; a window without a label is named after the test."""
+        """Return the function that makes a test's windows; a window without a label is named after the test."""
         policy = policy_of(item)
 
         def make(label: str | None = None) -> HarnessWindow | UnwatchedWindow:
@@ -66,7 +66,7 @@ class GpuwatchWindows:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Drop the windows of an earlier try of this test, because pytest-rerunfailures starts each try here."""
+        """Drop the windows of this test's earlier try by pytest-rerunfailures; fail the test for invalid marker arguments."""
         if self._windows.get(item.nodeid):
             self._windows[item.nodeid] = []
         item.user_properties[:] = [each for each in item.user_properties if not each[0].startswith("gpuwatch_")]
@@ -150,7 +150,7 @@ class GpuwatchWindows:
 
 
 def policy_of(item: pytest.Item) -> Policy:
-    """Return the policy of a test's marker.  Raises pytest.UsageError: for arguments that ``gpuwatch.window`` rejects."""
+    """Return the policy of a test's marker.  Raises pytest.UsageError: for unknown, positional and invalid arguments."""
     marker = item.get_closest_marker("gpuwatch")
     given: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
     unknown = [name for name in given if name not in _ARGUMENTS]

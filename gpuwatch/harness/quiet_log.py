@@ -12,7 +12,7 @@ _log = logging.getLogger("gpuwatch")
 
 
 class _Kept(logging.Filter):
-    """A filter that counts and drops warnings of threads inside ``quietly``, and passes all other messages."""
+    """A filter that counts and drops warnings and errors of threads inside ``quietly``, and passes all other messages."""
 
     def __init__(self) -> None:
         super().__init__()

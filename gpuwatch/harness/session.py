@@ -33,7 +33,7 @@ def is_off() -> bool:
 
 
 def is_extended() -> bool:
-    """Return True if GPUWATCH_EXTEND=1 (or on, yes, true) is set: harnesses then warm up until steady and measure longer."""
+    """Return True if GPUWATCH_EXTEND=1 (or on, yes, true) is set: harnesses then warm up until steady or measure longer."""
     return os.environ.get("GPUWATCH_EXTEND", "").strip().lower() in _EXTEND
 
 

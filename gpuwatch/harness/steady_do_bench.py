@@ -33,12 +33,12 @@ def do_bench(
         fn: Function without arguments, one call of the work.
         warmup: Triton's own warm-up, in milliseconds.
         rep: Time to measure, in milliseconds.
-        grad_to_none: Tensors whose gradient Triton clears before each call.
-        quantiles: Shares between 0 and 1; the result is then a list of these quantiles.
+        grad_to_none: Tensors whose gradient Triton clears before each timed call.
+        quantiles: Shares between 0 and 1; the result is then a list of these quantiles, or a single time for one share.
         return_mode: ``"mean"``, ``"median"``, ``"min"``, ``"max"`` or ``"all"``.
 
     Returns:
-        A time in milliseconds, or a list of times for quantiles and ``"all"``.
+        A time in milliseconds, or a list of times for several quantiles and ``"all"``.
 
     Raises UsageError: when Triton is not installed.
 

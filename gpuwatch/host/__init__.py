@@ -1,1 +1,1 @@
-"""Facts from the operating system: processes, CPU pressure, pauses, GPU sharing, profilers, suspensions, kernel log."""
+"""Facts from the operating system: processes, CPU pressure, pauses, GPU sharing, profilers, suspensions, Xids, PCI order."""

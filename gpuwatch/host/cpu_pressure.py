@@ -19,7 +19,7 @@ _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressure:
-    """A snapshot of a tree's competition for CPUs: counters, meaningful only as differences."""
+    """A snapshot of a tree's competition for CPUs: the allowed CPUs, and counters, meaningful only as differences."""
 
     at_ns: int
     threads: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # thread id -> (ran ns, waited to run ns)
@@ -94,7 +94,7 @@ def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
 
 
 def _throttled_ns(pid: int, proc: Path, cgroups: Path) -> int | None:
-    """Return the time for which a CPU quota throttled the group, from cgroup v2 (``throttled_usec``) or v1 (``throttled_time``, ns)."""
+    """Return a group's throttled time: v2's ``throttled_usec``, else v1's ``throttled_time`` (ns); None without either."""
     for line in (contents(proc / str(pid) / "cgroup") or "").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         path = path.lstrip("/")
@@ -147,7 +147,7 @@ def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
 
 
 def difference(before: Pressure, after: Pressure, about: Host | None = None, *, root: int | None = None) -> Host:
-    """Return the changes between two snapshots, without threads that ended in between; new threads count in full.
+    """Return ``about`` with the changes between two snapshots.  Threads that ended are left out; new ones count in full.
 
     ``root`` is the process at the root of the tree, if known.
     """

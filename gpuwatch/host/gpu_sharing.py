@@ -21,7 +21,10 @@ _SCHEDULERS: Mapping[str, str] = {
 
 
 def sharing(pid: int, *, proc: Path = PROC) -> str | None:
-    """Return the mechanisms that share a process's GPUs, comma-separated or empty; None without access to the process."""
+    """Return the mechanisms that share a process's GPUs, comma-separated or empty.
+
+    Return None if nothing was found and the process's environment is hidden.
+    """
     text = contents(proc / str(pid) / "environ")
     environ = dict(entry.partition("=")[::2] for entry in (text or "").split("\0") if entry)
     found = {name for variable in environ for start, name in _SCHEDULERS.items() if variable.startswith(start)}

@@ -19,7 +19,7 @@ from gpuwatch.utf8 import clean_text
 _log = logging.getLogger("gpuwatch.host.kernel_log")
 
 KERNEL_LOG = Path("/dev/kmsg")
-# The driver itself reports most Xids at the same time; the judge waits 250 ms after a window's end.
+# The driver itself reports most Xids at the same time; the daemon waits 250 ms between a window's end and the judging.
 _WAITS_FOR_DRIVER_NS = 100_000_000
 _SAME_NS = 2_000_000_000
 _RECORD_BYTES = 8192  # one read returns one record, of at most CONSOLE_EXT_LOG_MAX bytes

@@ -1,4 +1,4 @@
-"""Detection of profilers and slowdowns of a process from outside: injected libraries, their variables, a tracer.
+"""Detection of profilers and slowdowns of a process from outside: injected libraries, variables, a tracer.
 
 A finding is ``kind:name``.  ``library`` and ``variable`` show that a tool is switched on, and ``tracer`` names the
 debugger.  ``idle`` is a mapped profiling library, which proves nothing: torch's own wheels link CUPTI.
@@ -52,7 +52,7 @@ def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None
 
 
 def text(found: frozenset[str] | None, before: str | None = None) -> str | None:
-    """Return new and earlier findings in the form of ``Host.profilers``, sorted and comma-separated."""
+    """Add findings to earlier ones in the form of ``Host.profilers``, sorted and comma-separated; None adds nothing."""
     if found is None:
         return before
     return ",".join(sorted(found.union(name for name in (before or "").split(",") if name)))

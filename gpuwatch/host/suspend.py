@@ -9,7 +9,7 @@ from gpuwatch import clock
 
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
-LOOK_S = 0.2  # interval of checks while a window is open; the check interval around a suspension counts as not watched
+LOOK_S = 0.2  # interval of checks until every window is judged; the check interval around a suspension counts as not watched
 IDLE_LOOK_S = 5.0  # interval of checks without windows
 SLEPT_NS = 100_000_000  # more than the time between the reads of two clocks; every suspension takes longer
 REFRESH_NS = 100_000_000  # the last reading may be one refresh of the driver's page old
@@ -44,7 +44,7 @@ class Sleeps:
 
 
 class SuspendWatch:
-    """Repeated checks in the event loop, more often while a window is open."""
+    """Repeated checks in the event loop, more often while a window is open or waits for its verdict."""
 
     def __init__(self, note: Callable[[Sleep], None], *, is_busy: Callable[[], bool]) -> None:
         self._note = note

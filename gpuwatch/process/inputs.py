@@ -33,9 +33,10 @@ class _InputSample:
 
 
 def facts(*tensors: object) -> dict[str, FactValue]:
-    """Return facts about the inputs: the total bytes, and the worst ratios of the large float inputs, else of all large inputs.
+    """Return facts about the inputs: total bytes, and types and worst ratios of large float inputs, else of all large inputs.
 
-    The ratio of distinct values is relative to the largest possible count: an eight-bit type has 256 values.
+    The ratio of distinct values is relative to the largest possible count: an eight-bit type has 256 values.  During a
+    capture, and without an input to sample, there are no facts.
     """
     if torch_state.capturing():
         return {}
@@ -83,7 +84,7 @@ def _sample(tensor: Any) -> _InputSample | None:  # torch is not a dependency, s
                 with torch.no_grad():
                     return _summarize(*_read_torch(torch, tensor.detach()), dtype, size_bytes)
         elif numpy is not None and isinstance(tensor, numpy.ndarray) and tensor.dtype.kind in "fiubc" and tensor.size:
-            flat = tensor.reshape(-1) if tensor.flags.c_contiguous else tensor.flat  # reshaping a strided tensor would copy it
+            flat = tensor.reshape(-1) if tensor.flags.c_contiguous else tensor.flat  # reshaping a strided array would copy it
             values = numpy.ascontiguousarray(flat[:: _step(tensor.size)])
             return _summarize(values == 0, values.view(numpy.uint8), str(tensor.dtype), int(tensor.nbytes))
     return None

@@ -102,7 +102,7 @@ def found_tags(environment: Mapping[str, str], folder: Path | None = None) -> di
 
 @cache  # once per process and folder: a home on a network is slow
 def _revision_of(folder: str) -> str | None:
-    """Return the checked-out commit of a folder's repository, from git's files; None without a repository."""
+    """Return the checked-out commit of a folder's repository, from git's files; None without a repository or commit."""
     for each in (Path(folder), *Path(folder).parents):
         git = each / ".git"
         if git.is_file():  # a worktree or submodule: the file contains the path

@@ -124,7 +124,7 @@ def _described(cuda: Any) -> dict[str, FactValue]:  # torch.cuda has no type her
 
 
 def _allocations(cuda: Any) -> Allocations | None:  # torch.cuda has no type here
-    """Read the nested counters, because the flat form is slow."""
+    """Return the allocator's counters, from the nested form because the flat form is slow; None without these counters."""
     with contextlib.suppress(AttributeError, RuntimeError, KeyError, TypeError):
         stats = [cuda.memory_stats_as_nested_dict(index) for index in _used(cuda)]
         # torch 2.2 lacks the count of calls to the driver; a segment was one such call.

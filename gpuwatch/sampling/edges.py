@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 
 from gpuwatch.sampling.sampler import Sampler
 
-EDGE_S = 0.25  # longest wait for a GPU's edge readings, because a hung driver must not delay the verdict
+EDGE_S = 0.25  # longest wait for edge readings or power records, because a hung driver must not delay the verdict
 HAND_OVER_S = 2.0  # readings reach the sinks in milliseconds, unless the driver hangs or no CPU is free
 
 

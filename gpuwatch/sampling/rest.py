@@ -10,7 +10,7 @@ REST_AFTER_NS = 10_000_000_000  # a shorter pause, between two windows or within
 
 
 class Rest:
-    """The sampling rate of one GPU without windows, from readings of the fast lane.  ``wake`` reads every lane at once."""
+    """The sampling rate of one GPU without windows, from readings of the fast lane.  ``wake`` hurries every turn."""
 
     def __init__(self, periods: LanePeriods, wake: Callable[[], None], after_ns: int) -> None:
         self._periods = periods

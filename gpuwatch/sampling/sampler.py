@@ -110,7 +110,7 @@ class Sampler:
         return not (self._fast.is_alive or self._slow.is_alive)
 
     def set_active(self, active: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Switch between the idle and the active rate, and read every lane at once."""
+        """Switch between the idle and the active rate, and hurry every turn."""
         self._periods.is_active = active
         self.rest.end()
         self._fast_lane.want_row()

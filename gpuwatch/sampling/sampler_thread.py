@@ -1,7 +1,7 @@
 """The threads of sampling.
 
 Each GPU has two threads that read it, and a third that reports hangs.  Each source has one thread that waits for the
-driver's own events: an Xid, a GPU that fell off the bus.
+driver's own events: Xids and memory errors.
 """
 
 import threading

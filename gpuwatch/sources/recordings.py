@@ -79,7 +79,10 @@ def _column(parts: Sequence[Column]) -> Column:
 
 
 def _format(path: Path) -> str:
-    """Return ``scenarios``, ``log`` or ``capsule``, by the file's first bytes.  Raises UsageError: for an unreadable file."""
+    """Return ``scenarios``, ``log`` or ``capsule``, by the first bytes and an archive's names.
+
+    Raises UsageError: for an unreadable or empty file, a pipe, a damaged archive, and an HTML page.
+    """
     try:
         if path.is_fifo():  # the file is read more than once, and a pipe without a writer would block
             raise UsageError(f"{path}: expected {_FORMATS}, found a pipe; write it to a file first")

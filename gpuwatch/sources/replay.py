@@ -120,7 +120,7 @@ class Replay:
         self._closed.set()
 
     def _then_ns(self) -> int:
-        """Return the current time on the recording's axis."""
+        """Return the current time on the recording's axis.  Raises SourceGoneError: after ``close``."""
         if self._closed.is_set():
             raise SourceGoneError(f"{self.name}: closed")
         return self._begin_ns + int((self._clock.now_ns() - self._start_ns) * self._speed)

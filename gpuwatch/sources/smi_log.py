@@ -75,7 +75,7 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
-    """Yield number, text, and True for a complete line (with its newline) of each line that is not blank."""
+    """Yield number, text, and True for a complete line (with its newline) of each non-blank line.  Raises UsageError."""
     with path.open("rb") as file:
         number, raw = 0, file.readline(_LINE_BYTES + 1)
         while raw:

@@ -20,7 +20,7 @@ from gpuwatch.store.state_folder import StateFolder
 from gpuwatch.store.store_options import StoreLimits, WriterFacts
 
 HOUSEKEEPING_NS = 60_000_000_000
-STEP_NS = 100_000_000  # time daemons slew by at most 83 ms per second; more within a commit is a step
+STEP_NS = 100_000_000  # a change of the wall clock since the last housekeeping that makes the next one due at once
 
 RETRIED_COUNT = 10_000  # most writes to the ledger that wait while the disk is full or the ledger is locked
 

@@ -1,4 +1,4 @@
-"""Files of databases: opening, closing to one plain file, setting aside, locking, and the type of the file system."""
+"""Files of databases: opening, checking, closing to one plain file, setting aside, locking, sizes, errors and file systems."""
 
 import contextlib
 import fcntl
@@ -167,7 +167,7 @@ def needs_settling(path: Path) -> bool:
 def settle(path: Path) -> bool:
     """Merge the files left by a writer into one plain file; return False if a reader prevents that.
 
-    Raises REFUSALS: for a broken database.
+    Raises REFUSALS: when SQLite cannot read the database.
     """
     connection = sqlite3.connect(path, timeout=0.1, check_same_thread=False)
     try:
@@ -243,7 +243,7 @@ def is_locked_by(descriptor: int, folder: Path) -> bool:
 def lock(folder: Path, *, mode: int) -> int:
     """Lock a folder for one writer until the returned descriptor is closed.
 
-    Raises StoreError: when another writer holds the lock.
+    Raises StoreError: when another writer holds the lock.  Raises OSError: when the lock's file cannot be written.
     """
     path = folder / store_owner.LOCK
     # Only the owner may open the file: any reader of a file can lock it, and could keep every daemon from starting.

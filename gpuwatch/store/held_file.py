@@ -62,7 +62,7 @@ class HeldFile:
         return {suffix: files.identity(self._beside(suffix)) for suffix in ("-wal", "-shm")}
 
     def _remove_foreign_logs(self) -> None:
-        """Set aside another process's log, which SQLite would replay over the saved data."""
+        """Set aside another process's log, which SQLite would replay over the saved data, and remove that log's index."""
         for suffix, found in self._lying_logs().items():
             path = self._beside(suffix)
             if found is None or found == self._logs[suffix]:

@@ -106,7 +106,7 @@ class Pieces:
             )
 
     def _column(self, name: str) -> Column | None:
-        """Join one signal's pieces, as ``Trace.of`` does, from all lanes that ever gave a value of the signal."""
+        """Join one signal's pieces, as ``Trace.of`` does, from all lanes that ever gave a value; None without a value."""
         given = []
         for pieces in self.lanes.values():
             of_lane = [(times, columns[name]) for times, columns in pieces if name in columns]

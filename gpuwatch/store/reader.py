@@ -81,7 +81,7 @@ class Reader(RunReader):
             return tuple(device_from_row(row) for row in rows)
 
     def device(self, uuid: str, *, boot_id: str | None = None, at_ns: int | None = None) -> Device:
-        """Return a GPU's facts at a time of a boot, or its latest facts without a time."""
+        """Return a GPU's facts at a time of a boot, or its latest facts without a time.  Raises StoreError: for no such GPU."""
         device = self._device(uuid, boot_id, at_ns)
         if device is None:
             raise StoreError(
@@ -98,7 +98,7 @@ class Reader(RunReader):
 
         def distance_ns(interval: tuple[str, int, int, int]) -> int:
             _, begin_ns, end_ns, offset_ns = interval
-            # A time between two intervals belongs to the earlier one, unless the later one is less than half as far away.
+            # A time between two intervals belongs to the earlier one, unless the later one is at most half as far away.
             return max(2 * (begin_ns + offset_ns - wall_ns), wall_ns - end_ns - offset_ns, 0)
 
         boot_id, _, _, offset_ns = min(reversed(intervals), key=distance_ns)

@@ -75,7 +75,7 @@ class RowWriter:
         self.restart()
 
     def _write_without_bad(self) -> bool:
-        """Write the good rows, and replace the bad ones with gaps; return True if no row waits."""
+        """Write the good rows, and replace bad rows of the fast lane with gaps; return True if no row waits."""
         bad, self._held = sift(self._held, self._write)
         self.dropped_count += len(bad)
         loss = SegmentRows(readings=bad.readings).loss()

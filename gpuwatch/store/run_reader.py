@@ -1,4 +1,4 @@
-"""Queries of stored windows: lists, single windows by id, packed evidence, signatures."""
+"""Queries of the ledger: windows with evidence, times, spans and signatures; overlapping and recorded windows; Xids."""
 
 # ruff: noqa: S608 - names in these statements are constants; values are always bound
 

@@ -1,4 +1,4 @@
-"""The tables of ledger and readings, as numbered migrations: a new schema version adds one function here and one fixture.
+"""The tables and views of ledger and readings.  A new schema version adds one numbered migration here and one fixture.
 
 gpuwatch runs the statements for a new file; sqlite-utils applies missing migrations to an older file, in a child process.
 """

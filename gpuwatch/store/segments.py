@@ -43,7 +43,7 @@ class Segments:
         return True
 
     def replace_live(self, why: object = None) -> None:
-        """Begin a new segment after the live one was removed, or set aside as broken."""
+        """Begin a new segment after the live one was removed; with a reason, set the broken live one aside first."""
         lost = self.live
         lost.database.conn.close()
         if why is not None:
@@ -93,7 +93,7 @@ class Segments:
         self.live.close()
 
     def _resume(self) -> Segment | None:
-        """Return the newest segment if it is sound and of this boot; otherwise close it, or set it aside if it is broken."""
+        """Return the newest segment if it is sound and of this boot; else close it or set it aside, and return None."""
         paths = self.paths()
         if not paths:
             return None

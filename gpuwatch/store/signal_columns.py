@@ -14,8 +14,8 @@ from annotate.evidence import Device, Lane, Reading, signals
 # Unit of the record -> unit of the column, the factor, and the decimals beyond which only rounding noise is left.
 _SCALES = {"w": ("mw", 1000.0, 6), "j": ("mj", 1000.0, 6), "ratio": ("percent", 100.0, 9), "bytes": ("kib", 1 / 1024, None)}
 
-# Signals that each table can hold.  The plan may move an expensive fast signal to the slow lane, and repeat a cheap signal at
-# the edges.  The sampler may also read some signals more often than the rest of their row.
+# Signals that each table can hold.  The plan may move an expensive fast signal to the slow lane, and puts no fast signal into
+# the edge lane's table.  The sampler may also read some signals more often than the rest of their row.
 LANE_SIGNALS: dict[Lane, tuple[str, ...]] = {
     Lane.FAST: signals(Lane.FAST),
     Lane.PULSE: signals(Lane.FAST),

@@ -66,7 +66,7 @@ class StateFolder:
         self._evidence_bytes = self.ledger.evidence_bytes = evidence_bytes
 
     def begin_again(self) -> None:
-        """Create the missing files after the folder or its files were removed."""
+        """Create the missing files after the folder or its files were removed, or the ledger was set aside."""
         if not files.is_locked_by(self._lock, self.path):
             lock, self._lock = self._lock, self._locked()  # refused if another daemon owns the folder by now
             os.close(lock)

@@ -26,7 +26,7 @@ class Manager:
 
     def __init__(self, address: str | None = None, *, watchdog_s: float | None = None) -> None:
         self._address = address
-        self.watchdog_s = watchdog_s  # the manager kills this process after this time without a message; None: no watchdog
+        self.watchdog_s = watchdog_s  # the manager kills this process after this time without WATCHDOG=1; None: no watchdog
 
     @property
     def listens(self) -> bool:
@@ -75,7 +75,7 @@ def taken(environment: MutableMapping[str, str]) -> tuple[Manager, list[socket.s
 def listener_at(path: Path, sockets: Sequence[socket.socket]) -> socket.socket | None:
     """Return the daemon's socket from the service manager; None without one.
 
-    Raises UsageError: for a socket at another place, because its clients would hang, and for several sockets.
+    Raises UsageError: for a socket of another kind or place, because its clients would hang, and for several sockets.
     """
     for one in sockets:
         name = one.getsockname() if one.family == socket.AF_UNIX else None

@@ -1,4 +1,4 @@
-"""The systemd units of gpuwatch, adapted to this installation: files to write, and commands to run afterwards.
+"""The systemd units of gpuwatch, adapted to this installation: files to write or remove, and commands to run before and after.
 
 The units are in ``systemd/`` of a checkout and in ``share/gpuwatch/systemd`` of an installation, for packagers to copy.
 """
@@ -75,7 +75,7 @@ def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Inst
     """Plan the installation of the system's daemon.
 
     The service starts this installation or, under another root, /usr/bin/gpuwatch, as in a package.
-    Raises UsageError: for an unknown drop-in, an installation that the service cannot read, a foreign file, and a link.
+    Raises UsageError: for an unknown drop-in, an installation without units or hidden from the service, a foreign file, a link.
     """
     known = drop_ins()
     if unknown := [name for name in drop_in_names if name not in known]:
@@ -105,7 +105,7 @@ def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Inst
 def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/daemon.sock") -> InstallPlan:
     """Plan the installation of a user's daemon, with these options and on this socket.
 
-    Raises UsageError: for a foreign file, and for a link.
+    Raises UsageError: for an installation without the units, a foreign file, and a link.
     """
     source = folder() / "user"
     texts = {name: (source / name).read_text("utf-8") for name in UNITS}
@@ -121,7 +121,7 @@ def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/d
 def removal(units: Path, *, scope: str, root: Path = Path("/")) -> InstallPlan:
     """Plan the removal of all installed gpuwatch files; each wanted text is empty.  The store and the configuration stay.
 
-    Raises UsageError: when, under another root, a folder of a path is a link.
+    Raises UsageError: when, under another root, a folder of a path is a link or another kind of file.
     """
     if root != Path("/"):
         _check_folder(units / "gpuwatch.service.d", root)
@@ -243,7 +243,7 @@ def _with_program(text: str, program: Sequence[str], flags: Sequence[str] = ()) 
 
 
 def _check_folder(folder: Path, root: Path) -> None:
-    """Raise UsageError if a part of a folder's path is a link; a missing folder is not an error."""
+    """Raise UsageError if a part of a folder's path is no folder, such as a link; a missing folder is not an error."""
     with contextlib.suppress(FileNotFoundError), _opened(folder, root, makes=False):
         pass
 

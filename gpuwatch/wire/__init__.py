@@ -1,1 +1,1 @@
-"""The protocol of client and daemon: messages, timings, run ids, and the socket's path."""
+"""The protocol of client and daemon: messages, timings, spans, run ids, bounds of marks, and the socket's path."""

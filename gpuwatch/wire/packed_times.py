@@ -95,7 +95,7 @@ def joined(pieces: Sequence[wire.Times]) -> PackedTimes | None:
 def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int:
     """Return the count of times in a message; ``first`` is the window's first message, ``before_count`` its earlier times.
 
-    Raises UsageError: when the arrays contradict each other or earlier messages, or exceed the bounds of a window.
+    Raises UsageError: when arrays contradict each other or earlier messages, exceed a window's bounds, or hold invalid values.
     """
     count = len(piece.at_ns) // 8
     if count < 1 or len(piece.at_ns) != 8 * count or len(piece.took_s) != 8 * count:

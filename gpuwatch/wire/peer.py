@@ -24,7 +24,7 @@ def peer_uid(connection: socket.socket) -> tuple[int, int]:
 def dial(path: Path) -> socket.socket | None:
     """Connect to the socket at this path; return None if no process listens.
 
-    Raises DaemonError: when the socket refuses this user, or another user listens there.
+    Raises DaemonError: when the socket refuses this user, the connection fails otherwise, or another user listens there.
     """
     connection = _moved_off_streams(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:

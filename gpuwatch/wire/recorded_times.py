@@ -41,7 +41,7 @@ class RecordedTimes:
         """Keep durations in seconds; without start times, the durations count as back to back until now.
 
         Never raises, because the benchmark continues.  An invalid duration becomes zero, which the judge rejects.  Invalid start
-        times are dropped.  ``complain`` receives a message about either.
+        times are dropped.  ``complain`` receives a message about either, and about missing durations.
         """
         before_count = len(self._took_s)
         _add_durations(self._took_s, times, complain)
@@ -101,7 +101,7 @@ def _add_durations(out: array[float], times: Iterable[float], complain: Callable
 
 
 def _number(one: Any) -> float:  # a number of torch, numpy or Python
-    """Convert one duration.  Raises TypeError: for any array, for text, and for truth values, although float() takes them."""
+    """Convert one duration.  Raises TypeError: for arrays with axes, complex numbers, text and truth values."""
     if type(one) is float:
         return one
     if getattr(one, "shape", ()):
@@ -115,7 +115,7 @@ def _number(one: Any) -> float:  # a number of torch, numpy or Python
 
 
 def _add_begins(out: array[int], at_ns: Iterable[int], count: int, complain: Callable[[str], object]) -> bool:
-    """Add start times and return True; add none and return False for another count, and for a fraction, such as seconds."""
+    """Add start times and return True; add none and return False for another count, a fraction or an error."""
     before_count = len(out)
     try:
         for one in at_ns:

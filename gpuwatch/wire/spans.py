@@ -35,7 +35,7 @@ class NamedSpans:
 def check(piece: wire.Spans, before_count: int) -> int:
     """Return the number of spans in a message; the window already has ``before_count`` of this kind.
 
-    Raises UsageError: when the arrays do not match each other, or exceed the bounds of a window.
+    Raises UsageError: when the arrays do not match each other, exceed the bounds of a window, or hold invalid values.
     """
     count = len(piece.named)
     if len(piece.begin_ns) != 8 * count or len(piece.end_ns) != 8 * count:

@@ -1,4 +1,4 @@
-"""Times of iterations: conversion of arrays to messages, and repair of invalid times."""
+"""Times of iterations as arrays: repair of invalid times, sorting, batching, and conversion to messages."""
 
 from collections.abc import Callable, Iterable, Iterator
 

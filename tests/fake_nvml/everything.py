@@ -1,4 +1,4 @@
-"""A program that prints every answer of NVIDIA's own binding about the GPUs in its arguments; tests run the program."""
+"""A program that prints the answers of NVIDIA's own binding to all questions in ``ASKED``, for the GPUs in its arguments."""
 
 from __future__ import annotations
 

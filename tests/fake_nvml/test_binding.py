@@ -175,7 +175,7 @@ def test_calls_are_counted_by_function_and_by_gpu(scene: Scene, library: Path) -
     of(scene, library, 2)
     assert scene.calls_count("nvmlDeviceGetPowerUsage") == 8
     assert [gpu.calls_count("nvmlDeviceGetUtilizationRates") for gpu in scene.gpus] == [0, 0, 1, 0, 0, 0, 0, 0]
-    assert scene.calls_count("gpm") == 2 + 1 + 2 + 1 + 2  # support, allocations, samples, metrics, frees
+    assert scene.calls_count("gpm") == 2 + 1 + 2 + 1 + 2  # allocations, support, samples, metrics, frees
     assert scene.called()["nvmlInitWithFlags"] == 1
 
 

@@ -112,7 +112,7 @@ def test_program_without_a_gpu_is_unproven(watch: Watch) -> None:
     assert "no process of this window held a context on a GPU" in ended.stderr
 
 
-def test_xid_rejects_only_the_window_on_its_gpu(watch: Watch) -> None:
+def test_xid_is_found_only_on_its_gpu(watch: Watch) -> None:
     """An Xid rejects the verdict on its GPU; on the window's other GPU, ``hardware-error`` is clear."""
     struck, spared = watch.scene.gpus[0], watch.scene.gpus[1]
     for gpu in (struck, spared):
@@ -221,8 +221,8 @@ def test_short_window_is_judged_by_every_pass(watch: Watch) -> None:
         if trace.gaps:
             return False  # a late pass is a gap: another process had the CPU
         inside = [begin_ns, *clock[(clock >= begin_ns) & (clock <= end_ns)], end_ns]
-        # The longest distance is a refresh, a pass, and the missed passes.  Edge readings hide some missed passes, so one window
-        # without interference is enough.
+        # The longest distance is a refresh, two passes, and the missed passes.  Edge readings hide some missed passes, so one
+        # window without interference is enough.
         missed_count = max(0, (end_ns - begin_ns) // 10_000_000 - (after_count - before_count))
         most_ns = 100_000_000 + (2 + missed_count) * 10_000_000
         longest_ns = max(later - at_ns for at_ns, later in pairwise(inside))

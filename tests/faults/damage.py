@@ -86,7 +86,7 @@ def make(folder: Path) -> None:
 
 
 def one(base: Path, folder: Path, dice: random.Random) -> str:
-    """Damage a copy, use it, and return the kind of damage.  Unexpected errors propagate."""
+    """Damage a copy, use it, and return the kinds of damage with the outcome.  Unexpected errors propagate."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(base, folder)
     done = []
@@ -156,7 +156,7 @@ def _kind(path: Path) -> str:
 
 
 def campaign(count: int, *, seed: int = 0, progress: bool = False) -> Counter[str]:
-    """Damage this many copies of a store; return the kinds of damage with their counts."""
+    """Damage this many copies of a store; return the kinds of damage and outcomes with their counts."""
     seen: Counter[str] = Counter()
     folder = Path(tempfile.mkdtemp(prefix="gw-damage-"))
     make(folder)

@@ -164,8 +164,8 @@ def day(
 ) -> dict[str, Any]:  # fmt: skip
     """Run the day; return its costs.
 
-    Raises AssertionError: for lost rows, unjudged windows, growth, more bytes than the budget and one segment, or no dropped
-    segment.
+    Raises AssertionError: for lost rows, unjudged windows, growth, too large segments or logs, or no dropped segment.
+    Raises stores.BrokenError: for a damaged store.
     """
     virtual, stop = VirtualClock(BEGIN_NS), threading.Event()
     store = Store(

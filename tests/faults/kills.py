@@ -29,7 +29,7 @@ from tests.gpuwatch.forked import ForkedPopen
 from tests.waiting import let_pass, wait_until
 
 EIGHT = "simulated:" + ",".join(["steady-gemm", "steady-copy"] * 4)
-ROUNDS_A_STORE = 20  # then a new folder, because each check reads all rows of the folder
+ROUNDS_A_STORE = 20  # then a new folder, because each check reads the whole store
 MOST_LOST_NS = 1_000_000_000
 
 

@@ -82,7 +82,7 @@ def sized(found: inspect.Type, field: str) -> Iterator[Sized]:
 
 
 def least(found: inspect.Type) -> Any:
-    """Return the smallest value of a type, as plain data."""
+    """Return a short value of a type, as plain data."""
     match found:
         case inspect.UnionType():
             return least(found.types[0])
@@ -101,7 +101,7 @@ def least(found: inspect.Type) -> Any:
 
 
 def _lists(found: inspect.ListType, field: str) -> Iterator[Sized]:
-    """Yield lists at the limit and beyond, of the smallest items and of items at their limits."""
+    """Yield lists of short items at the limit and beyond, and lists of items at their limits and beyond."""
     small = least(found.item_type)
     yield Sized(field, [small] * _most(found.max_length), refused=False)
     yield Sized(field, [small] * (_most(found.max_length) + 1), refused=True)
@@ -111,7 +111,7 @@ def _lists(found: inspect.ListType, field: str) -> Iterator[Sized]:
 
 
 def _dicts(found: inspect.DictType, field: str) -> Iterator[Sized]:
-    """Yield dicts at the limit and beyond, with keys and values at their limits."""
+    """Yield dicts at the limit and beyond, and dicts with keys and values at their limits and beyond."""
     small, most = least(found.value_type), _most(found.max_length)
     yield Sized(field, {f"{number:x}": small for number in range(most)}, refused=False)
     yield Sized(field, {f"{number:x}": small for number in range(most + 1)}, refused=True)

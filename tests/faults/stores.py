@@ -1,4 +1,4 @@
-"""Invariants of a store after any fault of its daemon."""
+"""Invariants of a store after any fault of its daemon, and a process's memory, descriptors and threads."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def judged(live: Live, label: str) -> Run:
     return run
 
 
-def test_window_of_a_killed_client_is_unproven(daemon: Live) -> None:
+def test_window_of_a_killed_client_is_not_valid(daemon: Live) -> None:
     """The window of a client that is killed inside it is unproven or flagged, with the reason."""
     body = """
         with opened("killed"):

@@ -85,7 +85,7 @@ def test_wall_clock_changes_do_not_change_windows(
         assert runs["ahead"].begun_wall_s == pytest.approx(begun_s, abs=SLACK_S)
         assert runs["back"].begun_wall_s == pytest.approx(begun_s + HOUR_S, abs=SLACK_S)
         assert runs["after"].begun_wall_s == pytest.approx(begun_s - HOUR_S, abs=SLACK_S)
-        # A wall time in each window leads to the window's readings.
+        # A wall time in each window is converted to the window's monotonic time.
         for name in ("ahead", "back", "after"):
             boot_id, at_ns = reader.to_monotonic(runs[name].begun_wall_s + 0.2)
             assert boot_id == runs[name].boot_id

@@ -18,7 +18,7 @@ from tests.gpuwatch.exporter.test_served import LISTEN, url
 from tests.gpuwatch.live import Live, running
 from tests.waiting import let_pass, wait_until
 
-SILENT_S = 5.0  # duration of the shortage
+SILENT_S = 5.0  # least duration of the shortage
 MOST_BYTES = 20_000
 
 

@@ -24,7 +24,7 @@ from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, wait_until
 
 HELLO = messages.encode(messages.Hello(protocol=1, version="test"))
-SERVED_S = 1.0  # limit to open a window on an idle machine, with any other clients
+SERVED_S = 1.0  # limit to open and close a window on an idle machine, with any other clients
 MOST_GROWN_BYTES = 100 << 20
 Serves: TypeAlias = Callable[..., None]
 

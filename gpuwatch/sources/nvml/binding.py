@@ -1,4 +1,4 @@
-"""The NVML binding: its import, the driver's start, and the meaning of each error code."""
+"""The NVML binding: its import, the driver's start, the meaning of error codes, and calls that may have no answer."""
 
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias

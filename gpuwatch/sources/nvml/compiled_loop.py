@@ -227,7 +227,7 @@ def compiled(folder: Path = Path(__file__).parent) -> tuple[ctypes.CDLL | None, 
 
 
 def _parts(call: Callable[[], Any]) -> tuple[str, Any, int | None]:
-    """Return function, handle and number of a bound call of the binding.  Raises UnfitError."""
+    """Return function, handle and number (None without one) of a bound call of the binding.  Raises UnfitError."""
     if not isinstance(call, partial) or getattr(call.func, "__name__", "") not in FORMS or len(call.args) > 2:
         raise UnfitError(f"only Python makes the call {call}")
     return call.func.__name__, call.args[0], call.args[1] if len(call.args) > 1 else None

@@ -10,7 +10,7 @@ from gpuwatch.sources.nvml.process_lists import Lists
 
 Offset: TypeAlias = Callable[[], int]
 
-STEP_NS = 100_000_000  # an offset that changed by more was stepped: time daemons slew by at most 83 ms per second
+STEP_NS = 100_000_000  # a larger change of an offset counts as a step: time daemons slew by at most 83 ms per second
 SLACK_NS = 50_000_000  # reading two clocks can put a stamp up to this far in the future
 FARTHEST_NS = 60_000_000_000  # a clock farther from the newest sample than this did not stamp it
 

@@ -34,7 +34,7 @@ class Driver:
     def __init__(self, script: Script, seed: str) -> None:
         self.physics = Physics(script, seed)
         rng = random.Random(seed + "/driver")  # noqa: S311 - phases, not secrets
-        self.offset_ns = rng.randrange(10**12)  # counters do not start at zero: the driver was loaded long ago
+        self.offset_ns = rng.randrange(10**12)  # the power counters' start value: the driver was loaded long ago
         self._due_ns = [rng.randrange(period) for period in (PAGE_NS, UTILIZATION_NS, TEMPERATURE_NS)]
         self.page = self._fresh_page()
         self.temperature_c = round(self.physics.temperature_c)
