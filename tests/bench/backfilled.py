@@ -67,7 +67,7 @@ def asked_names(texts: Sequence[str]) -> set[str]:
 
 
 def pages() -> tuple[Series, Series]:
-    """Return one host's page of eight simulated GPUs, and the same page two seconds later, which gives its counters' rates."""
+    """Return one host's page of eight simulated GPUs, and the page after two more seconds and some verdicts, for the rates."""
     fleet = Fleet("fleet")
     fleet.play(2)
     first = series(fleet.text())
@@ -163,7 +163,7 @@ def needed(every: Sequence[Rule], exprs: Sequence[str]) -> list[Rule]:
 
 
 def levels(every: Sequence[Rule]) -> list[list[Rule]]:
-    """Return the rules in order of evaluation: each level queries only series of earlier levels."""
+    """Return the rules in order of evaluation: each level queries only scraped series and series of earlier levels."""
     left, done = list(every), list[list[Rule]]()
     while left:
         unknown = {rule.name for rule in left}

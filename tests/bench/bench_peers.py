@@ -1,6 +1,6 @@
 """The cost of watching, compared with other watchers in one run, on a mock driver with one GPU and with eight.
 
-The mock driver's calls compute for the time they took on an H200, so that a query costs every watcher the same.
+The mock driver's calls compute for about the CPU time of the same calls on an H200.  So a query costs every watcher the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cost of `gpuwatch audit --rejudge` over a large store: seconds for ten thousand windows, on all cores."""
+"""The cost of `gpuwatch audit --rejudge` over a large store: seconds for ten thousand windows, on at most eight cores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DECLARED: dict[str, Fact] = {"torch_version": "2.9.1", "sync_s": 0.002, "busy_r
 
 
 def filled(folder: Path, count: int) -> None:
-    """Fill a store with judged windows: the evidence of a few scenes repeated, without readings."""
+    """Fill a store with windows: the evidence of a few scenes repeated, without readings and verdicts."""
     pieces = [
         replace(simulate(scene, seed=seed, timings=False)[0], declared=_DECLARED) for scene in _SCENES for seed in range(3)
     ]

@@ -1,7 +1,7 @@
 """The cost of a window to its benchmark, compared with the minimum: an echo over the same kind of socket.
 
-A close with 10 000 iterations timed by the host's clock sends the times before the block returns.  A separate thread sends
-times of CUDA events and stamps (``tests/hardware/costs.py``).
+A close with 10 000 iterations timed by the host's clock sends the times before the block returns.  A separate thread reads and
+sends more than 500 stamped times (``tests/hardware/costs.py``).
 """
 
 from __future__ import annotations

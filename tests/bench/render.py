@@ -24,17 +24,17 @@ BLOCK = re.compile(r"(<!-- costs[^>]*-->\n).*?(<!-- /costs -->)", re.DOTALL)
 def page(found: Data) -> str:
     out = [
         "# Measured costs of gpuwatch\n",
-        "`python -m tests.bench.render` generates this page from `tests/bench/results.json` and from the rows of real GPUs in",
-        "`tests/traces/h200-figures.jsonl`.  `make bench` runs all benchmarks; `python -m tests.bench --save [NAME …]` also stores their",
-        "results.  Each table gives its date, machine and versions.  Load is the one-minute load average.  A table marks the machine",
+        "`python -m tests.bench.render` generates this page from `tests/bench/results.json`, `tests/faults/results.json` and the results of",
+        "real GPUs in `tests/traces`.  `make bench` runs all benchmarks; `python -m tests.bench --save [NAME …]` also stores their",
+        "results.  Each benchmark has its date, machine and versions.  Load is the one-minute load average.  A benchmark's machine is marked",
         "as shared when the load at the start exceeded half its processors; timings of a shared machine are upper bounds.\n",
         "## Targets\n",
         *targets.as_rows(found),
         "",
         *_watched(found),
         "## Tables\n",
-        "The mock driver, *the double* in the tables, is a library with the driver's ABI (`tests/fake_nvml/`).  Its calls compute for as",
-        "long as the same calls took on an H200, and every program loads it unmodified.  A mock driver cannot show the effect of watching on GPU work.\n",
+        "The mock driver, *the double* in the tables, is a library with the driver's ABI (`tests/fake_nvml/`).  Its calls compute for about",
+        "the CPU time of the same calls on an H200, but are free in `watching`.  Every program loads it unmodified.  A mock driver cannot show the effect of watching on GPU work.\n",
     ]
     for name, kept in sorted(found.benches.items()):
         out += _table(name, kept)

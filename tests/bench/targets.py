@@ -69,7 +69,10 @@ def _below(found: float | None, most: float, text: Callable[[float], str]) -> Me
 
 
 def _all(parts: Iterable[Measured]) -> Measured:
-    """Join parts into one value, met if every compared part is met; the text also holds the other parts."""
+    """Join parts into one value, met if every compared part is met; the text also holds the other parts.
+
+    Without a compared part, the value is not measured yet.
+    """
     parts = list(parts)
     known, open_ = ([part for part in parts if (part.met is None) is unknown] for unknown in (False, True))
     if not known:

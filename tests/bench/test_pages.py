@@ -1,4 +1,4 @@
-"""Tests of the benchmarks' page: its text follows from the committed data, and benchmarks have default arguments."""
+"""Tests of the benchmarks' page and stored results, and of the benchmarks' arguments and command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_benchmarks_run_without_arguments(name: str) -> None:
 
 
 def test_stored_results_cover_every_target() -> None:
-    """Stored results belong to existing benchmarks and cover every target."""
+    """Stored results belong to existing benchmarks; all targets are measured, except effects on the work of a real GPU."""
     kept = saved.load()
     assert kept.keys() <= set(saved.names())
     found = targets.data(kept)

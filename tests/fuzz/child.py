@@ -9,11 +9,11 @@ from typing import Any
 
 
 def main() -> None:
-    # Only this module needs atheris.
+    # Only this module imports atheris.
     atheris: Any = importlib.import_module("atheris")
     name = sys.argv.pop(1)
     warnings.simplefilter("ignore")
-    # The judge is not instrumented, because its branches do not help to find new inputs of a parser.
+    # The judge's rules and proofs are not instrumented, because their branches do not help to find new inputs of a parser.
     with atheris.instrument_imports(include=["gpuwatch", "annotate.evidence", "annotate.user_policy", "annotate.verdict"]):
         from tests.fuzz.targets import target
 

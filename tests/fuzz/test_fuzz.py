@@ -1,4 +1,4 @@
-"""Tests that run the fuzz targets in the normal suite: on every kept input, and on mutations from hypothesis."""
+"""Tests that run the fuzz targets on every kept input and on mutations from hypothesis, and a test of the stored counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.examples import share_of
 from tests.fuzz import corpus
 from tests.fuzz.targets import FAMILIES, NAMES, target
 
-# Examples per target in `make bench`, if not 120; the suite runs about a third of these.
+# Examples per target in `make bench`, if not 120; the suite runs a third of these, but at least ten (all if there are fewer).
 EXAMPLES_COUNT = {"escaping": 8, "told": 25, "headers": 40, "archives": 60, "conversations": 60, "reports": 60}
 RESULTS = json.loads((Path(corpus.__file__).parent / "results.json").read_text())
 

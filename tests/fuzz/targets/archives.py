@@ -1,6 +1,6 @@
 """Target: an .npz recording gives evidence that the judge can judge, or a one-line error.
 
-The input is the file, or choices of arrays in a file.
+The input is the file itself, or the choices that generate a file's arrays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Target: a text in every field of a report.  The page parses to the same text, elements and attributes."""
+"""Target: a text in many fields of a report.  The page parses to the same text, elements and attributes."""
 
 from __future__ import annotations
 

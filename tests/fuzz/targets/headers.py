@@ -1,4 +1,7 @@
-"""Target: bytes to the metrics page's socket give an HTTP answer or a closed connection, without an exception in the log."""
+"""Target: bytes to the metrics page's socket give an HTTP answer without metrics, or a closed connection.
+
+No bytes cause an exception in the log, or pass as the password.
+"""
 
 from __future__ import annotations
 

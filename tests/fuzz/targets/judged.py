@@ -1,4 +1,4 @@
-"""A check that the judge can judge all evidence that a reader accepts."""
+"""A check that no rule fails on evidence from a reader: for one input in eight, and windows of at most 60 s."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _sweeps(source: Simulated, uuid: str) -> Iterator[tuple[Lane, Reading | Proc
 
 def main(machines_count: int, gpus_count: int, period_s: float) -> None:
     clock = MonotonicClock()
-    # After a minute caps and temperatures are constant, so that two servers agree at different moments.
+    # After a minute caps and temperatures are constant, so that servers agree at different moments.
     source = Simulated(",".join(SCENES), clock, epoch_ns=clock.now_ns() - 60_000_000_000)
     scenes = [device for device in source.devices() if device.parent_uuid is None]
     settings = config.load({"listen": "127.0.0.1:0"}, environment={"HOME": "/"})

@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch export`: each window is exported exactly once, also after an interruption or a repetition."""
+"""Tests of `gpuwatch export`: each window once, also after an interruption or a repetition, with its rows, options and errors."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ NAMES = {column.name for column in COLUMNS}
 
 def test_fleet_columns_cover_device_and_host() -> None:
     assert {f"gpu_{field.name}" for field in fields(Device)} - NAMES == {"gpu_simulated"}  # a column of the window
-    assert {f"host_{field.name}" for field in fields(Host)} - NAMES == {"host_boot_id", "host_hostname"}  # part of the key
+    assert {f"host_{field.name}" for field in fields(Host)} - NAMES == {"host_boot_id", "host_hostname"}  # without the prefix
 
 
 def test_verdict_row_has_all_columns_and_its_reasons() -> None:

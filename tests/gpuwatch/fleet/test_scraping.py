@@ -1,4 +1,7 @@
-"""Tests that three servers agree on many machines: Prometheus, a VictoriaMetrics that Prometheus feeds, and a scraping one."""
+"""Tests that promtool accepts the files of docs/FLEET.md, and that three servers agree on many machines.
+
+The servers are Prometheus, a VictoriaMetrics that Prometheus feeds, and a VictoriaMetrics that scrapes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the gate's outcomes: fail, pass, and neutral for windows that the machine spoiled."""
+"""Tests of the gate's outcomes (fail, pass, and neutral for windows that the machine spoiled), and of the output formats."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_workflow_commands_escape_labels() -> None:
     assert "\n" not in line
 
 
-def test_summary_has_outcome_change_and_reason() -> None:
+def test_summary_has_outcomes_counts_and_changes() -> None:
     windows = [gated(made(2.1e-3), made()), gated(made(processes=None))]
     text = gate_formats.summary(windows)
     assert text.startswith("### gpuwatch: ❌ fail (1 neutral, 1 fail)\n")

@@ -22,7 +22,7 @@ NEEDED = {
     "triton_steady.py": ("triton", "SIMULATED triton.testing.do_bench: 1 window"),
     "triton_perf_report.py": ("triton", "(first: matmul side=2048 provider=library make_matmul.<lambda>)"),
 }
-RUN_ELSEWHERE = {"torch_timer.py", "cupy_benchmark.py"}  # torch_program.py runs the first; the second needs a GPU
+RUN_ELSEWHERE = {"torch_timer.py", "cupy_benchmark.py"}  # torch_program.py runs torch_timer.py; cupy_benchmark.py needs a GPU
 HELPERS = {"matmul.py", "without_gpu.py"}
 
 

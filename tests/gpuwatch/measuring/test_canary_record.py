@@ -1,4 +1,4 @@
-"""Tests of the canary's record: the declared facts of this GPU's earlier, healthy runs."""
+"""Tests of the canary's record: the declared facts of this GPU's earlier, valid runs."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_times_and_their_distribution_share_an_axis(two_runs: Page) -> None:
     assert "Drawn from the 0.5th to the 99.5th percentile; " in two_runs.run("document.body.innerText")
 
 
-def test_every_control_is_reached_by_tab(plain_run: Page) -> None:
+def test_controls_are_reached_by_tab(plain_run: Page) -> None:
     page = plain_run
     reached = set()
     for _ in range(30):
@@ -272,7 +272,7 @@ def test_hostile_names_run_and_fetch_nothing(opened: Opened) -> None:
     assert all("Content Security Policy" in each or "ERR_BLOCKED_BY_CSP" in each for each in page.complaints())
 
 
-def test_saved_evidence_equals_embedded_evidence(two_runs: Page) -> None:
+def test_save_buttons_save_the_evidence_of_each_window(two_runs: Page) -> None:
     page = two_runs
     page.run(
         "window.saved = []; URL.createObjectURL = (blob) => { window.saved.push(blob.arrayBuffer()); return 'data:,'; };"

@@ -164,7 +164,7 @@ def shape(data: object) -> object:
 
 
 def chosen_leaves(data: Mapping[str, Any]) -> list[JsonPath]:
-    """Return leaves to forge: those outside findings, and those of one finding of each kind.
+    """Return leaves to forge: those outside findings, and those of a finding with an effect, a clear and an unobserved one.
 
     Of the bounds of each shape, and of each other field of the numbers, only the first and the last are forged.  ``make bench``
     forges all of these.

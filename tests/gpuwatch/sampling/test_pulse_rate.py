@@ -1,7 +1,7 @@
-"""Tests that whole rows every 50 ms with pulses every 10 ms change no verdict on a recorded H200.
+"""Tests that whole rows every 50 ms with pulses every 10 ms change no status and no hazard of windows recorded on an H200.
 
 The driver's page changes every 100 ms.  The dense power record and the reads at a window's edges do not depend on the rows.
-The tests leave out ``h200-held-out.npz``, which holds no telemetry.
+The windows are those of ``h200-windows.capsule`` and ``scenarios.npz``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PHASES_NS = tuple(range(0, ROW_NS, 10 * MS))[:: 1 if SHARE == 1.0 else 2]  # pha
 
 
 def windows() -> Iterator[tuple[Evidence, bool]]:
-    """Yield every recorded window, and whether the recording lacks repeated rows."""
+    """Yield every window of both recordings, and True if the recording lacks repeated rows."""
     for each in unpack((TRACES / "h200-windows.capsule").read_bytes()):
         yield each, True
     for each in recordings.load(TRACES / "scenarios.npz"):
@@ -46,7 +46,7 @@ def test_recorded_window_keeps_its_status_and_hazards(window: Evidence, changes_
         assert outcome(slower(window, phase_ns=phase_ns, changes_only=changes_only)) == before, phase_ns
 
 
-def test_intervals_of_clean_windows_keep_their_verdicts() -> None:
+def test_intervals_of_clean_windows_keep_status_and_hazards() -> None:
     moved = set()
     for label, interval in clean.recorded(step_s=0.5):
         window, before = interval.window, outcome(interval)

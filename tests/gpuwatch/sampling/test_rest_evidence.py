@@ -1,4 +1,4 @@
-"""Tests that a window after a GPU's rest gets the verdict of a window after sampling at the full rate."""
+"""Tests that a window after a GPU's rest gets the status and hazards of a window after sampling at the full rate."""
 
 from __future__ import annotations
 

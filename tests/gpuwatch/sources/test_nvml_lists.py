@@ -169,7 +169,7 @@ def test_process_memory_not_available_is_none() -> None:
 
 @pytest.mark.parametrize("function", [COMPUTE, SHARES, SAMPLES])
 def test_list_function_missing_from_the_library_is_unanswered(function: str) -> None:
-    """A missing function leaves its list empty; only the compute list changes the visibility."""
+    """Without the compute list the visibility is unknown, and without the power record there are no samples."""
     source = Nvml(rebound(OURS, Library(missing={function}, processes=[(1, 1)], samples=record(3))))
     process_list = source.read_process_list(UUID, utilization=True)
     assert (process_list.visibility == Visibility.UNKNOWN) is (function == COMPUTE)

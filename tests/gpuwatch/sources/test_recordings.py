@@ -204,7 +204,7 @@ def test_smi_log_refresh_is_the_period_of_a_slow_log(tmp_path: Path) -> None:
         (b"PK\x03\x04 torn", "archive"),
     ],
 )  # fmt: skip
-def test_invalid_recording_error_names_the_place(tmp_path: Path, text: str | bytes, says: str) -> None:
+def test_invalid_recording_error_names_the_fault(tmp_path: Path, text: str | bytes, says: str) -> None:
     assert says in refused(tmp_path, text)
 
 

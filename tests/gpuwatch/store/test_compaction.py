@@ -1,4 +1,4 @@
-"""Tests of compaction: changes begin rows, equal values have durations, silences are gaps, edges are separate rows."""
+"""Tests of compaction: rows with durations, pulses, gaps, process lists, dense power and events."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_last_reading_before_an_edge_is_a_separate_row() -> None:
 
 
 class TestPulse:
-    """Cases of pulses: readings of only clock and reasons between two fast rows, in rows of their own."""
+    """Cases of pulses: readings of only clock and reasons between two fast rows, in separate rows."""
 
     @staticmethod
     def pulses(rows: SegmentRows) -> list[tuple[int, int]]:

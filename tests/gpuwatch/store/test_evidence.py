@@ -1,4 +1,4 @@
-"""Tests that stored sweeps are read with the same values and get the same verdict."""
+"""Tests of evidence from a store: the values and verdict of the stored sweeps, ownership of processes, and packed evidence."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_overlapping_window_of_another_user_has_no_label(tmp_path: Path) -> None
     ids=["before", "after", "other-gpu", "no-gpu", "other-boot", "own", "child", "parent", "nested"],
 )
 def test_unrelated_or_nested_window_is_not_overlapping(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """Windows of another time, boot or GPU, of the same process tree, or nested in the run are not overlapping."""
+    """Windows of another time, boot or GPU, without a GPU, of the same process tree, or nested in the run do not overlap."""
     assert overlapping(tmp_path, RUN, replace(BESIDE, **changes)) == ()
 
 

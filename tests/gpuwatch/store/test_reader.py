@@ -1,4 +1,4 @@
-"""Tests of queries of runs by time, label, status and id prefix, in a live, closed or read-only store."""
+"""Tests of the reader: runs by time, label, status and id prefix, refused stores, readings during writes, and views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the policy for failed writes, with SQLite's errors."""
+"""Tests of the policy for failed writes: room on a full disk, retries, refusals and replaced files."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_cells_hold_gravest_reason_and_lowest_clock() -> None:
     assert {piece.tone for piece in found.reasons} == {Tone.DIM, Tone.WARN, Tone.BAD}
 
 
-def test_gap_is_empty_in_both_lines() -> None:
+def test_gap_shows_neither_clock_nor_reason() -> None:
     trace = replace(history(0, 10), gaps=(Gap(begin_ns=3 * S, end_ns=6 * S),))
     clock, reasons = text(draw_lines(trace, DEVICE, Span(0, 10 * S, 10)))
     assert reasons == "PPP––" + reasons[5:]

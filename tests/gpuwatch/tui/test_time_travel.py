@@ -47,7 +47,7 @@ def used(app: TopApp, use: Use, size: tuple[int, int] = (100, 40)) -> TopApp:
 
 
 def test_arrows_step_through_time_up_to_now() -> None:
-    """Left and right step through time, and a step past now returns to live."""
+    """Left, right and the brackets step through time, and a step to now returns to live."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

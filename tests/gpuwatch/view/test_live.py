@@ -1,4 +1,4 @@
-"""Tests of the daemon's answer to `readings`: every lane's last row, bounded in size, and decoded by screens."""
+"""Tests of the daemon's answer to `readings`: last rows, process lists and windows, bounded in size, and decoded by screens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the wire protocol: requests survive a round trip, and lines that are not requests are refused."""
+"""Tests of the wire protocol: round trips of requests, invalid UTF-8, fields of newer peers, and refused lines."""
 
 from __future__ import annotations
 

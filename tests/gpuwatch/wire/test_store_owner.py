@@ -140,7 +140,8 @@ class TestAlone:
         assert store_owner.recorded_socket(tmp_path) is None
 
     @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "writable", "open folder"])
-    def test_socket_record_writable_by_others_is_ignored(self, tmp_path: Path, kind: str) -> None:
+    def test_unsafe_socket_record_is_ignored(self, tmp_path: Path, kind: str) -> None:
+        """A record is ignored if it is not a plain file, or if others can write the record or the socket's folder."""
         (tmp_path / "run").mkdir(mode=0o700)
         store_owner.record_socket(tmp_path, tmp_path / "run" / "s", mode=0o600)
         record = tmp_path / store_owner.NAME

@@ -117,7 +117,7 @@ def test_limit_line_fills_free_cells_and_has_a_label() -> None:
     assert not any(LINE in row for row in drawn(column((0, 1.0)), Span(0, S, 6), line=500.0)), "outside the range"
 
 
-def test_cursor_goes_through_every_line() -> None:
+def test_cursor_fills_the_blank_cells_of_its_column() -> None:
     rows = drawn(column((0, 10.0)), Span(0, S, 6), cursor=2)
     assert sum(row[GUTTER_COUNT + 2] == plot.CURSOR for row in rows) == 3
 

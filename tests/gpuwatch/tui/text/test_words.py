@@ -40,7 +40,7 @@ def test_reasons_have_letters_and_unknown_bits_have_numbers() -> None:
     assert [chip.name for chip in words.chips(None)] == ["not observed"]
 
 
-def test_every_status_has_a_letter_and_a_word() -> None:
+def test_every_status_has_its_own_word() -> None:
     for status in Status:
         assert words.STATUSES[status.value].name == status.value.upper()
 
