@@ -93,7 +93,7 @@ def evidence(
 ) -> Evidence:
     """Return the evidence of one window, observed from 5 s before its start to 0.5 s after its end.
 
-    ``signals`` overrides QUIET.  ``skip(t)`` drops the rows and process lists at time t, except rows of the edge lane.
+    ``signals`` overrides QUIET.  ``skip(t)`` drops rows, process lists and power samples at time t, except rows of the edge lane.
     ``processes=None`` gives no process lists.
     """
     made = {**QUIET, **(signals or {})}

@@ -95,7 +95,7 @@ ODD_S = (float("nan"), float("inf"), -1.0, 0.0, 1e-308, 2e-9, 1e-3, 1e5, 999_999
 
 @st.composite
 def timings(draw: st.DrawFn) -> Timings:
-    """Draw times as any program may hand them over: of a regular loop, scattered, or invalid."""
+    """Draw times as any program may hand them over: of a regular loop, scattered, simultaneous or invalid."""
     count = draw(st.sampled_from([0, 1, 2, 3, 5, 6, 7, 8, 12, 13, 40, 100, 1000]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     match draw(st.sampled_from(["loop", "scattered", "odd", "at once"])):

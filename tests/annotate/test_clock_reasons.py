@@ -25,7 +25,7 @@ _SLOW_CANARY: dict[str, Fact] = {"canary_clock_mhz": 1727.0, "canary_record_cloc
 
 
 def _signals(reason: Reason, since_s: float, *, counted: bool) -> dict[str, Signal]:
-    """Return the bit of a reason from a time on, and its counter if there is one; ``Reason(0)`` sets no bit."""
+    """Return the bit of a reason from a time on and, if ``counted``, its counter; ``Reason(0)`` sets no bit."""
     signals: dict[str, Signal] = dict.fromkeys((*_COUNTERS.values(), *_VIOLATIONS), 0 if counted else None)
     if counted and reason in _COUNTERS:
         signals[_COUNTERS[reason]] = capped_ns(since_s)

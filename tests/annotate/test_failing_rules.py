@@ -64,8 +64,8 @@ def check_complete(verdict: Verdict, names: list[str]) -> None:
 def test_rules_answer_at_both_ends_of_every_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """No rule fails with a limit at either end of its range, and the verdict is complete.
 
-    One verdict tests one limit of many rules at once, because no rule reads the limits of another.  No proof is asked, because
-    proofs read no limits.
+    One verdict tests one limit of many rules at once, because no rule reads the limits of another.  No proof is asked: proofs
+    read limits only through the answers of rules.
     """
     ends = {
         about.name: [(name, end) for name, limit in about.limits.items() for end in (limit.range.least, limit.range.most)]

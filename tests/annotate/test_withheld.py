@@ -226,7 +226,7 @@ EVERY_RULE = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 @EVERY_RULE
 def test_rule_does_not_clear_without_evidence(rule: Rule) -> None:
-    """A rule does not clear without evidence that it read, except for a listed reason."""
+    """A rule does not clear without evidence that it read, unless another witness or a reason is listed."""
     still_clear = {name for name in read_by(rule, window(rule)) if isinstance(ask(rule, name), Clear)} - _EVERYWHERE
     excused = {name for group in INSTEAD.get(rule.name, ()) for name in group} | SPARED.get(rule.name, {}).keys()
     assert still_clear <= excused, f"clear without {sorted(still_clear - excused)}"

@@ -100,7 +100,7 @@ def test_record_key_ignores_times_and_other_facts() -> None:
     ],
 )
 def test_window_with_an_unknown_fact_has_no_record_key(unknown: Evidence) -> None:
-    """Two unknown programs, drivers or limits may differ."""
+    """Two unknown labels, programs, GPUs, drivers or limits may differ."""
     assert work_key(unknown, POLICY) is None
 
 

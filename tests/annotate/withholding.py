@@ -37,7 +37,7 @@ _DECLARED: Mapping[str, Fact] = {
 
 
 def clean(*, timer: str = "host") -> Evidence:
-    """Return 20 quiet seconds under a clock lock that holds, with timings, declared facts and a simultaneous baseline."""
+    """Return 20 quiet seconds under a clock lock that holds, with times, declared facts, a simultaneous baseline and a record."""
     times = every(2e-3, took_s=1.9e-3, length_s=20.0)
     rng = np.random.default_rng(1)
     took_s = times.took_s * rng.normal(1.0, 0.01, len(times.took_s))  # the host's pauses vary, unlike untimed work
@@ -90,7 +90,7 @@ def _watched(record: Any, log: set[str], names: Mapping[str, str], *, handed_on_
 
 
 def read_by(rule: Rule, about: Evidence) -> set[str]:
-    """Return the names that a rule reads in this window, in the form that ``without`` takes."""
+    """Return the observations that a rule reads in this window, by the names that ``without`` takes."""
     log: set[str] = set()
     assert about.device is not None
     trace = replace(about.trace, columns=_Read(about.trace.columns, log, ""))

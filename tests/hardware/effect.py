@@ -85,7 +85,7 @@ while True:
 
 @dataclass
 class Watcher:
-    """A watching process.  ``beside`` holds processes that keep it busy (an open window, a scraper), outside the cost."""
+    """A watching process.  ``beside``: processes that keep the watcher busy (an open window, a scraper), outside the cost."""
 
     name: str
     process: subprocess.Popen[bytes] | None = None

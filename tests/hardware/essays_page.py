@@ -1,8 +1,9 @@
-"""The essays' experiments as committed evidence, and their tables in docs/VALIDATION.md.
+"""The experiments of the essays, of cards and of programs as committed evidence, and their tables in docs/VALIDATION.md.
 
-    python -m tests.hardware.essays_page add FOLDER      replaces the committed data by the output of ``essays.py``
+    python -m tests.hardware.essays_page add FOLDER      replaces data by the output of ``essays.py`` or ``programs.py``
 
-The rows of ``cards`` are kept for each card.  ``make pages`` judges the evidence again.
+Each data set with a row in the output is replaced as a whole, except the rows of ``cards`` on other cards.  ``make pages``
+judges the evidence again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures from real GPUs: the benefit of the clock's correction, comparisons, and timing methods.
+"""Figures from real GPUs: the benefit of the clock's correction, comparisons, timing methods, and experiments of the essays.
 
     python -m tests.hardware.figures OUT_FOLDER [corrections|comparisons|methods|experiments …]
 

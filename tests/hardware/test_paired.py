@@ -37,7 +37,7 @@ def pairs_of(*rows: Row) -> dict[str, tuple[str, str]]:
 
 
 def kept(of: Row, took_s: float | None = None, clock_mhz: float | None = None) -> Kept:
-    """Return a window of equal iterations, except for a longer tenth, at one clock, or a window without times."""
+    """Return a window of equal iterations, except for a longer tenth, at one clock or unstamped; or a window without times."""
     if took_s is None:
         return of, evidence(length_s=1.0)
     times = np.full(200, took_s)

@@ -25,7 +25,7 @@ RULES = (*warmup.RULES, *numbers.RULES, *shape.RULES)
 SPOILT = {
     "cold_start_gemm4k": {"cold-start"},
     "gpu_contention_gemm4k": {"outliers"},
-    "burst_contention_gemm4k": set(),  # 13 turns of 2.3 ms take 0.4 % of 7.5 s: a note
+    "burst_contention_gemm4k": set(),  # late iterations add 0.8 %, 13 turns of 2.3 ms among them: a note
     "cpu_contention_gemm4k": {
         "outliers",
         "bimodal",

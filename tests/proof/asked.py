@@ -65,7 +65,7 @@ def growing(depth: float, length_s: float) -> Disturbance:
 
 
 def paused(rest_s: float, work: str = "gemm") -> Scene:
-    """Return a window right after a rest of the GPU."""
+    """Return the scene of a window right after a rest of the GPU."""
     return Scene(work=workload(work), happens=(made("pause-before", "rest", (-rest_s, 0.0)),), rest_s=rest_s)
 
 

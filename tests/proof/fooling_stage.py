@@ -264,7 +264,7 @@ def silent(evidence: Evidence, spans_s: Sequence[tuple[float, float]], *, gaps: 
 
 
 def sparse(evidence: Evidence, period_s: float) -> Evidence:
-    """Return the evidence of a daemon that reads once per period."""
+    """Return the evidence with at most one value of each signal per period; process lists and the power record stay."""
 
     def thin(found: Column) -> Column:
         ticks = (found.at_ns - evidence.window.begin_ns) // round(period_s * 1e9)

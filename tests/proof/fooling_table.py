@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tests.proof.fooling_stage import Attempt
 
 NOT_VALID = ("flagged", "rejected", "unproven")
-NOT_ACCUSED = ("valid", "unproven")  # for an honest window on a machine that hides evidence which the claim requires
+NOT_ACCUSED = ("valid", "unproven")  # for an honest window that lacks evidence which the claim requires
 
 Maker: TypeAlias = Callable[[], Attempt]  # the docstring of a maker describes the scenario
 

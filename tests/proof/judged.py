@@ -1,7 +1,7 @@
 """Rows of judged windows of the generator's pairs.
 
 python -m tests.proof.judged --seeds 68000:84000 [--processes 2] [--add]
-judges both windows of each pair and writes tests/proof/results.json.  ``make pages`` computes the proof's figures from this file.
+judges the windows of each pair and writes tests/proof/results.json.  ``make pages`` computes the proof's figures from this file.
 ``--add`` keeps the file's rows of other seeds.
 """
 
@@ -98,7 +98,7 @@ def _repeats(number: NumberBudget, evidence: Evidence) -> float | None:
 
 
 def is_steady(disturbances: Iterable[Disturbance], length_s: float) -> bool:
-    """Return whether a disturbance is constant from before the window's start to the window's end.
+    """Return whether a disturbance is constant from the window's start, or earlier, to the window's end.
 
     Nothing in the window separates such a disturbance from the work itself.  A rhythm of the iterations counts as constant.  So
     does a sine of at least five periods that began before the window.  Wrong times do not count, because the books bound them.

@@ -130,7 +130,7 @@ def covered_by_family(reported: Sequence[JudgedRow]) -> list[str]:
 
 
 def missed(reported: Sequence[JudgedRow]) -> list[str]:
-    """Return the table of in-scope windows that are off and were called valid, with the number that is farthest off."""
+    """Return the table of in-scope windows off but called valid, with the number that is farthest off; empty if none."""
     disturbed = [replace(each, row=claimed_only(each.row)) for each in reported if not each.row.clean]
     rows = [row for each in disturbed if (row := each.bounded) is not None and row.answer.status == VALID]
     out = [

@@ -1,4 +1,4 @@
-"""Coverage, sharpness and status errors of any judge on pairs with a known true deviation."""
+"""Coverage, sharpness, status errors and named hazards of any judge on pairs with a known true deviation."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def _joined(first: Column | None, second: Column) -> Column:
 
 
 def _refresh(columns: Mapping[str, Column], sight: Sight, capped: bool, seed: int) -> dict[str, int]:
-    """Return the refresh periods that the daemon would measure for values that change."""
+    """Return the refresh periods that the daemon would measure for values that change; empty if the sight has none."""
     if not sight.refresh_known:
         return {}
     rng = generator(seed, "refresh")

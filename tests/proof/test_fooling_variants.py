@@ -1,4 +1,4 @@
-"""Windows with misleading times, of the kinds that fooled the judge, unseen when the rules were fixed."""
+"""Windows with misleading times, of the kinds that fooled the judge, and honest counterparts, unseen when the rules were fixed."""
 
 from __future__ import annotations
 

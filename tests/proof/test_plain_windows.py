@@ -1,4 +1,4 @@
-"""Plain windows, without times of iterations, around honest work: on bare metal, in containers, of any program."""
+"""Plain windows, without times of iterations, of honest and disturbed work: any program, in containers or outside."""
 
 from __future__ import annotations
 

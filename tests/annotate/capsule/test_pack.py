@@ -141,7 +141,7 @@ class TestLongWindows:
         }
         return evidence(length_s=900.0, period_s=0.1, signals=wanders, **changes)
 
-    def test_decimate_keeps_extremes_counters_and_verdict(self) -> None:
+    def test_decimate_keeps_extremes_counters_and_status(self) -> None:
         """Decimation keeps extremes, counters, status and hazards above a note in less than half of the bytes."""
         about = self.long()
         data = pack([about])

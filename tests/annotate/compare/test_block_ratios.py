@@ -76,7 +76,7 @@ class TestMixtures:
 
 
 class TestTails:
-    def test_tails_of_both_variants_leave_the_trimmed_mean(self) -> None:
+    def test_tails_of_both_variants_use_the_trimmed_mean(self) -> None:
         rng = np.random.default_rng(1)
 
         def tails() -> Values:
@@ -88,7 +88,7 @@ class TestTails:
         assert "trimmed mean" in str(found)
         assert "tails are heavy" in str(found)
 
-    def test_normal_noise_leaves_the_plain_mean(self) -> None:
+    def test_normal_noise_uses_the_plain_mean(self) -> None:
         found = decided(quads())
         assert (found.decision, found.mean_used) == (Decision.SAME, "plain")
 

@@ -53,7 +53,7 @@ class TestDecision:
         assert decided(change).decision is expected
 
     def test_decide_noise_is_inconclusive_and_counts_pairs(self) -> None:
-        """Noise makes the decision inconclusive, and the result states how many more pairs decide."""
+        """Noise makes the decision inconclusive, and the result states how many more pairs may decide."""
         found = decide("a", "b", quads_of(even(0.02, sd=0.1, count=60)))
         assert found.decision is Decision.INCONCLUSIVE
         assert found.needed_pairs_count is not None
@@ -92,7 +92,7 @@ class TestDecision:
     @pytest.mark.parametrize(
         ("took_s", "said"), [(12.345e-6, "12.35 µs"), (0.99999e-3, "1 ms"), (2.5e-3, "2.5 ms"), (1.5, "1.5 s"), (3e-8, "30 ns")]
     )
-    def test_duration_has_four_digits_and_a_fitting_unit(self, took_s: float, said: str) -> None:
+    def test_duration_has_at_most_four_digits_and_a_unit(self, took_s: float, said: str) -> None:
         assert duration_text(took_s) == said
 
     def test_swapped_variants_reverse_the_decision(self) -> None:
@@ -136,7 +136,7 @@ class TestManyArms:
 
 @pytest.mark.parametrize("kernel", [GEMM, COPY], ids=["capped GEMM", "copy"])
 class TestOnASimulatedCappedGpu:
-    """Three seconds of blocks of 3 ms; the clock swings and dips as on an H200.  `make bench` runs more."""
+    """Three seconds of blocks of 3 ms; under the cap the clock swings and dips as on an H200.  `make bench` runs more."""
 
     def test_decide_finds_half_a_percent_on_a_simulated_gpu(self, kernel: Kernel) -> None:
         """A change of 0.5 % is FASTER or SLOWER and no change is SAME, in at least 58 of 60 trials."""
@@ -155,7 +155,7 @@ class TestOnASimulatedCappedGpu:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 class TestOnRecordedKernels:
-    """Iterations of an H200 under the power cap or after idle time, dealt out to two variants."""
+    """Iterations of an H200, clean, under the power cap or after a cold start, dealt out to two variants."""
 
     def test_decide_finds_half_a_percent_in_recordings(self, scenario: str) -> None:
         """A change of 0.5 % is FASTER or SLOWER and no change is SAME, in at least 19 of 20 deals."""

@@ -24,7 +24,7 @@ def blocks_of(about: Evidence) -> ClockBlocks:
 
 
 def stamped(mhz: Values, length_s: float = 4.0, **signals: Signal) -> Evidence:
-    """Return a window of entries laid end to end, with these clocks."""
+    """Return a window of equal entries with these clocks."""
     took_s = length_s / len(mhz)
     at_ns = BEGIN_NS + (np.arange(len(mhz)) * took_s * 1e9).astype(np.int64)
     return evidence(length_s=length_s, signals=signals, timings=Timings(at_ns, np.full(len(mhz), took_s * 0.99), mhz))
@@ -106,7 +106,7 @@ def test_unobserved_clock_has_no_blocks() -> None:
 @few
 @given(share=st.floats(0.25, 0.75), ratio=st.floats(0.5, 0.95), beta=st.floats(0.2, 1.2))
 def test_shift_of_a_step_agrees_with_arithmetic(share: float, ratio: float, beta: float) -> None:
-    """K agrees with the arithmetic of the specification's table: positive for the high level, negative for the low."""
+    """The mean shift agrees with arithmetic: positive from the high level, negative from the low level."""
     share = round(share * 40) / 40
     low_mhz, high_mhz = 1980.0 * ratio, 1980.0
     found = blocks_of(stamped(step_at(share, low_mhz, high_mhz)))

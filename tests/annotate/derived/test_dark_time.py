@@ -107,7 +107,7 @@ def test_lists_are_dark_before_the_first_and_after_the_last() -> None:
 
 
 def test_dark_ratio_depends_on_the_windows_length() -> None:
-    """0.3 s of 1 s count 30 %; 0.3 s of 10 h count 0.001 %."""
+    """0.3 s of 1 s count 30 %; 0.3 s of 10 h count 0.0008 %."""
     (found,) = clock_intervals(silent(0.4, 0.3, Lane.FAST, window_s=1.0, power_cap_ns=None, power_violation_ns=None))
     assert dark_ratio([found], S) == pytest.approx(0.3)
     assert dark_ratio([found], 36_000 * S) == pytest.approx(0.3 / 36_000)

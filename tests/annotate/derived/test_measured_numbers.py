@@ -135,7 +135,7 @@ def test_throughput_repeatability_excludes_a_pause() -> None:
 
 
 def test_record_of_five_windows_adds_the_spread_between() -> None:
-    """U² is within² plus between², and *between* is half of the 95 % prediction interval of a sixth number."""
+    """The ratio squared is within² plus between²; *between* is half of the 95 % prediction interval of a sixth number."""
     spread = [0.99e-3, 0.995e-3, 1e-3, 1.005e-3, 1.01e-3]
     plain = timed(STEADY)
     found = number(replace(plain, record=record(spread)), Number.MEAN).repeatability

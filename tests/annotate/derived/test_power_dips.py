@@ -1,4 +1,4 @@
-"""Tests of idle time by dips of the driver's power record, on simulated windows."""
+"""Tests of idle time by dips of the driver's power record, and of the time that a rhythm lost by utilisation."""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ def test_steady_times_have_no_bounds() -> None:
 
 
 def test_growth_by_30_percent_at_a_constant_clock() -> None:
-    """The specification's example: the last times are 30 % longer at a constant clock.
+    """The last times are 30 % longer than the first, at a constant clock.
 
-    The mean is 11 % above the first fifth and 10 % below the last.  The ends of the line give the bound.
+    The mean is 12 % above the first fifth and 9 % below the last.  The ends of the line give the bound.
     """
     found = levels_of(timed(GROWING))
     assert found.is_line
@@ -177,7 +177,7 @@ def test_long_calls_at_one_clock_have_blocks_of_100_ms() -> None:
 
 @pytest.mark.parametrize(("growth_ratio", "is_steady"), [(0.06, True), (0.6, False)])
 def test_part_of_a_cycle_is_not_growth(growth_ratio: float, is_steady: bool) -> None:
-    """A small trend in 0.7 s of raw capped times may be the controller's swing; a larger one is growth."""
+    """Raw capped times with a small trend over 0.7 s are steady, as under the controller's swing; a larger trend is not."""
     took_s = noisy(1e-3 * np.linspace(1.0, 1.0 + growth_ratio, 700))
     assert levels_of(timed(took_s, mhz=None, capped=True)).is_steady is is_steady
     assert not levels_of(timed(took_s, mhz=None)).is_steady

@@ -25,7 +25,7 @@ BESIDES_HOGS = [name for name in TIMED if name != "hogs-small-kernel"]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Quantities of one window: its gaps, its mean time, and K of each level that holds a fifth."""
+    """Quantities of one window: its gaps, its mean time, and the mean shift from each level that holds a fifth."""
 
     gaps: IdleGaps
     mean_s: float
@@ -91,7 +91,7 @@ def test_every_stall_is_irregular_idle_time(name: str, irregular: float) -> None
 
 
 def test_stall_of_a_window_without_times_is_a_power_dip() -> None:
-    """Without times, a throughput loss of 10.1 % reads as 9.7 ± 0.7 % of irregular idle time."""
+    """Without times, a throughput loss of 10.1 % reads as 10.0 ± 0.7 % of irregular idle time."""
     found = power_dips(truth_windows()["stall-0.3-decode-plain"].disturbed.trace.dense_power,
                        truth_windows()["stall-0.3-decode-plain"].disturbed.window)  # fmt: skip
     assert found is not None
@@ -107,7 +107,7 @@ def test_clean_windows_have_hardly_any_irregular_idle_time() -> None:
 
 
 def test_clean_windows_have_one_level() -> None:
-    """K is at most 0.03 % in 43 of 44 clean windows, capped ones included, and 1.0 % in one."""
+    """The mean shift is below 0.03 % in 43 of 44 clean windows, capped ones included, and 1.0 % in one."""
     worst = sorted(max(map(abs, each.shift_ratios)) for each in clean_reads())
     assert worst[42] < 0.0003
     assert worst[43] == pytest.approx(0.010, abs=0.001)
@@ -117,7 +117,7 @@ def test_clean_windows_have_one_level() -> None:
     ("name", "shifts"), [("zeros-for-a-fifth-gemm4k", (-0.032, 0.157)), ("neighbour-late-gemm4k", (-0.051, 0.150))]
 )
 def test_levels_of_the_clock_are_found(name: str, shifts: tuple[float, float]) -> None:
-    """Easier data or a neighbour raise the clock for a fifth of the window, which gives two levels with these shifts.
+    """Easier data or a neighbour raise the clock for part of the window, which gives two levels with these shifts.
 
     With zeros the true change of the mean was -4.2 %, and the lower level gives -3.2 %.
     """

@@ -1,4 +1,4 @@
-"""Windows with the hazards of each family, for tests of all rules: one module per family, each with ``scenes()``."""
+"""Windows with hazards, for tests of all rules: each module yields those of one family of rules from ``scenes()``."""
 
 from __future__ import annotations
 

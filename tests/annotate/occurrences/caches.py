@@ -1,4 +1,4 @@
-"""Windows with a warm or insufficiently flushed L2 cache."""
+"""Windows with a warm L2 cache, or with a flush that is too small or timed."""
 
 from __future__ import annotations
 

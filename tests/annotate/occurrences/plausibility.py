@@ -1,4 +1,4 @@
-"""Windows with impossible numbers, skipped work and unchecked results."""
+"""Windows with impossible numbers, skipped work, and unchecked or wrong results."""
 
 from __future__ import annotations
 

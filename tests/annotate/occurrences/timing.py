@@ -1,4 +1,4 @@
-"""Windows with faulty timers: unsynchronised, on another stream, or as expensive as the work."""
+"""Windows with faulty timers: unsynchronised, on another stream, expensive or replaced."""
 
 from __future__ import annotations
 

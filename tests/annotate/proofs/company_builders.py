@@ -1,4 +1,4 @@
-"""Simulated evidence of windows with neighbours: process lists, and times with time slices of another process."""
+"""Simulated evidence of windows with neighbours: process lists, times with late iterations, records; and proof 4's status."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def _mean_ratio(of: TruthWindow) -> float:
 
 
 def _at_clock_ratio(of: TruthWindow) -> float | None:
-    """Return the true change of the median at one clock, by the sensitivity of the window before, or None without a fit."""
+    """Return the true change of the median at one clock, by the fit of the window before; None if a window has no such median."""
     cases = [Case(each) for each in (of.before, of.disturbed, of.after)]
     fit, clock_mhz = cases[0].fit, cases[0].timings.sm_clock_mhz
     if not isinstance(fit, Sensitivity) or clock_mhz is None:

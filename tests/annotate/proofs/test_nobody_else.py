@@ -1,4 +1,4 @@
-"""Proof 4 on simulated evidence: other processes on lists, and bounds on the share of a neighbour."""
+"""Proof 4 on simulated evidence: other processes on lists, bounds on a neighbour's share, other windows and other own work."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_nobody_else_gets_bounds_from_times_over_the_passes() -> None:
 
 
 def test_nobody_else_has_no_bound_from_times_alone() -> None:
-    """In a window of 0.5 s there is no utilisation, so times alone give no bound."""
+    """In a window of 0.5 s utilisation is too coarse, and times alone give no bound."""
     seen = joined_by(evidence(length_s=0.5, timings=times(length_s=0.5)), process())
     passes = {
         AskingPass.WITNESSED: nobody_else.bounds(Case(replace(seen, timings=None))),

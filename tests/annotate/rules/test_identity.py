@@ -101,7 +101,7 @@ class TestSettingChanged:
 
     @pytest.mark.parametrize(("limit_w", "kind"), [(700.0, Clear), (690.0, Clear), (670.0, Found)])
     def test_recorded_power_above_the_limit_shows_a_higher_one(self, limit_w: float, kind: type) -> None:
-        """A recorded GEMM draws up to 696 W over a second, so a limit read as 670 W was higher in between."""
+        """A recorded GEMM draws up to 693 W over a second, so a limit read as 670 W was higher in between."""
         about = truth_windows()["neighbour-late-gemm4k"].before
         read = about.trace.column("power_limit_w")
         columns = {**about.trace.columns, "power_limit_w": replace(read, values=np.full(len(read.values), limit_w))}

@@ -36,7 +36,7 @@ def launch_bound(seed: int) -> Callable[[float], float]:
 
 
 def test_waiting_for_launches_is_not_idle_with_times() -> None:
-    """Calls of 8 µs, each followed by a gap of 2 to 40 µs, have hardly any idle stretches."""
+    """Calls of 8 µs, each after a gap of 2 to 40 µs, have hardly any idle stretches."""
     rng = np.random.default_rng(1)
     times = timed(np.full(60_000, 8e-6) + 0.0, gap_s=0.0)
     gaps_ns = np.cumsum(rng.uniform(2e3, 40e3, 60_000)).astype(np.int64)

@@ -72,7 +72,7 @@ class TestPowerLimited:
         assert "1340 MHz true" in power_limited.says.format(**found(ask(power_limited, declared)).facts)
 
     def test_clock_and_power_are_those_while_the_cap_held(self) -> None:
-        """In a window capped from the third second on, clock and power are those of the capped part."""
+        """In a window capped from 3 s on, clock and power are those of the capped part."""
         signals: dict[str, Signal] = {
             "power_cap_ns": capped_ns(3.0),
             "power_violation_ns": capped_ns(3.0),

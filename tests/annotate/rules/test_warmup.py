@@ -40,7 +40,7 @@ def beginning(*first_s: float, count: int = 3000) -> Values:
 
 class TestColdStart:
     def test_cold_start_bound_is_its_cost(self) -> None:
-        """Three cold calls of 82 ms cost 79 ms over warm ones: 2.6 % of the mean of 3000 calls."""
+        """Three cold calls take 82 ms in all, 79 ms more than warm ones: 2.6 % of the mean of 3000 calls."""
         answer = found(ask(cold_start, window(beginning(0.07, 0.01, 0.002))))
         assert answer.facts["cold_count"] == 3
         assert value_ratio(answer, Number.MEAN) == pytest.approx(0.079 / 3.0, rel=0.01)

@@ -1,4 +1,4 @@
-"""Variances of simulated series: white, correlated and cyclic."""
+"""Variances and repeatability of simulated series: white, correlated and cyclic."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_readable_rounds_up_to_the_next_unit() -> None:
     assert [readable(seconds) for seconds in (999.4e-6, 999.6e-6, 0.99996)] == ["999 µs", "1 ms", "1 s"]
 
 
-def test_usable_removes_invalid_times() -> None:
+def test_usable_turns_invalid_values_into_nan() -> None:
     window = evidence(length_s=1.0).window
     at_ns = np.array([2**63 - 1, BEGIN_NS, -(2**63), BEGIN_NS - 5], np.int64)
     took_s = np.array([1e-3, 2e5, 1e-3, float("inf")])
