@@ -14,6 +14,8 @@ from annotate.derived.idle_gaps import SAMPLE_NS, Span
 from annotate.derived.unwatched import dark_spans_ns
 from annotate.evidence import STALE_NS, Evidence, Lane, Trace
 
+_LEAST_DRAWN_RATIO = 0.1  # power above rest, over rest
+_ROUNDED_RATIO = 0.005  # the driver reports whole percents of utilisation
 _CAPPED_RANGE_RATIO = 0.06  # the smallest range of the clock under a power cap, on an H200
 _THERMAL = ("sw_thermal_ns", "hw_thermal_ns")
 
@@ -68,13 +70,15 @@ def power_intervals(
 ) -> tuple[DarkInterval, ...]:
     """Return the parts of the window without samples of the dense power record, which proof 1 needs without times.
 
-    The energy counter bridges such a part: the missing energy limits the GPU's idle time.
+    The energy counter bridges such a part: the missing energy limits the GPU's idle time.  Near rest, or
+    without the counter, utilisation limits the idle time of a short part.
     """
     window, dense = evidence.window, evidence.trace.dense_power
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns))
     edges_ns = [window.begin_ns, *dense.at_ns[low:high].tolist(), window.end_ns]
     found = [(begin, end) for begin, end in pairwise(edges_ns) if end - begin > apart_ns]
-    return tuple(_power_interval(evidence, begin, end, idle_w) for begin, end in found)
+    by_energy = (_power_interval(evidence, begin, end, idle_w) for begin, end in found)
+    return tuple(each if each.bridged_by else _gauged_interval(evidence, each) for each in by_energy)
 
 
 def list_intervals(
@@ -125,6 +129,17 @@ def _clock_range_ratio(trace: Trace, *, capped: bool) -> float:
     return min(1.0, max(seen, _CAPPED_RANGE_RATIO if capped else 0.0))
 
 
+def _gauged_interval(evidence: Evidence, dark: DarkInterval) -> DarkInterval:
+    """Return a stretch of at most one refresh of utilisation with the largest share of idle time that its readings allow."""
+    refresh_ns = evidence.trace.refresh_of_ns("utilization_ratio")
+    # A reading describes one refresh, and is shown up to a refresh later.
+    shown = evidence.trace.within("utilization_ratio", dark.begin_ns, dark.end_ns + 2 * refresh_ns).observed
+    if dark.length_ns > refresh_ns or not len(shown) or shown.at_ns[-1] < dark.end_ns + refresh_ns:
+        return dark
+    idle_ns = 2 * refresh_ns * (1.0 - float(shown.values.min()) + _ROUNDED_RATIO)
+    return DarkInterval(dark.begin_ns, dark.end_ns, min(1.0, idle_ns / dark.length_ns), "utilisation")
+
+
 def _power_interval(evidence: Evidence, begin_ns: int, end_ns: int, idle_w: float | None) -> DarkInterval:
     """Return the stretch with the largest share of idle time that the energy around it allows."""
     trace, dense = evidence.trace, evidence.trace.dense_power
@@ -142,7 +157,7 @@ def _power_interval(evidence: Evidence, begin_ns: int, end_ns: int, idle_w: floa
     seen_j = float(dense.values[outside].sum()) * SAMPLE_NS / 1e9
     other_ns = at_ns[last] - at_ns[first] - (end_ns - begin_ns) - int(outside.sum()) * SAMPLE_NS
     spent_j = float(joules[last] - joules[first]) - seen_j - usual_w * float(other_ns) / 1e9
-    if usual_w <= idle_w:
+    if usual_w < (1.0 + _LEAST_DRAWN_RATIO) * idle_w:  # rest alone drifts by more than a short pause would save
         return DarkInterval(begin_ns, end_ns, 1.0)
     missing_j = usual_w * (end_ns - begin_ns) / 1e9 - spent_j
     idle_ns = missing_j / (usual_w - idle_w) * 1e9

@@ -30,6 +30,10 @@ _STEADY_RATIO = 1e-3  # the least noise of the logarithm of power
 _REST_RATIO = 1.0 / 6.0  # rest as a part of the limit: 117 of 700 W with a context on an H200
 _LEAST_W = 1.0
 _ALIKE_RATIO = 0.01
+_LEAST_DRAWN_RATIO = (
+    0.5  # power above rest, over rest: copies from the host draw 10 W, and rest itself drifts by more than 1 % of that
+)
+_GPM_LAG_NS = 126_000_000  # a GPM mean describes a time up to this much earlier
 _LEAST_TRAFFIC_RATIO = 0.02  # least part of the bandwidth: less traffic is too coarse to judge
 
 
@@ -76,7 +80,7 @@ def power_levels(
     *,
     capped_ratio: Annotated[float, "the specification: a window capped for at most this share is its own reference"] = 0.02,
 ) -> WorkLevels | None:
-    """Return the levels of the driver's 20 ms power above rest, or None if capped, not busy throughout, or not known.
+    """Return the levels of the driver's 20 ms power above rest, or None if capped, not busy throughout, near rest, or not known.
 
     The load right before the window is included: a level of the window may have begun before it.
     """
@@ -99,6 +103,8 @@ def power_levels(
     kept = [each.places for each in levels if len(each.places) >= _LEAST_RATIO * inside.sum()]
     kept = [places for places in kept if int(inside[places].sum()) >= _FEWEST_BLOCKS]
     mean_w = float(drawn_w[inside].mean())
+    if mean_w < _LEAST_DRAWN_RATIO * rest_w:
+        return None
     ratios = [abs(mean_w / float(drawn_w[places].mean()) - 1.0) for places in kept]
     if not ratios:
         return None
@@ -187,8 +193,10 @@ def _is_fed(
     return (utilization_ratio(evidence) or 0.0) >= fed_ratio
 
 
-def traffic_levels(evidence: Evidence) -> WorkLevels | None:
+def traffic_levels(evidence: Evidence, load: LoadTime) -> WorkLevels | None:
     """Return the levels of GPM's memory traffic, whose readings are means since the reading before.
+
+    If load began just before the window, the first mean holds a part of the rest before, and does not count.
 
     Return None if the GPU was not busy throughout, traffic is very low, or fewer than two means lie in the window.
     """
@@ -196,7 +204,8 @@ def traffic_levels(evidence: Evidence) -> WorkLevels | None:
         return None
     window, shown = evidence.window, evidence.trace.column("dram_activity_ratio").observed
     begins_ns, ends_ns = shown.at_ns[:-1], shown.at_ns[1:]
-    inside = (begins_ns >= window.begin_ns) & (ends_ns <= window.end_ns)
+    loaded_ns = int(load.began_ns[0]) + _GPM_LAG_NS
+    inside = (begins_ns >= max(window.begin_ns, loaded_ns)) & (ends_ns <= window.end_ns)
     values, lengths = shown.values[1:][inside], (ends_ns - begins_ns)[inside]
     if len(values) < 2 or not lengths.sum() or not float(np.average(values, weights=lengths)) > _LEAST_TRAFFIC_RATIO:
         return None
