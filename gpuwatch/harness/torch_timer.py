@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from array import array
 from collections.abc import Callable
 from types import ModuleType
@@ -114,7 +116,10 @@ def _attach(measure: Callable[..., Any]) -> Callable[..., Any]:
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:  # as the methods of Timer
         self._gpuwatch_attached = None
         if is_extended() and not is_off():
-            kwargs["min_run_time"] = max(kwargs.get("min_run_time", 0.0), EXTENDED_S)
+            with contextlib.suppress(TypeError):  # torch itself refuses wrong arguments
+                given = inspect.signature(measure).bind(self, *args, **kwargs)
+                given.arguments["min_run_time"] = max(given.arguments.get("min_run_time", 0.0), EXTENDED_S)
+                args, kwargs = given.args[1:], given.kwargs
         return _carry(measure(self, *args, **kwargs), self._gpuwatch_attached)
 
     return watched

@@ -90,7 +90,7 @@ def test_daemon_keeps_another_socket_in_place_of_its_own(tmp_path: Path) -> None
         wait_until(
             lambda: "expected this daemon's socket, found another one" in live.log.read_text(), what="the other socket is named"
         )
-        let_pass(1.2, "the daemon checks its socket every 2 s")
+        let_pass(2.5, "the daemon checks its socket every 2 s")
         assert live.log.read_text().count("found another one") == 1
     assert live.settings.socket.exists()
     other.close()

@@ -166,9 +166,11 @@ def _table(metrics: Sequence[Metric]) -> str:
 
 
 def _unit(metric: Metric) -> str:
-    """Return the last word of the metric's name, without ``_total``, if this word is a base unit; otherwise ``1``."""
-    word = metric.name.removesuffix("_total").rpartition("_")[2]
-    return word if word in _UNITS else "1"
+    """Return the unit in the metric's name, without ``_total``: a base unit, or one per second; otherwise ``1``."""
+    last = metric.name.removesuffix("_total").removesuffix("_per_second").rpartition("_")[2]
+    if last not in _UNITS:
+        return "1"
+    return f"{last} per second" if metric.name.endswith("_per_second") else last
 
 
 def _label(metric: Metric, label: str) -> str:

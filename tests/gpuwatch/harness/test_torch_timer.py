@@ -1,12 +1,14 @@
-"""Tests with the real torch: each measurement of Timer has a window, and inductor's benchmarks share one."""
+"""Tests of torch's Timer: each measurement has a window, inductor's benchmarks share one, and an extended run is longer."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuwatch.config.settings import Settings
+from gpuwatch.harness.torch_timer import EXTENDED_S, patch_timer
 from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, read_json, run_python
 
 
@@ -21,6 +23,35 @@ def test_real_torch_is_watched(copying: Settings) -> None:
     assert found["windows"][-1]["label"] == "matmul", "the window of examples/harness/torch_timer.py"
     assert found["failed"] == "division by zero", "torch's own error reaches the caller"
     assert found["tampered"] == [], "gpuwatch replaces no clock, event or synchronisation that the tampering rule checks"
+
+
+class OldTimer:
+    """Stands for torch's Timer, whose ``min_run_time`` may be positional."""
+
+    ran: tuple[object, float]
+
+    def _threaded_measurement_loop(self, number: int, time_hook: object) -> None: ...
+
+    def _timeit(self, number: int) -> None: ...
+
+    def timeit(self, number: int = 1) -> None: ...
+
+    def adaptive_autorange(self, threshold: float = 0.1, *, min_run_time: float = 0.01) -> None: ...
+
+    def blocked_autorange(self, callback: object = None, min_run_time: float = 0.2) -> SimpleNamespace:
+        self.ran = callback, min_run_time
+        return SimpleNamespace(metadata=None)
+
+
+@pytest.mark.parametrize(("given", "named"), [((None, 0.5), {}), ((), {"min_run_time": 0.5}), ((), {})])
+def test_extended_timer_takes_a_positional_run_time(
+    given: tuple[Any, ...], named: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUWATCH_EXTEND", "1")
+    patch_timer(SimpleNamespace(Timer=OldTimer))  # type: ignore[arg-type]
+    timer = OldTimer()
+    timer.blocked_autorange(*given, **named)
+    assert timer.ran == (None, EXTENDED_S)
 
 
 def check_measurements_have_run_and_status(found: Any) -> None:
