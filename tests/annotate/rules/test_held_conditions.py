@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,17 +12,19 @@ from hypothesis import strategies as st
 
 from annotate.answer import Clear, Found, Severity, Unobserved
 from annotate.budget import Number, Replaces
+from annotate.capsule.unpack import unpack
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived.dark_bounds import dark_bounds, largest_ratio
 from annotate.derived.dark_time import DarkInterval
-from annotate.evidence import Timings
+from annotate.evidence import Evidence, Timings
 from annotate.ranges import Range
 from annotate.rule import Rule
-from annotate.rules.held_conditions import RULES, clock_levels, dark_time, lock_unproven
+from annotate.rules.held_conditions import RULES, clock_levels, dark_time, lock_unproven, work_levels
 from tests.annotate.builders import BEGIN_NS, evidence
 from tests.examples import share_of
 
+HONEST = tuple(unpack(Path("tests/traces/h200-honest.capsule").read_bytes()))
 few = settings(max_examples=share_of(60))
 
 
@@ -72,6 +77,25 @@ def test_silence_bounds_throughput_by_its_share() -> None:
     assert dark_time.says.format(**found.facts).startswith("1.6")
     assert found.span_ns is not None
     assert found.span_ns[0] == pytest.approx(BEGIN_NS + 4_000_000_000, abs=100_000_000)
+
+
+@pytest.mark.parametrize("recorded", HONEST, ids=lambda each: each.window.label)
+def test_honest_windows_have_no_levels_and_no_dark_time(recorded: Evidence) -> None:
+    """The first mean of memory traffic held a rest before the load; copies draw 10 W above rest, with a hole in the power record."""
+    assert isinstance(work_levels.ask_about(Case(recorded)), Clear | Unobserved)
+    found = dark_time.ask_about(Case(recorded))
+    assert all(bound.ratio < 0.001 for bound in getattr(found, "bounds", ()))
+
+
+def test_low_utilisation_keeps_a_hole_of_the_power_record_dark() -> None:
+    """The GPU may have idled in a hole of 45 ms if utilisation fell by a tenth of a refresh."""
+    _, copies = HONEST
+    trace = copies.trace
+    column = trace.columns["utilization_ratio"]
+    columns = {**trace.columns, "utilization_ratio": replace(column, values=np.full_like(column.values, 0.85))}
+    found = dark_time.ask_about(Case(replace(copies, trace=replace(trace, columns=columns))))
+    assert isinstance(found, Found)
+    assert max(bound.ratio for bound in found.bounds) > 0.01
 
 
 def test_window_mostly_dark_is_unobserved() -> None:
