@@ -16,8 +16,12 @@ from itertools import count
 from types import ModuleType
 from typing import Any
 
+from annotate.evidence import Lane, Reading
+from gpuwatch.sources.nvml import Nvml
+
 _NUMBER = count()
 NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE, TIMEOUT, LOST = 3, 6, 7, 10, 15
+ULL, UINT = 3, 1  # types of field values
 UUID = "GPU-aaaaaaaa-0000-0000-0000-000000000001"
 MIG_UUID = "MIG-bbbbbbbb-0000-0000-0000-000000000001"
 BOARD, INSTANCE = 0x1000, 0x2000
@@ -348,3 +352,12 @@ def _room(structure: Any, number: Any, found: Any) -> Any:
 def _set_length(number: Any, length: int, room: Any) -> int:
     number._obj.value = length
     return INSUFFICIENT_SIZE if length > len(room) else 0
+
+
+def nvml(**settings: Any) -> tuple[Nvml, Library]:
+    library = Library(**settings)
+    return Nvml(binding(library)), library
+
+
+def read(source: Nvml, *names: str, uuid: str = UUID) -> Reading:
+    return source.read(uuid, Lane.FAST, names)
