@@ -14,6 +14,7 @@ import pytest
 from gpuwatch.clock import VirtualClock
 from gpuwatch.store import Reader, Store
 from tests.faults.stores import committed_ns, last_ns
+from tests.gpuwatch.forked import ForkedPopen
 from tests.gpuwatch.store.stored import NEVER, a_run, execute, feed, fill, integrity, opened, segments, verdict
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID, stream
 from tests.waiting import PATIENCE_S, let_pass
@@ -199,7 +200,7 @@ while True:
 def test_store_survives_kill_9_and_loses_a_second_at_most(tmp_path: Path, most_lost_ns: int | None) -> None:
     """After SIGKILL the last committed reading is still stored; the slow case loses less than 1 s of readings."""
     for after_s in (0.2, 0.9, 1.33):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        writer = ForkedPopen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
         first_ns = int(writer.stdout.readline())
         let_pass(after_s, "the writer is killed at this time")
