@@ -9,6 +9,7 @@ from which the daemon starts its judge's workers, unless the environment has ``R
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -16,7 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,17 @@ class ForkedPopen(subprocess.Popen[Any]):
         self.pid = self.forks().start(message, own)
         self._child_created = True
         self._close_pipe_fds(*given[10:16])  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def daemons_of_windows() -> Iterator[None]:
+    """Until the end of the block, fork the daemons that windows and connections of this process start."""
+    real = subprocess.Popen
+    subprocess.Popen = ForkedPopen  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        subprocess.Popen = real  # type: ignore[misc]
 
 
 def run(

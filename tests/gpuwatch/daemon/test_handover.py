@@ -64,7 +64,7 @@ def on_demand(tmp_path: Path) -> Iterator[Settings]:
     """Yield the settings of a daemon that its first client has started."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings(tmp_path).flags())
     found = load({**flags, "daemon.idle_exit": "300s"}, environment={"HOME": "/"})
-    with connect(found) as client:
+    with forked.daemons_of_windows(), connect(found) as client:
         pid = client.welcome.pid
     try:
         yield found
