@@ -34,35 +34,52 @@ def test_window_without_a_startable_daemon_is_unproven(tmp_path: Path, capfd: py
 
 
 PROGRAM = """
-import sys, time
+import os, time
 import gpuwatch
 from gpuwatch.config import settings as config
 busy_machine = gpuwatch.Policy(accept=["dark-time", "idle-stretch", "outliers"])
 with gpuwatch.window("first", settings=config.load({flags!r}), policy=busy_machine) as w:
     time.sleep(1.2)
 print(w.verdict.status.value, flush=True)
+try:
+    os.wait()
+except ChildProcessError:
+    print("childless")
 """
 
 
-def test_started_daemon_keeps_neither_pipe_nor_affinity(tmp_path: Path) -> None:
-    """The daemon keeps neither pipes nor affinity of a benchmark under `taskset -c 0 … | tee log`."""
-    flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
-    program = tmp_path / "bench.py"
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """Run a benchmark that starts a daemon, under `taskset -c 0 … | tee log`; return the daemon's folder and the output."""
+    folder = tmp_path_factory.mktemp("started")
+    flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(folder).flags())
+    program = folder / "bench.py"
     program.write_text(PROGRAM.format(flags={**flags, "daemon.idle_exit": "4s"}))
     bound = f"import os, runpy, sys; os.sched_setaffinity(0, {{0}}); runpy.run_path({str(program)!r}, run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", bound], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.stdout.strip() == "valid", done.stderr
+    return folder, done
+
+
+def test_started_daemon_keeps_neither_pipe_nor_affinity(started: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    """The daemon keeps neither the pipes nor the affinity of the benchmark that started it."""
+    folder, done = started
+    assert done.stdout.startswith("valid\n"), done.stderr
     assert "starting a daemon" in done.stderr
-    with connect(settings_in(tmp_path), start=False) as client:
+    with connect(settings_in(folder), start=False) as client:
         pid = client.status()["pid"]
         assert len(os.sched_getaffinity(pid)) == os.cpu_count()
         assert os.getsid(pid) == pid
         assert b"OPENBLAS_NUM_THREADS=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         streams = [os.readlink(f"/proc/{pid}/fd/{n}") for n in range(3)]  # noqa: PTH115
         # Standard error is the log, which then has the reason of an unexpected end.
-        assert streams == ["/dev/null", "/dev/null", str(settings_in(tmp_path).log)]
+        assert streams == ["/dev/null", "/dev/null", str(settings_in(folder).log)]
         assert client.status()["on_demand"]
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the daemon exits after its last client")
+
+
+def test_window_leaves_the_benchmark_without_a_child(started: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    _, done = started
+    assert done.stdout.endswith("childless\n"), done.stderr
 
 
 def test_window_replaces_another_windows_failed_daemon(tmp_path: Path) -> None:
@@ -136,7 +153,7 @@ def test_window_without_xdg_runtime_dir_makes_a_private_folder(tmp_path: Path) -
     done = subprocess.run(
         [sys.executable, str(program)], capture_output=True, text=True, timeout=PATIENCE_S, env=environment, check=False
     )
-    assert done.stdout.strip() == "valid", done.stderr
+    assert done.stdout.startswith("valid\n"), done.stderr
     (folder,) = temporary.glob("gpuwatch-*")
     assert folder.stat().st_mode & 0o777 == 0o700
 
@@ -153,15 +170,3 @@ def test_foreign_socket_folder_does_not_stop_the_benchmark(tmp_path: Path) -> No
         ran.append(1)
     assert ran == [1]
     assert "symbolic link" in w.verdict.why
-
-
-def test_window_leaves_the_benchmark_without_a_child(tmp_path: Path) -> None:
-    program = tmp_path / "bench.py"
-    flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
-    program.write_text(
-        "import os, gpuwatch\nfrom gpuwatch.config import settings as config\n"
-        f"with gpuwatch.window(settings=config.load({ ({**flags, 'daemon.idle_exit': '2s'})!r})):\n    pass\n"
-        "try:\n    os.wait()\nexcept ChildProcessError:\n    print('childless')\n"
-    )
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.stdout.strip() == "childless", done.stderr
