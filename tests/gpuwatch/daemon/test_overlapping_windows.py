@@ -48,7 +48,8 @@ class Measuring:
 
     def _line(self) -> list[str]:
         assert self.process.stdout is not None
-        return self.process.stdout.readline().split()
+        line: str = self.process.stdout.readline()
+        return line.split()
 
 
 def judged_with(state: Path, run_id: str) -> list[OtherWindow]:
