@@ -159,7 +159,7 @@ def test_window_without_xdg_runtime_dir_makes_a_private_folder(tmp_path: Path) -
 
 
 def test_foreign_socket_folder_does_not_stop_the_benchmark(tmp_path: Path) -> None:
-    """A link in place of the socket folder does not stop the benchmark; the verdict names the link."""
+    """A link in place of the socket folder does not stop the benchmark; the verdict gives the link as the reason."""
     (tmp_path / "in-the-way").symlink_to(tmp_path)
     settings = load(
         {"source": "simulated", "state": str(tmp_path / "state"), "socket": str(tmp_path / "in-the-way" / "s")},

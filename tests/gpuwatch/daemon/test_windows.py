@@ -212,7 +212,7 @@ def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> No
 
 
 def test_late_process_name_precedes_the_signature(store: Store, tmp_path: Path) -> None:
-    """The judge signs a short window after its process is named, even if a busy machine delays the name."""
+    """The judge finds the name of a short window's process in the store, even if a busy machine delays the name."""
 
     class Signing(MockJudge):
         async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
