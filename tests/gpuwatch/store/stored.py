@@ -16,7 +16,7 @@ from gpuwatch.clock import VirtualClock
 from gpuwatch.interfaces import Sweep
 from gpuwatch.sampling.plan import PULSE
 from gpuwatch.store import Run, Store, StoreLimits
-from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID
 from tests.waiting import PATIENCE_S
 
 NEVER = threading.Event()
@@ -109,11 +109,6 @@ def rows_count(path: Path, table: str = "fast") -> int:
         return count
     finally:
         connection.close()
-
-
-def fill(store: Store, clock: VirtualClock, seconds: float) -> None:
-    """Store readings of this duration without pulses, for tests of the stored amount."""
-    feed(store, stream(seconds, loaded=True, pulses=False), clock=clock, flush_ns=10_000_000_000)
 
 
 def execute(store: Store, sql: str) -> None:

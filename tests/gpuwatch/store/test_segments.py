@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
+from typing import TypeAlias
+
+import pytest
 
 from gpuwatch import clock as clocks
 from gpuwatch.clock import VirtualClock
-from gpuwatch.store import Reader, files
-from tests.gpuwatch.store.stored import NEVER, a_run, fill, opened, rows_count, segments
-from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID
+from gpuwatch.store import Reader, Store, files
+from tests.gpuwatch.store.stored import NEVER, a_run, feed, opened, rows_count, segments
+from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID, stream
 from tests.waiting import PATIENCE_S
 
 S = 1_000_000_000
+Fill: TypeAlias = Callable[[Store, VirtualClock, float], None]
+
+
+@pytest.fixture(scope="module")
+def fill() -> Fill:
+    """Return a function that stores this duration of readings without pulses, which are made once for all tests."""
+    sweeps = tuple(stream(1200.0, loaded=True, pulses=False))
+
+    def stored(store: Store, clock: VirtualClock, seconds: float) -> None:
+        first = takewhile(lambda sweep: sweep.due_ns < BEGIN_NS + seconds * S, sweeps)
+        feed(store, first, clock=clock, flush_ns=10 * S)
+
+    return stored
 
 
 class TestRetention:
-    def test_segments_rotate_and_the_oldest_are_dropped(self, tmp_path: Path) -> None:
+    def test_segments_rotate_and_the_oldest_are_dropped(self, tmp_path: Path, fill: Fill) -> None:
         """Segments rotate, and the oldest are dropped because of the budget; reading across segments shows no gap."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=800_000, segment_bytes=1)
@@ -33,7 +51,7 @@ class TestRetention:
         assert across.gaps == ()
         store.close()
 
-    def test_many_windows_leave_half_the_budget_to_readings(self, tmp_path: Path) -> None:
+    def test_many_windows_leave_half_the_budget_to_readings(self, tmp_path: Path, fill: Fill) -> None:
         """Readings keep 0.4 to 1.1 MB of a budget of 1.4 MB, even if windows alone exceed the budget."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
@@ -46,7 +64,7 @@ class TestRetention:
         assert 400_000 < statistics["readings_bytes"] < 1_100_000
         store.close()
 
-    def test_old_segments_are_dropped(self, tmp_path: Path) -> None:
+    def test_old_segments_are_dropped(self, tmp_path: Path, fill: Fill) -> None:
         clock = VirtualClock(BEGIN_NS)
         wall = {"s": clocks.wall_s()}
         store = opened(tmp_path, clock=clock, segment_bytes=1, wall_offset_ns=lambda: int(wall["s"] * 1e9) - BEGIN_NS)
@@ -60,7 +78,7 @@ class TestRetention:
         assert len(segments(tmp_path)) == 1
         store.close()
 
-    def test_smaller_budget_makes_segments_smaller(self, tmp_path: Path) -> None:
+    def test_smaller_budget_makes_segments_smaller(self, tmp_path: Path, fill: Fill) -> None:
         """A smaller budget ends the live segment, which retention never drops, at a smaller size."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock)
@@ -71,7 +89,7 @@ class TestRetention:
         assert len(segments(tmp_path)) > 1
         store.close()
 
-    def test_closed_segments_are_plain_files(self, tmp_path: Path) -> None:
+    def test_closed_segments_are_plain_files(self, tmp_path: Path, fill: Fill) -> None:
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, segment_bytes=1)
         fill(store, clock, 350.0)
@@ -92,7 +110,7 @@ class TestRetention:
         assert (rows_count(ledger, "runs"), rows_count(ledger, "evidence")) == (10, 4)
 
 
-def test_reader_delays_a_segments_plain_file(tmp_path: Path) -> None:
+def test_reader_delays_a_segments_plain_file(tmp_path: Path, fill: Fill) -> None:
     """A reader that holds a segment open delays its conversion to a plain file, but does not prevent it."""
     clock = VirtualClock(BEGIN_NS)
     store = opened(tmp_path, clock=clock, segment_bytes=1)

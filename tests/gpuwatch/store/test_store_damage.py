@@ -15,7 +15,7 @@ from gpuwatch.clock import VirtualClock
 from gpuwatch.store import Reader, Store
 from tests.faults.stores import committed_ns, last_ns
 from tests.gpuwatch.forked import ForkedPopen
-from tests.gpuwatch.store.stored import NEVER, a_run, execute, feed, fill, integrity, opened, segments, verdict
+from tests.gpuwatch.store.stored import NEVER, a_run, execute, feed, integrity, opened, segments, verdict
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID, stream
 from tests.waiting import PATIENCE_S, let_pass
 
@@ -110,7 +110,7 @@ class TestFullDisk:
     def test_full_disk_drops_the_oldest_segments(self, tmp_path: Path) -> None:
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, segment_bytes=1)
-        fill(store, clock, 500.0)
+        feed(store, stream(500.0, loaded=True, pulses=False), clock=clock, flush_ns=10 * S)
         count = len(segments(tmp_path))
         assert count > 1
         limit(store, 1)
