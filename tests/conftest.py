@@ -44,6 +44,7 @@ LONG_MODULES = (
     "tests/fake_nvml/test_faults.py",
     "tests/gpuwatch/daemon/test_handover.py",
     "tests/gpuwatch/client/test_window.py",
+    "tests/gpuwatch/client/test_launch.py",
     "tests/gpuwatch/daemon/test_daemon.py",
     "tests/gpuwatch/fleet/test_slurm.py",
     "tests/gpuwatch/cli/test_demo.py",

@@ -11,7 +11,7 @@ PAGES_ELSEWHERE: Mapping[str, str] = {
     "docs/API.md": "tests/reference",
     "dashboards/README.md": "tests/dashboards/test_up.py; Docker was never run",
     "docs/DIFF.md": "tests/gpuwatch/diff/test_page.py",  # every shown output; the neighbouring tests cover the other forms
-    "docs/LIBGPUWATCH.md": "tests/gpuwatch/libgpuwatch/test_library.py",
+    "docs/LIBGPUWATCH.md": "tests/gpuwatch/libgpuwatch",
 }
 
 # Commands by their first words.  Commands of gpuwatch are parsed: each option must exist and accept its value.

@@ -22,6 +22,7 @@ from gpuwatch.config import settings
 from gpuwatch.config.settings import Settings
 from gpuwatch.store.files import lock
 from gpuwatch.wire import store_owner
+from tests.gpuwatch.forked import ForkedPopen
 from tests.gpuwatch.live import Live, running
 from tests.gpuwatch.live import settings as settings_in
 from tests.security.people import NOBODY, only_root, open_folder
@@ -238,7 +239,7 @@ PROBES += "while True:\n    store_owner.is_alive(Path(sys.argv[1]))"
 def test_checks_of_the_lock_do_not_refuse_a_daemon(tmp_path: Path) -> None:
     """Clients that check a store's owner share its lock for a moment; no daemon is refused."""
     os.close(lock(tmp_path, mode=0o600))
-    with subprocess.Popen([sys.executable, "-c", PROBES, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT) as probing:
+    with ForkedPopen([sys.executable, "-c", PROBES, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT) as probing:
         try:
             assert probing.stdout is not None
             assert probing.stdout.readline() == b"\n"

@@ -20,6 +20,7 @@ from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader, Run
+from tests.gpuwatch import forked
 from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, sample_for, wait_until
 
@@ -49,7 +50,7 @@ def program(settings: Settings, body: str) -> list[str]:
 
 def said(command: list[str]) -> str:
     """Run a command without an error, and return its output."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
+    done = forked.run(command, timeout_s=PATIENCE_S, folder=ROOT)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout
@@ -75,7 +76,7 @@ def test_window_of_a_killed_client_is_not_valid(daemon: Live) -> None:
             print("in", flush=True)
             time.sleep(60)
     """
-    client = subprocess.Popen(program(daemon.settings, body), stdout=subprocess.PIPE, cwd=ROOT)
+    client = forked.ForkedPopen(program(daemon.settings, body), stdout=subprocess.PIPE, cwd=ROOT)
     assert client.stdout is not None
     assert client.stdout.readline() == b"in\n"
     sample_for(1.2)  # a shorter window would be flagged for its length
@@ -98,7 +99,7 @@ def test_window_of_a_client_killed_in_a_wait_is_ended(daemon: Live) -> None:
     with connect(daemon.settings) as other:
         awaited = other.open(label="awaited")
         command = [*program(daemon.settings, body), awaited.run]
-        client = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+        client = forked.ForkedPopen(command, stdout=subprocess.PIPE, cwd=ROOT)
         assert client.stdout is not None
         waiting = client.stdout.readline().decode().strip()
         client.kill()
@@ -131,7 +132,7 @@ def test_stopped_client_keeps_its_window_and_blocks_no_other(daemon: Live) -> No
             time.sleep(0.5)
         print(bool(opened.__name__))
     """
-    client = subprocess.Popen(program(daemon.settings, body), stdout=subprocess.PIPE, cwd=ROOT)
+    client = forked.ForkedPopen(program(daemon.settings, body), stdout=subprocess.PIPE, cwd=ROOT)
     assert client.stdout is not None
     client.stdout.readline()
     os.kill(client.pid, signal.SIGSTOP)

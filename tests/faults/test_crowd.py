@@ -14,7 +14,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.store import Store
 from gpuwatch.wire.messages import Open
 from tests.faults import crowd
-from tests.gpuwatch.daemon.test_windows import MockJudge, windows
+from tests.gpuwatch.daemon.windows_double import MockJudge, windows
 from tests.gpuwatch.live import Live, running
 
 

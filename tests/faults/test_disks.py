@@ -102,7 +102,7 @@ def test_read_only_disk_is_a_one_line_error(disk: Path, tmp_path: Path) -> None:
     settings = config.load(
         {"source": "simulated:steady-copy", "state": str(disk), "socket": str(tmp_path / "s")}, environment={"HOME": "/"}
     )
-    with gpuwatch.window("nowhere to keep it", settings=settings) as w:
+    with forked.daemons_of_windows(), gpuwatch.window("nowhere to keep it", settings=settings) as w:
         ran = True
     assert ran
     assert w.verdict.status == "unproven"

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import ModuleType
 from typing import Any, TextIO
 
 from tests.gpuwatch import forked
@@ -107,10 +108,13 @@ def begin(message: dict[str, Any], streams: list[int]) -> None:
         ctypes.CDLL(str(driver))
     sys.stdin, sys.stdout, sys.stderr = (stream_of(number) for number in range(3))
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc, assignment]
-    sys.argv = message["words"]
-    sys.orig_argv = [sys.executable, "-m", *message["words"]]
-    sys.path[:] = _PATH if message["is_safe_path"] else [message["folder"], *_PATH]
-    if sys.argv[-1] == "daemon" and forked.REAL_CHILDREN not in os.environ:
+    option, *sys.argv = message["words"]
+    sys.orig_argv = [sys.executable, *message["words"]]
+    first = message["folder"] if option == "-m" else ""
+    sys.path[:] = _PATH if message["is_safe_path"] else [first, *_PATH]
+    if option == "-c":
+        sys.argv[0] = option
+    elif sys.argv[-1] == "daemon" and forked.REAL_CHILDREN not in os.environ:
         serve_daemon()
 
 
@@ -156,17 +160,27 @@ def stream_of(number: int) -> TextIO:
 
 
 def serve_to_the_end(descriptor: int) -> None:
-    """Fork a process for each message; in each, run the module that the message names, and end."""
+    """Fork a process for each message; in each, run the module that the message names or the code in it, and end."""
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     serve(descriptor)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        run_program()
     except SystemExit as ended:
         end(ended.code)
         raise
     end(None)
+
+
+def run_program() -> None:
+    """Run the module or the code of this process's arguments as ``__main__``."""
+    _, option, program, *_ = sys.orig_argv
+    if option == "-m":
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+        return
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(program, "<string>", "exec"), vars(main))
 
 
 if __name__ == "__main__":

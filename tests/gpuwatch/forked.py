@@ -1,4 +1,6 @@
-"""Processes of ``python -m MODULE`` forked from a server that has imported the module: importing for each test is slow.
+"""Processes of ``python -m MODULE`` and ``python -c CODE`` forked from a server that has imported gpuwatch.
+
+Importing for each test is slow.
 
 A forked process has the given arguments, environment, folder and streams, and is a child of the test's process.  Memory,
 name in ``ps`` and imports are the server's: tests of these start a real process.  A forked daemon has a separate server,
@@ -7,6 +9,7 @@ from which the daemon starts its judge's workers, unless the environment has ``R
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -14,7 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,7 +43,7 @@ _one_request = threading.Lock()
 
 
 class ForkedPopen(subprocess.Popen[Any]):
-    """A ``subprocess.Popen`` that forks processes of ``python -m`` from a server if possible, and starts others as usual."""
+    """A ``subprocess.Popen`` that forks ``python -m`` and ``python -c`` from a server if possible, and starts others as usual."""
 
     def forks(self) -> ForkServer:
         """Return the server for this process's children."""
@@ -50,13 +53,14 @@ class ForkedPopen(subprocess.Popen[Any]):
         asked = dict(zip(_NAMES, given, strict=True))
         environment = dict(os.environ if asked["env"] is None else asked["env"])
         plain = all(asked[name] == value for name, value in _PLAIN.items())
-        if not (plain and is_module(asked["args"]) and can_fork(environment)):
+        if not (plain and is_program(asked["args"]) and can_fork(environment)):
             super()._execute_child(*given)  # type: ignore[misc]
             return
         words = [os.fspath(each) for each in asked["args"][1:]]
+        is_safe_path = words[0] == "-P"
         message = {
-            "words": words[words.index("-m") + 1 :],
-            "is_safe_path": words[0] == "-P",
+            "words": words[is_safe_path:],
+            "is_safe_path": is_safe_path,
             "folder": os.fspath(asked["cwd"] or Path.cwd()),
             "environment": environment,
             "session": bool(asked["start_new_session"]),
@@ -67,6 +71,17 @@ class ForkedPopen(subprocess.Popen[Any]):
         self.pid = self.forks().start(message, own)
         self._child_created = True
         self._close_pipe_fds(*given[10:16])  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def daemons_of_windows() -> Iterator[None]:
+    """Until the end of the block, fork the daemons that windows and connections of this process start."""
+    real = subprocess.Popen
+    subprocess.Popen = ForkedPopen  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        subprocess.Popen = real  # type: ignore[misc]
 
 
 def run(
@@ -85,11 +100,12 @@ def run(
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def is_module(words: Any) -> bool:
-    """Return True for a command ``python -m MODULE``, with or without ``-P``."""
+def is_program(words: Any) -> bool:
+    """Return True for the commands ``python -m MODULE`` and ``python -c CODE``, with or without ``-P``."""
     if not isinstance(words, list | tuple) or words[:1] not in ([sys.executable], (sys.executable,)):
         return False
-    return words[1] == "-m" or list(words[1:3]) == ["-P", "-m"]
+    option = list(words[2:3] if words[1:2] in (["-P"], ("-P",)) else words[1:2])
+    return option in (["-m"], ["-c"])
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.errors import UsageError
 from gpuwatch.signing import Signature, Signer, fingerprint, holds, read_public, signer_of, statement
+from tests.gpuwatch import forked
 from tests.gpuwatch.programs import program
 from tests.waiting import PATIENCE_S
 
@@ -59,7 +60,7 @@ def test_key_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
         state = tmp_path / f"{umask:o}"
         state.mkdir()
         script = f"import os, pathlib; os.umask({umask}); from gpuwatch import signing; signing.signer_of(pathlib.Path({str(state)!r}))"
-        subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE_S)
+        assert forked.run([sys.executable, "-c", script], timeout_s=PATIENCE_S).returncode == 0
         assert {stat.S_IMODE(path.stat().st_mode) for path in state.iterdir()} == {0o600, 0o644}
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from gpuwatch.cli import main
 from gpuwatch.client.connection import connect
+from tests.gpuwatch import forked
 from tests.gpuwatch.forked import REAL_CHILDREN
 from tests.gpuwatch.live import running, settings
 from tests.waiting import PATIENCE_S
@@ -116,10 +117,7 @@ def test_daemon_files_are_closed_under_any_umask(tmp_path: Path, mask: int) -> N
         "print(w.verdict.status)"
     )
     # The window starts the daemon; the test ends the daemon.
-    ended = subprocess.run(
-        [sys.executable, "-c", program, str(found.state), str(found.socket), str(mask)], capture_output=True, text=True,
-        timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+    ended = forked.run([sys.executable, "-c", program, str(found.state), str(found.socket), str(mask)], timeout_s=PATIENCE_S)
     try:
         assert ended.returncode == 0, ended.stderr
         made = modes(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from gpuwatch.report.signatures import trusted_keys
 from gpuwatch.signing import KEY, PUBLIC_KEY, signer_of
 from gpuwatch.sources import recordings
 from gpuwatch.wire.timings import recorded
+from tests.gpuwatch import forked
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -108,10 +108,7 @@ def test_window_survives_closed_descriptors(daemon: Settings) -> None:
         "with gpuwatch.window(settings=found) as w: os.closerange(3, 64)\n"
         "print(w.verdict.status)\n"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", program, str(daemon.state), str(daemon.socket)],
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+    found = forked.run([sys.executable, "-c", program, str(daemon.state), str(daemon.socket)], timeout_s=PATIENCE_S)
     assert found.returncode == 0, found.stderr
     assert found.stdout == "unproven\n"
 

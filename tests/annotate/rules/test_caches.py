@@ -7,20 +7,16 @@ from dataclasses import replace
 import pytest
 
 from annotate.budget import Bound, Number
-from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rule import Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.caches import flush_insufficient, warm_cache_unintended
 from annotate.rules.plausibility import impossible_time
 from tests.annotate.builders import DEVICE, UUID, evidence
 from tests.annotate.occurrences.caches import L2_BYTES
 from tests.annotate.occurrences.harness import calls
+from tests.annotate.rules.asking import ask
 
 PEAKED = replace(DEVICE, memory_bus_bits_count=6144)  # 4.92 TB/s at 3201 MHz
-
-
-def ask(rule: Rule, about: Evidence) -> Answer:
-    return rule.ask(about, Claim.SUSTAINED)
 
 
 def severity(rule: Rule, about: Evidence) -> Severity:

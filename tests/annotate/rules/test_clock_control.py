@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from annotate.budget import Number
 from annotate.claims import Claim
-from annotate.evidence import Evidence, Fact, Timings, Trace
+from annotate.evidence import Fact, Timings, Trace
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.clock_control import (
     RULES,
@@ -23,14 +23,11 @@ from annotate.rules.clock_control import (
 )
 from tests.annotate.builders import BEGIN_NS, DEVICE, Signal, capped_ns, evidence
 from tests.annotate.occurrences.clock_control import stamped
+from tests.annotate.rules.asking import ask
 from tests.examples import share_of
 
 CAPPED: Mapping[str, Signal] = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns(), "sm_clock_mhz": 1485}
 NONSENSE: tuple[object, ...] = ("1980", True, float("nan"), float("inf"), -5.0, 0, 10**400, [1980])
-
-
-def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    return rule.ask(about, claim)
 
 
 def found(answer: Answer) -> Found:

@@ -19,13 +19,10 @@ from annotate.rules.clocks import RULES, clock_drift, clock_ramp, mem_clock_chan
 from annotate.rules.held_conditions import clock_levels
 from tests.annotate.builders import BEGIN_NS, DEVICE, Signal, evidence
 from tests.annotate.occurrences.clock_control import stamped
+from tests.annotate.rules.asking import ask
 from tests.examples import share_of
 
 CAPPED, IDLE, HOT = 0x4, 0x1, 0x20
-
-
-def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    return rule.ask(about, claim)
 
 
 def found(answer: Answer) -> Found:

@@ -9,16 +9,13 @@ import pytest
 
 from annotate.budget import Bound, Group, Number
 from annotate.claims import Claim
-from annotate.evidence import Evidence, Fact, Host
+from annotate.evidence import Fact, Host
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules import comparison, comparison_design
 from annotate.rules.comparison import boot_changed, clock_between_arms, hardware_mismatch, software_mismatch
 from tests.annotate.builders import DEVICE, capped_ns, evidence
 from tests.annotate.occurrences.comparison import compared, times
-
-
-def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    return rule.ask(about, claim)
+from tests.annotate.rules.asking import ask
 
 
 def severity(answer: Answer) -> Severity | None:

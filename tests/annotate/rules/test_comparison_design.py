@@ -7,16 +7,12 @@ from dataclasses import replace
 import pytest
 
 from annotate.budget import Bound, Group, Number
-from annotate.claims import Claim
-from annotate.evidence import Evidence, Fact, RecordedWindow, WorkRecord
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.evidence import Fact, RecordedWindow, WorkRecord
+from annotate.rule import Answer, Clear, Found, Severity, Unobserved
 from annotate.rules.comparison_design import aa_noise_floor_missing, multiple_looks, order_bias
 from tests.annotate.builders import evidence
 from tests.annotate.occurrences.comparison import compared, times
-
-
-def ask(rule: Rule, about: Evidence) -> Answer:
-    return rule.ask(about, Claim.SUSTAINED)
+from tests.annotate.rules.asking import ask
 
 
 def severity(answer: Answer) -> Severity | None:

@@ -17,6 +17,7 @@ from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.contention import RETIRED, RULES, contention_process, contention_residual
 from tests.annotate.builders import BEGIN_NS, OWN, UUID, evidence
 from tests.annotate.proofs.company_builders import times
+from tests.annotate.rules.asking import ask
 from tests.examples import share_of
 
 NAMESPACE = Visibility.NAMESPACE
@@ -25,10 +26,6 @@ FOREIGN = Process(
 )
 HIDDEN = Process(pid=99, utilization_ratio=0.54, listed=False)
 XORG = Process(pid=5, name="Xorg", user="root", memory_bytes=20_000_000, utilization_ratio=0.0, ownership=Ownership.FOREIGN)
-
-
-def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    return rule.ask(about, claim)
 
 
 def with_lists(

@@ -14,30 +14,16 @@ from annotate.declared import FACTS
 from annotate.evidence import Evidence, Fact, Host, Ownership, Process
 from annotate.judge import judge
 from annotate.passes import AskingPass, merge_passes
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
-from annotate.rules.harness import (
-    RULES,
-    allocator_churn,
-    background_thread,
-    data_dependent_power,
-    profiler_attached,
-)
+from annotate.rule import Answer, Clear, Rule, Severity, Unobserved
+from annotate.rules.harness import RULES, allocator_churn, background_thread, data_dependent_power, profiler_attached
 from tests.annotate.builders import OWN, capped_ns, evidence
 from tests.annotate.occurrences.harness import RANDOM, UNMOVED, ZEROS, beside, calls, churning, profiled
 from tests.annotate.proofs.company_builders import record, times
+from tests.annotate.rules.asking import ask, found
 from tests.examples import share_of
 
 CAPPED = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()}
 FOREIGN = Process(pid=77, name="python", user="bob", memory_bytes=4_000_000_000, ownership=Ownership.FOREIGN)
-
-
-def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    return rule.ask(about, claim)
-
-
-def found(answer: Answer) -> Found:
-    assert isinstance(answer, Found), answer
-    return answer
 
 
 def severity(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Severity:

@@ -10,19 +10,11 @@ import pytest
 
 from annotate.claims import Claim
 from annotate.evidence import Column, Event, Evidence, Gap, Host, Process, Timings
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rule import Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.identity import RULES, clock_source_step, hardware_error, persistence_off, setting_changed
 from tests.annotate.builders import BEGIN_NS, DEVICE, OWN, QUIET, UUID, evidence
+from tests.annotate.rules.asking import ask, found
 from tests.truth_windows import truth_windows
-
-
-def ask(rule: Rule, about: Evidence) -> Answer:
-    return rule.ask(about, Claim.SUSTAINED)
-
-
-def found(answer: Answer) -> Found:
-    assert isinstance(answer, Found), answer
-    return answer
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -9,20 +9,17 @@ from hypothesis import strategies as st
 
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Timings
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rule import Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.numbers import RETIRED, mean_vs_median_gap
 from annotate.rules.numbers import RULES as OF_NUMBERS
 from annotate.rules.shape import RULES as OF_SHAPE
 from annotate.rules.warmup import RULES as OF_WARMUP
 from tests.annotate.builders import BEGIN_NS, evidence
 from tests.annotate.occurrences.numbers import even, window
+from tests.annotate.rules.asking import ask
 from tests.examples import share_of
 
 ALL = (*OF_NUMBERS, *OF_SHAPE, *OF_WARMUP)
-
-
-def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    return rule.ask(about, claim)
 
 
 class TestEveryRuleAboutTimes:

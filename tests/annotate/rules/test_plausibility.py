@@ -11,25 +11,17 @@ from hypothesis import strategies as st
 
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact, Timings
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.rule import Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.plausibility import RULES, impossible_time, result_cached, semantic_mismatch
 from annotate.times.durations import usable
 from tests.annotate.builders import BEGIN_NS, UUID, evidence
 from tests.annotate.occurrences.plausibility import H200
 from tests.annotate.occurrences.timing import every
+from tests.annotate.rules.asking import ask, found
 from tests.examples import share_of
 
 GEMM_4K = 2 * 4096**3
 PEAK_1333 = 132 * 4096 * 1333e6
-
-
-def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    return rule.ask(about, claim)
-
-
-def found(answer: Answer) -> Found:
-    assert isinstance(answer, Found), answer
-    return answer
 
 
 def timed(took_s: float, declared: dict[str, Fact], *, clock_mhz: float | None = None, calls_count: int = 1) -> Evidence:

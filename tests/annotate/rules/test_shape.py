@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from annotate.budget import Group, Number
-from annotate.claims import Claim
-from annotate.evidence import Evidence, Host, Pause, Values
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.evidence import Host, Pause, Values
+from annotate.rule import Answer, Clear, Severity, Unobserved
 from annotate.rules.shape import bimodal, outliers
 from tests.annotate.builders import Signal, capped_ns, evidence
 from tests.annotate.occurrences.numbers import even, timed, window
+from tests.annotate.rules.asking import ask, found
 
 CAPPED: Mapping[str, Signal] = {
     "power_cap_ns": capped_ns(),
@@ -22,15 +22,6 @@ CAPPED: Mapping[str, Signal] = {
     "event_reasons_mask": 0x4,
     "sm_clock_mhz": 1455,
 }
-
-
-def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    return rule.ask(about, claim)
-
-
-def found(answer: Answer) -> Found:
-    assert isinstance(answer, Found), answer
-    return answer
 
 
 def with_late(step: int, excess_s: float, *, count: int = 6000) -> Values:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from annotate.budget import Group, Number
 from annotate.claims import Claim
-from annotate.evidence import Evidence, Host, OtherWindow, Ownership, Trace, Visibility
+from annotate.evidence import Host, OtherWindow, Ownership, Trace, Visibility
 from annotate.judge import judge
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.contention import contention_residual
@@ -25,19 +25,11 @@ from annotate.rules.sharing import (
 from tests.annotate.builders import BEGIN_NS, DEVICE, OWN, evidence
 from tests.annotate.occurrences.sharing import XORG
 from tests.annotate.proofs.company_builders import times
+from tests.annotate.rules.asking import ask, found
 from tests.examples import share_of
 
 HOST = evidence().host
 LATE = (Number.THROUGHPUT, Group.INSIDE)
-
-
-def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    return rule.ask(about, claim)
-
-
-def found(answer: Answer) -> Found:
-    assert isinstance(answer, Found), answer
-    return answer
 
 
 def sizes(answer: Answer) -> dict[tuple[Number, Group], float | None]:

@@ -17,6 +17,7 @@ from annotate.rules.steadiness import RULES, bursty_duty_cycle, regime_change
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 from tests.annotate.builders import BEGIN_NS, DEVICE, Signal, evidence
+from tests.annotate.rules.asking import found
 
 CAPPED_MHZ = 1560
 
@@ -58,11 +59,6 @@ def pause(until_s: float, length_s: float = 3.0) -> dict[str, Signal]:
 
 def changed(about: Evidence, claim: Claim = Claim.SUSTAINED, **limits: float) -> Answer:
     return regime_change.ask(about, claim, limits)
-
-
-def found(answer: Answer) -> Found:
-    assert isinstance(answer, Found), answer
-    return answer
 
 
 def bound_of(answer: Answer, number: Number = Number.MEAN) -> Bound:

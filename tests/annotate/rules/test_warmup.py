@@ -7,15 +7,11 @@ from dataclasses import replace
 import pytest
 
 from annotate.budget import Number
-from annotate.claims import Claim
-from annotate.evidence import Evidence, Values
-from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
+from annotate.evidence import Values
+from annotate.rule import Answer, Clear, Found, Severity, Unobserved
 from annotate.rules.warmup import cold_start
 from tests.annotate.occurrences.numbers import even, window
-
-
-def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    return rule.ask(about, claim)
+from tests.annotate.rules.asking import ask
 
 
 def found(answer: Answer) -> Found:

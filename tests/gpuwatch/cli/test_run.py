@@ -15,6 +15,7 @@ import pytest
 from gpuwatch.cli.options import settings_environment
 from gpuwatch.config.paths import default_socket
 from gpuwatch.config.settings import Settings, load
+from tests.gpuwatch import forked
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.forked import ForkedPopen
 from tests.gpuwatch.live import running
@@ -77,14 +78,7 @@ def test_window_of_an_unknown_scene_gives_the_reason(tmp_path: Path) -> None:
     places = {"source": "simulated:steady-gem", "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}
     variables = {f"GPUWATCH_{name.upper()}": value for name, value in places.items()} | {"GPUWATCH_DAEMON_IDLE_EXIT": "1s"}
     program = "import gpuwatch\nwith gpuwatch.window('x') as w: pass\nprint(w.verdict)"
-    told = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    told = forked.run([sys.executable, "-c", program], environment={**os.environ, **variables}, timeout_s=PATIENCE_S)
     assert "  why: no scene 'steady-gem': did you mean 'steady-gemm'?" in told.stdout
 
 

@@ -27,7 +27,7 @@ from gpuwatch.wire import messages
 from tests.busy_machine import BUSY_MACHINE
 from tests.faults.stores import committed_ns, last_ns
 from tests.gpuwatch import forked
-from tests.gpuwatch.forked import REAL_CHILDREN
+from tests.gpuwatch.forked import REAL_CHILDREN, ForkedPopen
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S, let_pass, sample_for, wait_until
 
@@ -318,7 +318,7 @@ def test_parallel_windows_of_many_processes_are_judged(copying: Settings) -> Non
         "[w.__enter__() for w in ws]\ntime.sleep(1)\n[w.__exit__(None,None,None) for w in ws]\n"
         "print(len([w.verdict for w in ws if w.verdict.findings]))"
     )
-    others = [subprocess.Popen([sys.executable, "-c", program, str(i)], stdout=subprocess.PIPE, text=True) for i in range(4)]
+    others = [ForkedPopen([sys.executable, "-c", program, str(i)], stdout=subprocess.PIPE, text=True) for i in range(4)]
     assert [other.communicate(timeout=PATIENCE_S)[0].strip() for other in others] == ["10"] * 4
 
 

@@ -64,7 +64,7 @@ def on_demand(tmp_path: Path) -> Iterator[Settings]:
     """Yield the settings of a daemon that its first client has started."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings(tmp_path).flags())
     found = load({**flags, "daemon.idle_exit": "300s"}, environment={"HOME": "/"})
-    with connect(found) as client:
+    with forked.daemons_of_windows(), connect(found) as client:
         pid = client.welcome.pid
     try:
         yield found
@@ -203,7 +203,8 @@ def test_start_keeps_or_starts_a_daemon(on_demand: Settings) -> None:
     assert pid_at(on_demand) == pid
     os.kill(pid, signal.SIGTERM)
     wait_until(lambda: ended(pid))
-    gpuwatch.start(on_demand)
+    with forked.daemons_of_windows():
+        gpuwatch.start(on_demand)
     again = pid_at(on_demand)
     os.kill(again, signal.SIGTERM)
     wait_until(lambda: ended(again))
@@ -212,7 +213,9 @@ def test_start_keeps_or_starts_a_daemon(on_demand: Settings) -> None:
 def test_start_raises_nothing_without_a_daemon(tmp_path: Path) -> None:
     """gpuwatch.start() raises nothing if no daemon can start."""
     (tmp_path / "file").touch()
-    gpuwatch.start(load({"state": str(tmp_path / "file" / "state"), "socket": str(tmp_path / "s")}, environment={"HOME": "/"}))
+    found = load({"state": str(tmp_path / "file" / "state"), "socket": str(tmp_path / "s")}, environment={"HOME": "/"})
+    with forked.daemons_of_windows():
+        gpuwatch.start(found)
 
 
 def test_leaving_daemon_accepts_no_windows(on_demand: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Tests of the imports of a window's daemon and process: no heavy package, even an installed one."""
+"""Tests of the imports of gpuwatch, a window's daemon and its process: no heavy package, even an installed one."""
 
 from __future__ import annotations
 
@@ -74,3 +74,8 @@ def test_window_and_daemon_import_nothing_heavy(tmp_path: Path, *, is_new: bool)
     assert verdict.strip() in list(Status)
     assert [name for name in JUDGES_OWN if name in mapped] == []
     assert (trap.read_text() if trap.exists() else "") == ""
+
+
+def test_import_gpuwatch_loads_no_heavy_library() -> None:
+    code = "import sys, gpuwatch; print([m for m in ('scipy','numpy','textual','plotly','torch','sqlite3','click') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from annotate.evidence import OtherWindow
 from gpuwatch.store import Reader
+from tests.gpuwatch.forked import ForkedPopen
 from tests.gpuwatch.live import Live, judged_run, running
 from tests.waiting import PATIENCE_S, sample_for
 
@@ -29,7 +30,7 @@ class Measuring:
 
     def __init__(self, daemon: Live, *labels: str) -> None:
         flags = dict(flag.lstrip("-").split("=", 1) for flag in daemon.settings.flags())
-        self.process = subprocess.Popen(
+        self.process = ForkedPopen(
             [sys.executable, "-c", PROGRAM.format(flags=flags), *labels],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -47,7 +48,8 @@ class Measuring:
 
     def _line(self) -> list[str]:
         assert self.process.stdout is not None
-        return self.process.stdout.readline().split()
+        line: str = self.process.stdout.readline()
+        return line.split()
 
 
 def judged_with(state: Path, run_id: str) -> list[OtherWindow]:

@@ -1,13 +1,12 @@
-"""Tests of a daemon's windows: users are separated, and failures leave no client waiting."""
+"""Tests of a daemon's windows: separate users, parents, and the order of judging."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,124 +14,17 @@ from typing import Any, TypeVar
 import pytest
 
 from gpuwatch.daemon.flush import Flushing
-from gpuwatch.daemon.judged_windows import JudgedWindows
 from gpuwatch.daemon.judgement import Judgement
-from gpuwatch.daemon.tracked_window import WindowServices
-from gpuwatch.daemon.user_turns import UserThreads
 from gpuwatch.daemon.window_limits import OWN_TIMES_COUNT
-from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import UsageError
 from gpuwatch.host.mark_members import KinMembers
 from gpuwatch.host.processes import Identities, Identity
 from gpuwatch.store import Reader, Store
 from gpuwatch.wire import messages
+from tests.gpuwatch.daemon.windows_double import MINE, ROOT, THEIRS, MockJudge, opened, windows
 from tests.waiting import PATIENCE_S, let_pass, wait_until_async
 
-MINE, THEIRS, ROOT = 1000, 1001, 0
 _T = TypeVar("_T")
-
-
-class NoGpus:
-    """A machine without GPUs, edges or process lists."""
-
-    uuids: tuple[str, ...] = ()
-    name = "nvml"
-    is_simulated = False
-    absence = "no driver"
-
-    @property
-    def source(self) -> NoGpus:
-        return self
-
-    edges = latest = source
-
-    def window_opened(self, uuids: object) -> None: ...
-    def window_closed(self, uuids: object) -> None: ...
-    async def edge(self, uuids: object) -> None: ...
-    async def read_power(self, uuids: object) -> None: ...
-    def process_list(self, uuid: str) -> None: ...
-    async def hand_over(self, uuids: object) -> tuple[str, ...]:
-        return ()
-
-
-class MockJudge:
-    """A judge that gives an unproven verdict, or fails."""
-
-    def __init__(self, *, fails: bool = False) -> None:
-        self.fails = fails
-        self.asked: list[str] = []
-
-    async def warm(self) -> None: ...
-
-    async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
-        self.asked.append(run)
-        if self.fails:
-            raise ZeroDivisionError(run)
-        return Judgement(why="nothing was seen")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "state", source="nvml", boot_id="boot")
-    yield store
-    store.close()
-
-
-class FullDisk(Store):
-    """A store whose flush fails, with a full disk as the reason."""
-
-    def flush(self, timeout_s: float = 1.0) -> bool:
-        return False
-
-    def statistics(self) -> dict[str, Any]:
-        return super().statistics() | {"refused": "the disk is full"}
-
-
-class NoThreads(NoGpus):
-    """A machine that cannot start another thread."""
-
-    async def edge(self, uuids: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-
-def windows(
-    store: Store,
-    tmp_path: Path,
-    judge: Any = None,
-    *,
-    gpus: Any = None,
-    threads: Executor | None = None,
-    flushing: Flushing | None = None,
-    host_s: float = 60.0,
-    identities: Identities | None = None,
-    **options: Any,
-) -> Windows:
-    """Return windows over mock GPUs and a mock judge, which share no type with the real ones."""
-    gpus, judge = gpus or NoGpus(), judge or MockJudge()
-    pool = UserThreads(threads or ThreadPoolExecutor(2), patience_s=host_s)
-    services = WindowServices(gpus=gpus, store=store, judge=judge, flushing=flushing or Flushing(store), threads=pool)
-    services = replace(services, identities=identities or services.identities)
-    return Windows(services, JudgedWindows(tmp_path / "state", "boot"), boot_id="boot", **options)
-
-
-async def opened(held: Windows, uid: int) -> tuple[str, int]:
-    run, _ = held.open(messages.Open(), pid=0, uid=uid)
-    return run.id, run.begin_ns
-
-
-def test_failed_edge_leaves_no_client_waiting(store: Store, tmp_path: Path) -> None:
-    """A window whose edges cannot be read is unproven, and does not keep the daemon alive."""
-
-    async def body() -> None:
-        held = windows(store, tmp_path, gpus=NoThreads())
-        run, begin_ns = await opened(held, MINE)
-        held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
-        judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
-        assert judged.status == "unproven"
-        assert "the daemon failed on this window: RuntimeError" in judged.why
-        assert held.tracked_count == 0
-
-    asyncio.run(body())
 
 
 def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path: Path) -> None:
@@ -192,72 +84,6 @@ def test_window_in_a_mark_has_the_mark_as_parent(store: Store, tmp_path: Path) -
         inner, _ = held.open(messages.Open(), pid=os.getpid(), uid=MINE)
         assert (inner.parent, inner.declared) == (mark.id, {})
         await held.finish()
-
-    asyncio.run(body())
-
-
-def test_failing_judge_leaves_no_client_waiting(store: Store, tmp_path: Path) -> None:
-    async def body() -> None:
-        held = windows(store, tmp_path, MockJudge(fails=True))
-        run, begin_ns = await opened(held, MINE)
-        held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
-        judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
-        assert judged.status == "unproven"
-        assert "ZeroDivisionError" in judged.why
-        assert held.tracked_count == 0
-
-    asyncio.run(body())
-
-
-class Dying(ThreadPoolExecutor):
-    """A pool that, once ``dead``, accepts work without running it, as if no thread could start."""
-
-    dead = False
-    done_count = 0
-
-    def submit(self, work: Callable[..., _T], /, *arguments: Any, **options: Any) -> Future[_T]:
-        if self.dead:
-            return Future()
-        future = super().submit(work, *arguments, **options)
-        future.add_done_callback(self._count)
-        return future
-
-    def _count(self, _: object) -> None:
-        self.done_count += 1
-
-
-def test_dead_threads_leave_no_window_waiting(store: Store, tmp_path: Path) -> None:
-    """Dead threads leave no client waiting, and the daemon may exit."""
-
-    async def body() -> None:
-        threads = Dying(2)
-        held = windows(store, tmp_path, threads=threads, host_s=0.3)
-        run, _ = held.open(messages.Open(), pid=os.getpid(), uid=MINE)
-        await wait_until_async(lambda: threads.done_count >= 5, what="the window's process and its CPU pressure are read")
-        threads.dead = True
-        async with asyncio.timeout(PATIENCE_S):
-            held.close(messages.Close(run=run.id, begin_ns=run.begin_ns, end_ns=run.begin_ns), uid=MINE)
-            judged = await held.verdicts(run.id, uid=MINE, wait_s=PATIENCE_S)
-        assert judged.status == "unproven"
-        assert held.tracked_count == 0
-
-    asyncio.run(body())
-
-
-def test_window_without_stored_readings_is_not_judged(tmp_path: Path) -> None:
-    """A window whose readings could not be stored is unproven for that reason, and the judge does not run."""
-
-    async def body() -> None:
-        store = FullDisk(tmp_path / "state", source="nvml", boot_id="boot")
-        judge = MockJudge()
-        held = windows(store, tmp_path, judge, flushing=Flushing(store, patience_s=0.1))
-        run, begin_ns = await opened(held, MINE)
-        held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
-        judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
-        assert judged.status == "unproven"
-        assert judged.why.startswith("readings could not be stored: the disk is full")
-        assert judge.asked == []
-        store.close()
 
     asyncio.run(body())
 
@@ -329,7 +155,7 @@ class ByHand(Executor):
 
 
 def test_host_reads_take_turns_by_user(store: Store, tmp_path: Path) -> None:
-    """Queries of the operating system about windows alternate between users, even if one user has 50 windows."""
+    """A user's query of the operating system waits for one query about another user's 50 windows, not for all."""
 
     async def body() -> None:
         threads = ByHand()
@@ -386,7 +212,7 @@ def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> No
 
 
 def test_late_process_name_precedes_the_signature(store: Store, tmp_path: Path) -> None:
-    """The judge signs a short window after its process is named, even if a busy machine delays the name."""
+    """The judge finds the name of a short window's process in the store, even if a busy machine delays the name."""
 
     class Signing(MockJudge):
         async def judge(self, run: str, length_s: float = 0.0) -> Judgement:

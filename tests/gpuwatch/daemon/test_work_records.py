@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from annotate.output.budget_words import shown_line
 from annotate.verdict import Verdict
 from gpuwatch.cli import rejudge
 from gpuwatch.store import Reader
-from tests.gpuwatch.live import Live, running
+from tests.gpuwatch import forked
+from tests.gpuwatch.live import Live, judged_run, running
 from tests.waiting import PATIENCE_S
 
 # The simulated GPU copies without end, so the recorded times fill the window too.
@@ -41,17 +41,17 @@ def measured(daemon: Live, *labels: str) -> list[str]:
     """Measure one window per label in one process, and return the run IDs; every window must be valid."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in daemon.settings.flags())
     command = [sys.executable, "-c", PROGRAM.format(flags=flags), *labels]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE_S, check=True)
+    done = forked.run(command, timeout_s=4 * PATIENCE_S)
+    assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    with Reader(Path(daemon.settings.state)) as reader:
-        whys = [str(Verdict.from_dict(reader.run(run_id).verdicts[0])) for run_id, status in lines if status != "valid"]
-    assert whys == []
+    spoiled = [run_id for run_id, status in lines if status != "valid"]
+    assert [str(each) for each in verdicts(Path(daemon.settings.state), spoiled)] == []
     return [run_id for run_id, _ in lines]
 
 
 def verdicts(state: Path, run_ids: list[str]) -> list[Verdict]:
-    with Reader(state) as reader:
-        return [Verdict.from_dict(reader.run(run_id).verdicts[0]) for run_id in run_ids]
+    """Return the verdicts of windows once the store has them."""
+    return [Verdict.from_dict(judged_run(state, run_id).verdicts[0]) for run_id in run_ids]
 
 
 def test_sixth_equal_window_is_compared_with_a_record(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.config import settings as config
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
-from gpuwatch.exporter.access import Access, access
+from gpuwatch.exporter.access import Access, access, is_ours, own_names
 
 PASSWORD = "correct horse battery staple"
 DIGEST = hashlib.sha256(PASSWORD.encode()).hexdigest()
@@ -114,3 +114,20 @@ def test_access_rejects_the_digest_of_an_empty_password(tmp_path: Path) -> None:
     file.write_text(f"a:{hashlib.sha256(b'').hexdigest()}\n")
     with pytest.raises(UsageError, match="NAME:SHA256"):
         access(settings(listen="9836", exporter__users=str(file)))
+
+
+@pytest.mark.parametrize(
+    ("listen", "host", "admitted"),
+    [
+        ("127.0.0.1:0", "evil.example", False),
+        ("127.0.0.2:0", "127.0.0.2:0", True),
+        ("[::1]:0", "[::1]", True),
+        ("localhost:0", "localhost", True),
+        ("0.0.0.0:0", "gpu-17.cluster.example:9836", True),
+        ("0.0.0.0:0", "10.0.0.7:9836", True),
+    ],
+)
+def test_server_beyond_loopback_accepts_any_host_name(listen: str, host: str, *, admitted: bool) -> None:
+    """Host names are restricted only on loopback, because service discovery chooses the names elsewhere."""
+    names = own_names(listen)
+    assert (names is None or is_ours(host, names)) is admitted

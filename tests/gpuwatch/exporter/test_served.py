@@ -20,6 +20,7 @@ from gpuwatch.config.settings import load
 from gpuwatch.store.files import DATABASE
 from tests.gpuwatch import forked
 from tests.gpuwatch.exporter.fleet import Series, names, of, openmetrics_names, series
+from tests.gpuwatch.forked import daemons_of_windows
 from tests.gpuwatch.live import Live, running
 from tests.gpuwatch.programs import program
 from tests.waiting import PATIENCE_S, sample_for, wait_until
@@ -146,7 +147,7 @@ def test_daemon_started_on_demand_does_not_listen(tmp_path: Path) -> None:
         "socket": str(tmp_path / "s"),
         "listen": "127.0.0.1:0",
     }
-    with connect(load(flags, environment={"HOME": "/"})) as client:
+    with daemons_of_windows(), connect(load(flags, environment={"HOME": "/"})) as client:
         status = client.status()
     os.kill(status["pid"], signal.SIGTERM)
     assert (status["on_demand"], status["metrics"]) == (True, None)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,38 +22,15 @@ from gpuwatch.cli.nvtx_ranges import NvtxRanges
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
 from gpuwatch.interfaces import Run
-from gpuwatch.libgpuwatch import FOLDER, LIBRARY, is_ours
+from gpuwatch.libgpuwatch import LIBRARY
 from gpuwatch.store import Reader
 from tests.gpuwatch import forked
-from tests.gpuwatch.libgpuwatch import built, fuzz_campaign, ptx_header
+from tests.gpuwatch.libgpuwatch import built
+from tests.gpuwatch.libgpuwatch.conftest import CLEAN, needs_compiler
 from tests.gpuwatch.live import judged_run, running
 from tests.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.skipif(
-    "CI" not in os.environ and (not built.has_compiler() or built.nvtx_headers() is None),
-    reason="needs a C compiler, the library built at installation and nvidia-nvtx",
-)
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH_", "NVTX_"))}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("library")
-
-
-@pytest.fixture(scope="module")
-def ranges(folder: Path) -> Path:
-    return built.with_ranges(folder)
-
-
-@pytest.fixture(scope="module")
-def api(folder: Path) -> Path:
-    return built.with_api(folder)
-
-
-@pytest.fixture(scope="module")
-def fake_driver(folder: Path) -> Path:
-    return built.shared(folder / "driver", "libcuda.so.1", "fake_cuda.c").parent
+pytestmark = needs_compiler
 
 
 def run(*arguments: str, settings: Settings, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -221,20 +196,6 @@ def test_another_nvtx_injection_gets_every_call(copying: Settings, ranges: Path,
     assert "GPUWATCH_NVTX_NEXT" in " ".join(ended.stderr.split())
 
 
-def test_library_is_identified_by_path_and_content(folder: Path) -> None:
-    """A copy elsewhere, another file at the path, and a relative path are not the library."""
-    copy = folder / "libgpuwatch.so"
-    copy.write_bytes(LIBRARY.read_bytes())
-    other = folder / "changed.so"
-    other.write_bytes(LIBRARY.read_bytes() + b"\0")
-    assert is_ours(str(LIBRARY), LIBRARY)
-    assert is_ours(str(LIBRARY), copy)  # as in a container with the package at the same path
-    assert not is_ours(str(copy), copy)
-    assert not is_ours(str(LIBRARY), other)
-    assert not is_ours(str(LIBRARY), folder / "none")
-    assert not is_ours(os.path.relpath(LIBRARY), LIBRARY)
-
-
 def test_api_window_has_stamped_times(copying: Settings, api: Path, fake_driver: Path) -> None:
     """Iterations of the API have stamped times and clocks; facts arrive, and a label with invalid UTF-8 is cleaned."""
     environment = {**CLEAN, "GPUWATCH_SOCKET": str(copying.socket), "LD_LIBRARY_PATH": str(fake_driver)}
@@ -328,17 +289,6 @@ def test_slow_daemon_blocks_a_call_for_at_most_3_s(tmp_path: Path, gap_s: float 
     assert ended.stderr.count("gpuwatch: no window") == 1
 
 
-def test_library_needs_only_glibc_2_17(folder: Path) -> None:
-    """The library uses symbols up to glibc 2.17, except functions that glibc 2.32 to 2.34 gave a new version."""
-    library = built.compile_c(folder / "own.so", "-shared", "-fPIC", "-Wl,-z,defs", *built.SOURCES)
-    listed = subprocess.run(["objdump", "-T", library], capture_output=True, text=True, check=True).stdout
-    versions = re.findall(r"GLIBC_2\.(\d+)[\d.]*\)? +(\w+)$", listed, re.MULTILINE)
-    newer = {name for minor, name in versions if int(minor) > 17}
-    merged = {"pthread_create", "pthread_detach", "pthread_mutex_timedlock", "pthread_once", "pthread_sigmask"}
-    assert len(versions) > 20
-    assert newer <= merged | {"pthread_condattr_setclock", "dlopen", "dlsym", "stat", "fstat"}
-
-
 @pytest.fixture
 def waiting(tmp_path: Path, ranges: Path) -> Iterator[tuple[Settings, int, subprocess.Popen[str]]]:
     """Yield settings, PID of the daemon, and a program inside a range; tests may kill the daemon."""
@@ -363,41 +313,3 @@ def test_failing_daemon_does_not_harm_the_program(
     assert (program.returncode, out) == (0, "out\n")
     if number is signal.SIGSTOP:
         os.kill(pid, signal.SIGCONT)
-
-
-@pytest.mark.parametrize(
-    ("sanitizers", "count", "defined"), [("address,undefined", 2_500, fuzz_campaign.NO_FORKS), ("undefined", 500, "-DFORKS")]
-)
-def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path, sanitizers: str, count: int, defined: str) -> None:
-    """Random ranges and calls from four threads, with an erratic daemon, cause no error under the sanitizers.
-
-    The suite runs some thousand sequences; ``make fuzz-library`` runs a million.
-    """
-    ended = fuzz_campaign.run(built.fuzzer(folder, sanitizers, defined), count, 4, fake_driver)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert int(ended.stdout.split()[0]) > 0
-    rows = [json.loads(line) for line in (folder / "report").read_text(errors="replace").splitlines()]
-    assert [each for each in rows if "run" in each]
-
-
-def test_c_stamp_kernel_equals_the_python_kernel() -> None:
-    """The header with the C library's kernel is generated from the kernel that Python loads."""
-    assert ptx_header.PATH.read_text() == ptx_header.text()
-
-
-@pytest.mark.parametrize("tool", ["make", "cmake", "pkg-config"])
-def test_c_examples_build(folder: Path, tool: str) -> None:
-    """The C examples build from the package's folder with make, CMake and pkg-config."""
-    if shutil.which(tool) is None:
-        pytest.skip(f"{tool} is not installed")
-    examples, out = Path(__file__).parents[3] / "examples" / "c", folder / tool
-    commands = {
-        "make": f"make -C {examples} OUT={out} GPUWATCH={FOLDER}",
-        "cmake": f"cmake -B {out} -S {examples} -DCMAKE_PREFIX_PATH={FOLDER} && cmake --build {out} --target plain",
-        "pkg-config": f"mkdir {out} && cc {examples}/plain.c $(pkg-config --cflags --libs gpuwatch) -o {out}/plain",
-    }
-    environment = {**CLEAN, "PKG_CONFIG_PATH": str(FOLDER)}
-    made = subprocess.run(["sh", "-c", commands[tool]], env=environment, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
-    linked = subprocess.run(["ldd", out / "plain"], capture_output=True, text=True, check=True)
-    assert str(LIBRARY) in linked.stdout

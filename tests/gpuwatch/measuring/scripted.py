@@ -14,7 +14,7 @@ from annotate.declared import FACTS
 from annotate.evidence import Device, OtherWork, Timings, Values
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
-from gpuwatch.measuring import BenchEnvironment
+from gpuwatch.measuring import BenchEnvironment, Measurement, bench
 from gpuwatch.measuring.canary_record import CanaryRun
 from gpuwatch.measuring.environment import TorchDevice
 from gpuwatch.timers import TimedEntries, TimingPlan
@@ -155,3 +155,16 @@ class World:
 
 def nothing(*_: object) -> None:
     """Do no work; the model gives the time."""
+
+
+def run(model: Model, world: World | None = None, **options: object) -> tuple[Measurement, World]:
+    """Measure :func:`nothing` on a GPU with this model, or in ``world``; return the measurement and its environment."""
+    world = world or World(ScriptedTimer(model))
+    options = {"timer": world.timer, "seams": world.environment(), **options}
+    return bench(nothing, **options), world  # type: ignore[arg-type]  # options are bench's own
+
+
+def capped(at_s: Values, calls: int) -> tuple[Values, Values]:
+    """Return times and clocks: 1980 MHz until the cap engages at 75 ms, then 1400 MHz with a swing of ±1 %."""
+    mhz = np.where(at_s < 0.075, 1980.0, 1400.0 * (1.0 + 0.01 * np.sin(2 * np.pi * at_s)))
+    return 1e-3 * 1400.0 / mhz, mhz

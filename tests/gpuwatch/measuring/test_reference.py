@@ -1,4 +1,4 @@
-"""Tests of a result's check against its reference, and of trees of tensors."""
+"""Tests of a result's check against its reference, alone and in bench(), and of trees of tensors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.evidence import Values
-from gpuwatch.errors import UsageError
-from gpuwatch.measuring import tensor_trees
+from gpuwatch.errors import GpuwatchError, UsageError, WrongResultError
+from gpuwatch.measuring import bench, tensor_trees
 from gpuwatch.measuring.reference import match_results
 from gpuwatch.process.inputs import leaves
 from tests.examples import share_of
+from tests.gpuwatch.measuring.scripted import ScriptedTimer, World, constant
 
 finite = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 1e6))
 
@@ -99,3 +100,78 @@ def test_mapped_trees_keep_their_structure() -> None:
 def test_dtype_is_that_of_the_first_floating_point_array() -> None:
     assert tensor_trees.dtype_name((np.arange(3), [np.array([1.0], np.float32)], np.ones(2))) == "float32"
     assert tensor_trees.dtype_name((np.arange(3), 1.0)) is None
+
+
+class TestRight:
+    def test_wrong_result_raises_before_timing(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)))
+        with pytest.raises(WrongResultError, match=r"at most 0\.0001 against the reference") as caught:
+            bench(
+                lambda: np.array([1.0, 2.0], np.float32), reference=np.array([1.0, 2.1], np.float32), timer=world.timer, seams=world.environment()
+            )  # fmt: skip
+        assert caught.value.error_ratio == pytest.approx(0.1 / (2.1 + 1.55), rel=1e-3)
+        assert world.timer.takes == []
+        assert isinstance(caught.value, GpuwatchError)
+
+    def test_result_of_another_shape_is_reported(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)))
+        with pytest.raises(WrongResultError, match="found another shape, NaN or infinity"):
+            bench(lambda: np.ones((2, 2)), reference=np.ones(2), timer=world.timer, seams=world.environment())
+
+    def test_matching_result_is_reported_with_its_error(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)))
+        measured = bench(
+            np.cos, args=(np.array([1.0, 2.0], np.float32),), reference=lambda x: np.cos(x.astype(np.float64)), timer=world.timer,
+            seams=world.environment(),
+        )  # fmt: skip
+        assert measured.match is not None
+        assert 0 < measured.match.error_ratio < 1e-6
+        assert world.windows[0].declared["reference_limit_ratio"] == 1e-4
+        assert "right: largest relative error" in str(measured)
+
+    def test_in_place_function_does_not_spoil_reference(self) -> None:
+        """A function that works in place does not change the inputs of the reference."""
+
+        def double(x: Values) -> Values:
+            x *= 2
+            return x
+
+        world = World(ScriptedTimer(constant(1e-3)))
+        data = np.ones(4)
+        bench(
+            double,
+            args=(data,),
+            reference=lambda x: 2 * x,
+            timer=world.timer,
+            seams=world.environment(),
+            min_s=0.1,
+            cache="warm",
+        )
+
+    def test_cached_result_is_detected_and_inputs_restored(self) -> None:
+        """A cached result is detected, and the inputs get their values back."""
+        cached: list[Values] = []
+
+        def memoised(x: Values) -> Values:
+            cached.append(cached[0] if cached else np.sin(x))
+            return cached[0]
+
+        data = np.linspace(0.0, 1.0, 10)
+        kept = data.copy()
+        world = World(ScriptedTimer(constant(1e-3)))
+        measured = bench(memoised, args=(data,), check_inputs=True, timer=world.timer, seams=world.environment(), min_s=0.1)
+        assert measured.output_unchanged is True
+        assert world.windows[0].declared["output_unchanged"] is True
+        assert "may be cached" in str(measured)
+        np.testing.assert_array_equal(data, kept)
+
+    def test_computed_result_is_not_called_cached(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)))
+        data = np.linspace(0.0, 1.0, 10)
+        measured = bench(np.sin, args=(data,), check_inputs=True, timer=world.timer, seams=world.environment(), min_s=0.1)
+        assert measured.output_unchanged is False
+
+    def test_exception_of_the_benchmarked_function_propagates(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3)))
+        with pytest.raises(ZeroDivisionError):
+            bench(lambda: 1 / 0, timer=world.timer, seams=world.environment())

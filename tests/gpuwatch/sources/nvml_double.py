@@ -12,38 +12,44 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
 from types import ModuleType
 from typing import Any
 
-_NUMBER = count()
+from annotate.evidence import Lane, Reading
+from gpuwatch.sources.nvml import Nvml
+
 NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE, TIMEOUT, LOST = 3, 6, 7, 10, 15
+ULL, UINT = 3, 1  # types of field values
 UUID = "GPU-aaaaaaaa-0000-0000-0000-000000000001"
 MIG_UUID = "MIG-bbbbbbbb-0000-0000-0000-000000000001"
 BOARD, INSTANCE = 0x1000, 0x2000
 
 
-def binding(library: object | None = None) -> Any:
-    """Return a private copy of pynvml with ``library`` as its loaded library."""
+def _copied() -> Any:
+    """Return a private copy of pynvml."""
     found = importlib.util.find_spec("pynvml")
     assert found is not None
     assert found.origin is not None
-    name = f"pynvml_double_{next(_NUMBER)}"
-    spec = importlib.util.spec_from_file_location(name, found.origin)
+    spec = importlib.util.spec_from_file_location("pynvml_double", found.origin)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # the binding finds its own module here when it creates its error classes
+    sys.modules["pynvml_double"] = module  # the binding finds its own module here when it creates its error classes
     spec.loader.exec_module(module)
-    module.nvmlLib = library  # type: ignore[attr-defined]
     return module
 
 
-def rebound(module: Any, library: object) -> Any:
-    """Replace the library of a copy of the binding, and return the copy: hundreds of copies would take seconds."""
-    module.nvmlLib = library
-    module._nvmlGetFunctionPointer_cache.clear()
-    return module
+_COPY = _copied()
+
+
+def binding(library: object) -> Any:
+    """Return a copy of pynvml with ``library`` as its loaded library, in place of the library of the call before.
+
+    All libraries share one copy, because hundreds of copies would take seconds.
+    """
+    _COPY.nvmlLib = library
+    _COPY._nvmlGetFunctionPointer_cache.clear()
+    return _COPY
 
 
 def unofficial() -> ModuleType:
@@ -51,11 +57,10 @@ def unofficial() -> ModuleType:
     return ModuleType("pynvml")
 
 
-_STRUCTURES = binding()
-_FIELD_VALUE: Any = _STRUCTURES.c_nvmlFieldValue_t
-_PROCESS: Any = _STRUCTURES.c_nvmlProcessInfo_v3_t
-_SHARE: Any = _STRUCTURES.c_nvmlProcessUtilizationSample_t
-_SAMPLE: Any = _STRUCTURES.c_nvmlSample_t
+_FIELD_VALUE: Any = _COPY.c_nvmlFieldValue_t
+_PROCESS: Any = _COPY.c_nvmlProcessInfo_v3_t
+_SHARE: Any = _COPY.c_nvmlProcessUtilizationSample_t
+_SAMPLE: Any = _COPY.c_nvmlSample_t
 
 
 class _Function:
@@ -348,3 +353,14 @@ def _room(structure: Any, number: Any, found: Any) -> Any:
 def _set_length(number: Any, length: int, room: Any) -> int:
     number._obj.value = length
     return INSUFFICIENT_SIZE if length > len(room) else 0
+
+
+def nvml(**settings: Any) -> tuple[Nvml, Library]:
+    """Return a source, which works until the next call of ``binding``, and its library."""
+    library = Library(**settings)
+    return Nvml(binding(library)), library
+
+
+def read(source: Nvml, *names: str, uuid: str = UUID) -> Reading:
+    """Read these signals in the fast lane."""
+    return source.read(uuid, Lane.FAST, names)

@@ -21,13 +21,12 @@ from gpuwatch import clock
 from gpuwatch.errors import DeviceLostError
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.sources.nvml.process_lists import Lists
-from tests.gpuwatch.sources.nvml_double import INSUFFICIENT_SIZE, LOST, NOT_FOUND, UUID, Library, binding, rebound
+from tests.gpuwatch.sources.nvml_double import INSUFFICIENT_SIZE, LOST, NOT_FOUND, UUID, Library, binding
 from tests.waiting import PATIENCE_S
 
 COMPUTE, SHARES, SAMPLES = (
     "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetProcessUtilization", "nvmlDeviceGetSamples",
 )  # fmt: skip
-OURS = binding()
 MPS = "nvmlDeviceGetMPSComputeRunningProcesses_v3"
 
 
@@ -51,7 +50,7 @@ def processes(count: int) -> list[tuple[int, int]]:
 def test_process_list_takes_at_most_two_calls(count: int, later_count: int) -> None:
     """One or two calls list all processes, and the source keeps an enlarged buffer."""
     library = Library(processes=processes(count))
-    source = Nvml(rebound(OURS, library))
+    source = Nvml(binding(library))
     process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID))
     assert [(each.pid, each.memory_bytes) for each in process_list.processes] == processes(count)
     assert calls == (1 if count <= 64 else 2)
@@ -67,7 +66,7 @@ def test_process_list_takes_at_most_two_calls(count: int, later_count: int) -> N
 @given(around(256))
 def test_utilisation_takes_at_most_two_calls(count: int) -> None:
     library = Library(utilization=[(1, 100, 1)])
-    source = Nvml(rebound(OURS, library))
+    source = Nvml(binding(library))
     _, calls = asked(library, SHARES, lambda: source.read_process_list(UUID, utilization=True))
     assert calls == 1
     library.utilization = [(1000 + number, 200 + number, 1 + number % 100) for number in range(count)]
@@ -88,7 +87,7 @@ def record(count: int) -> list[tuple[int, int]]:
 def test_power_record_that_fills_the_buffer_is_read_again(count: int) -> None:
     """A power record that fills the buffer is read again with a larger one."""
     library = Library(samples=record(count))
-    source = Nvml(rebound(OURS, library))
+    source = Nvml(binding(library))
     gained, calls = asked(library, SAMPLES, lambda: source.power_record(UUID))
     assert gained.sample_w == tuple(draw_mw / 1000 for _, draw_mw in library.samples)
     # A truncated record looks like a record that just fits, so the buffer doubles until the driver does not fill it.
@@ -111,7 +110,7 @@ def test_list_samples_keep_type_and_raw_value(kind: int, raw: int) -> None:
             entry.timeStamp, entry.sampleValue.ullVal = since.value + sampling.value, raw
             return 0
 
-    assert Lists(rebound(OURS, Odd()), None).samples(5, 2**63) == (kind, [(2**63 + 5, raw)])
+    assert Lists(binding(Odd()), None).samples(5, 2**63) == (kind, [(2**63 + 5, raw)])
 
 
 class Growing(Library):
@@ -130,7 +129,7 @@ def test_growing_list_is_complete_as_of_the_last_call(count: int, more: int) -> 
     """A list that grows between two calls is complete as of the last call."""
     library = Growing(processes=processes(count))
     library.more = more
-    source = Nvml(rebound(OURS, library))
+    source = Nvml(binding(library))
     process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID))
     assert [each.pid for each in process_list.processes] == [pid for pid, _ in processes(count + (calls - 1) * more)]
     assert process_list.visibility != Visibility.UNKNOWN
@@ -140,7 +139,7 @@ def test_growing_list_is_complete_as_of_the_last_call(count: int, more: int) -> 
 def test_list_that_never_fits_has_unknown_visibility() -> None:
     """A list that is always too long ends after fewer than 10 calls, with unknown visibility."""
     library = Library(errors={COMPUTE: INSUFFICIENT_SIZE, SHARES: INSUFFICIENT_SIZE, SAMPLES: INSUFFICIENT_SIZE})
-    source = Nvml(rebound(OURS, library))
+    source = Nvml(binding(library))
     process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID, utilization=True))
     assert (process_list.processes, process_list.visibility) == ((), Visibility.UNKNOWN)
     assert calls < 10
@@ -157,20 +156,20 @@ def test_list_with_an_invalid_length_is_not_read() -> None:
             return INSUFFICIENT_SIZE
 
     library = Wild()
-    process_list, calls = asked(library, COMPUTE, lambda: Nvml(rebound(OURS, library)).read_process_list(UUID))
+    process_list, calls = asked(library, COMPUTE, lambda: Nvml(binding(library)).read_process_list(UUID))
     assert (process_list.visibility, calls) == (Visibility.UNKNOWN, 2)
 
 
 def test_process_memory_not_available_is_none() -> None:
     library = Library(processes=[(1, 2**64 - 1), (2, 0)])
-    process_list = Nvml(rebound(OURS, library)).read_process_list(UUID)
+    process_list = Nvml(binding(library)).read_process_list(UUID)
     assert [(each.pid, each.memory_bytes) for each in process_list.processes] == [(1, None), (2, 0)]
 
 
 @pytest.mark.parametrize("function", [COMPUTE, SHARES, SAMPLES])
 def test_list_function_missing_from_the_library_is_unanswered(function: str) -> None:
     """Without the compute list the visibility is unknown, and without the power record there are no samples."""
-    source = Nvml(rebound(OURS, Library(missing={function}, processes=[(1, 1)], samples=record(3))))
+    source = Nvml(binding(Library(missing={function}, processes=[(1, 1)], samples=record(3))))
     process_list = source.read_process_list(UUID, utilization=True)
     assert (process_list.visibility == Visibility.UNKNOWN) is (function == COMPUTE)
     assert len(source.power_record(UUID).sample_w) == (0 if function == SAMPLES else 3)
@@ -178,7 +177,7 @@ def test_list_function_missing_from_the_library_is_unanswered(function: str) -> 
 
 @pytest.mark.parametrize("function", [COMPUTE, SHARES, SAMPLES])
 def test_each_list_can_report_a_lost_gpu(function: str) -> None:
-    source = Nvml(rebound(OURS, Library(errors={function: LOST})))
+    source = Nvml(binding(Library(errors={function: LOST})))
     with pytest.raises(DeviceLostError):
         (source.read_process_list(UUID, utilization=True), source.power_record(UUID))
 
@@ -193,7 +192,7 @@ def test_empty_utilization_record_takes_one_call(code: int) -> None:
             return code
 
     library = Empty(processes=[(1, 1)])
-    process_list, calls = asked(library, SHARES, lambda: Nvml(rebound(OURS, library)).read_process_list(UUID, utilization=True))
+    process_list, calls = asked(library, SHARES, lambda: Nvml(binding(library)).read_process_list(UUID, utilization=True))
     assert ([each.utilization_ratio for each in process_list.processes], calls) == ([None], 1)
 
 
@@ -209,7 +208,7 @@ def test_process_lists_of_two_threads_are_separate() -> None:
             together.wait()  # both buffers are filled before a thread reads its buffer
             return code
 
-    source = Nvml(rebound(OURS, Slow(processes=[(0, 7)])))
+    source = Nvml(binding(Slow(processes=[(0, 7)])))
     source.devices()
     told: list[tuple[int, int]] = []
 

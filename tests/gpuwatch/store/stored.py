@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import threading
 import time
 from collections.abc import Iterable
@@ -94,3 +95,32 @@ def sweeps_of(evidence: Evidence) -> list[Sweep]:
     # An edge's row follows the fast row of the same time.
     order = {Lane.EDGE: 1}
     return sorted(out, key=lambda sweep: (sweep.due_ns, order.get(sweep.lane, 0)))
+
+
+def segments(folder: Path) -> list[Path]:
+    """Return the segments of a store, the oldest first."""
+    return sorted(folder.glob("readings-*.db"))
+
+
+def rows_count(path: Path, table: str = "fast") -> int:
+    connection = sqlite3.connect(path)
+    try:
+        count: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        return count
+    finally:
+        connection.close()
+
+
+def execute(store: Store, sql: str) -> None:
+    """Execute a statement on the live segment's connection, while the writer's thread waits."""
+    store.flush(5.0)
+    store.folder.segments.live.database.execute(sql)
+
+
+def integrity(path: Path) -> str:
+    """Return SQLite's findings about a database: ``ok`` if the database is whole."""
+    connection = sqlite3.connect(path)
+    try:
+        return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
+    finally:
+        connection.close()
