@@ -113,7 +113,7 @@ def command(
     """List the windows in the store, worst first.
 
     With --claim, --accept, --limit, --tolerance, --precision or --rejudge, judge the stored evidence again.  --from and --to
-    judge any interval on the daemon's readings.  --trace judges a recording; --from and --to then are seconds into it.
+    judge any interval on the daemon's readings.  --trace judges a recording; --from and --to can then be seconds into it.
     """
     failing = options.fail_on(fail_on)
     policy = policy_options.policy()

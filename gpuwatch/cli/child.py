@@ -1,8 +1,8 @@
 """A command that runs as if started directly, with its own streams, signals and exit code.
 
 The child stays in gpuwatch's process group: it reads from the terminal, and Ctrl-C, Ctrl-Z and window size reach it directly.
-gpuwatch forwards the signals of other processes.  A process that signals the whole group, as timeout(1) does, therefore
-reaches the child twice.
+gpuwatch forwards the signals of other processes.  If a process signals the whole group, as timeout(1) does, the child
+therefore gets the signal twice.
 """
 
 import contextlib

@@ -100,10 +100,10 @@ def command(
     gpuwatch compare a.py:f a.py:g b.py:h  each other function as a percentage of the first, under Holm's correction
     gpuwatch compare a.py:f --at HEAD    a function as committed (A) and in the working tree (B)
 
-    A function makes one call.  If functions take arguments, a function `inputs()` in one of the files returns them.  gpuwatch
+    A function does the work of one call.  A function `inputs()` in one of the files returns the arguments, if any.  gpuwatch
     calls `inputs()` three times (with `seed=` 0, 1, 2 if it takes a seed), so that each variant runs on several buffers.
-    Results must agree on all these inputs, and on those of a function `check_inputs()`.  A function named make_… returns a
-    function of one call with its own buffers.  With --at, A runs in a git worktree of the revision.
+    Results must agree on all these inputs, and on those of a function `check_inputs()`.  A function named make_… returns the
+    function to time, with its own buffers.  With --at, A runs in a git worktree of the revision.
 
     Windows of two machines, cards or boots are compared at --clock or at the middle of both windows' clocks.  If the times do
     not follow the clock, the model's reference clock is used.  The interval includes the spread between cards of the model.

@@ -103,7 +103,7 @@ def _page(rule: Rule) -> str:
 
 
 def _laid_out(markdown: str) -> str:
-    """Return a page laid out for a terminal, as in `gpuwatch top`; empty for a pipe, which gets text or Markdown."""
+    """Return a page laid out as in `gpuwatch top`; empty if the output has no width: a pipe gets text or Markdown."""
     columns = output.width(sys.stdout)
     if columns is None:
         return ""

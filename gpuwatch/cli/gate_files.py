@@ -60,7 +60,7 @@ class FileOptions:
 
 
 def show(found: Sequence[GatedWindow]) -> None:
-    """Print the outcomes, and GitHub's annotations under its runner."""
+    """Print the outcomes, and annotations if GitHub's runner runs the command."""
     rows = [
         (each.outcome.value.upper(), plain(each.name), gate_formats.number_text(each), each.change, plain(each.why))
         for each in found

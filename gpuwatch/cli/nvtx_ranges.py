@@ -195,7 +195,7 @@ def _length(length_ns: float) -> str:
 
 
 def _answering_socket(settings: Settings) -> Path | None:
-    """Return the socket of the daemon that serves these settings: the library connects to no other."""
+    """Return the socket of the daemon that serves these settings, for the library; None if no daemon answers."""
     for path in list_sockets(settings):
         try:
             connection = dial(path)
@@ -216,7 +216,7 @@ class _Judged:
 
 
 def _inside_others(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each range name inside another range, whose window has the iterations."""
+    """Yield a line for each name of ranges that are inside a window but are not its iterations."""
     counts: Counter[tuple[str, str]] = Counter()
     for row in rows:
         name, count = row.get("other"), row.get("other_count")

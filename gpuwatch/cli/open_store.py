@@ -1,4 +1,4 @@
-"""The store for commands that read: the running daemon's, else the one of the settings."""
+"""The store for commands that read: the named one, else the running daemon's, else the default one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DECLARED_COUNT = 5
 
 
 def folder(settings: Settings) -> Path:
-    """Return the state folder; a running or system daemon's folder replaces the default one."""
+    """Return the state folder; for real GPUs, a running or system daemon's folder replaces the default one."""
     if settings.origin("state") != "default" or settings.simulated:
         return settings.state
     from gpuwatch.client.connection import connect

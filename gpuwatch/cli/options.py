@@ -61,7 +61,7 @@ def keep_flag(context: click.Context, parameter: click.Parameter, value: str | N
 
 
 def settings_options(command: _F) -> _F:
-    """Add --source, --state, --socket, --config and --log-level, which the group and every command accept."""
+    """Add --source, --state, --socket, --config and --log-level to a group or command."""
     for name, metavar, text in reversed(_SETTINGS):
         flag = f"--{name.replace('_', '-')}"
         complete = completed_by("sources") if name == "source" else None

@@ -25,7 +25,7 @@ SCHEMA = 1
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _OURS = re.compile(
     r"\x1b\[(?:0|1|3|36|1;36|31|32|33|35|31;1)m|[\n\t\u200b]"
-)  # colours, and the characters that prevent links in Markdown
+)  # styles, line breaks, tabs, and the character that prevents links in Markdown
 _STEERING = re.compile(rf"{_OURS.pattern}|[^\x20-\x7e]")
 _COLOURS = {Status.VALID: "32", Status.UNPROVEN: "35", Status.FLAGGED: "33", Status.REJECTED: "31;1"}
 
@@ -55,7 +55,7 @@ def emit_either(data: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 def emit(text: str = "") -> None:
     """Write a line of data.
 
-    Raises Stop: when standard output cannot be written.
+    Raises Stop, ReaderLeft: when standard output cannot be written, and when the reader has closed it.
     """
     _write(text, sys.stdout)
 
@@ -91,7 +91,7 @@ def keep_closed_streams_free() -> None:
 
 
 def width(stream: IO[str] | None) -> int | None:
-    """Return the columns of COLUMNS or the terminal; None for a pipe or file, which get one line per hazard."""
+    """Return COLUMNS, else the terminal's columns; None for a pipe or file, which get one line per hazard."""
     named = os.environ.get("COLUMNS", "")
     if named.isdecimal() and int(named) > 0:
         return int(named)

@@ -77,7 +77,7 @@ def run(settings: Settings, options: QualifyOptions, *, as_json: bool) -> Exit:
 
 
 def _save(path: str, card: Qualification) -> str:
-    """Add the card to the reference file.  Return the answer's last line, with the result."""
+    """Add the card to the reference file, unless the probes were disturbed.  Return a line about the result."""
     if not card.is_clean:
         return f"{plain(path)} was not changed: the probes were disturbed; repeat without the disturbance"
     count = output.counted(save_card(Path(path), card), "card")

@@ -31,7 +31,7 @@ _WALL_NS = 1_000_000_000_000_000_000
 # A worker process pays off only for many windows: it must first import scipy.
 _WORTH_SHARING, _MOST_WORKERS, _CHUNK = 400, 8, 50
 
-# "Now" is this long ago: the daemon commits every 0.5 s, and the judge needs 0.5 s of readings after an interval's end.
+# "Now" is this long ago: while a GPU works, the daemon commits every 0.5 s, and the judge needs 0.5 s of later readings.
 _WRITTEN_S = 1.5
 
 
@@ -55,7 +55,7 @@ def stored(run: Run) -> tuple[Verdict, ...]:
 
 
 def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]:
-    """Judge a run's stored evidence under this policy, or for None under the run's; worst first.
+    """Judge a run's stored evidence under this policy (None: the run's), worst first; without GPUs, return ``stored``.
 
     Raises StoreError: when the evidence cannot be read.
     """

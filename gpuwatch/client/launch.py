@@ -122,7 +122,7 @@ def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
 
 
 class _StartOutput:
-    """The output of a starting daemon: in memory until the daemon opens the log, because an earlier daemon may still use it."""
+    """The output of a starting daemon: in memory until the daemon opens the log, which an earlier daemon may still use."""
 
     def __init__(self, log: Path) -> None:
         self._log = log

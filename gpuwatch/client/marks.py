@@ -34,7 +34,7 @@ class HostMarks:
         self._rows = array("q")
 
     def declared(self) -> dict[str, FactValue]:
-        """Return the facts that the marks declare; call it after ``timings``."""
+        """Return the facts that the marks declare, after a call of ``timings``."""
         return {"timer": self.timer}
 
     def begin(self, word: int = TIMED) -> int:  # noqa: ARG002 - as CudaMarks, which stamps iterations only

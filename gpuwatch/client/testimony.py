@@ -86,7 +86,7 @@ class Testimony:
         return self.before.facts | self._declared
 
     def stamp(self) -> None:
-        """Stamp the true clock; the window calls this at its start and end."""
+        """Stamp the true clock, if ``begin`` allocated stamps; a window with ``sync`` does so at its start and end."""
         with spared("stamping the true clock"):
             if self._stamps is not None:
                 self._stamps.put()

@@ -69,7 +69,7 @@ def clone(address: str, shown: str) -> Path:
     """Clone a repository, without its files, into a temporary folder that is removed like a worktree.
 
     ``shown`` is the user's text.
-    Raises UsageError: when git cannot clone it.
+    Raises UsageError: when git cannot clone the repository.
     """
     holder, owner_pid = Path(tempfile.mkdtemp(prefix=_CLONE_PREFIX)).resolve(), os.getpid()
     _open.callback(lambda: shutil.rmtree(holder, ignore_errors=True) if os.getpid() == owner_pid else None)

@@ -65,9 +65,9 @@ def compare(
     Results are compared before times.  Python's garbage collector is held off while timing.  Exceptions of a variant propagate.
 
     Args:
-        arms: Two or more functions by name; each does one call.  A function whose name begins with ``make_`` makes variants:
-            it returns a function of one call with its own buffers.  Such a function is called with each set of inputs, or
-            without inputs ``buffers_count`` times.
+        arms: Two or more functions by name; each does the work of one call.  A function whose name begins with ``make_``
+            makes variants: it returns the function to time, with its own buffers.  Such a function is called with each set
+            of inputs, or without inputs ``buffers_count`` times.
         inputs: Arguments of each call: a tuple, or a function that returns one.  Such a function is called
             ``buffers_count`` times, because data addresses affect a time, with ``seed=0``, 1, 2 if it takes a seed.
         reference: Name of the variant to compare with; by default the first.
@@ -165,7 +165,7 @@ def _run(request: CompareRequest) -> Compared:
 
 
 def _choose_cache(request: CompareRequest, timer: BlockTimer) -> _CacheChoice:
-    """Choose the work before each call.  Raises UsageError: when ``cache`` is ``"cold"`` and no GPU is found."""
+    """Choose the work before each call.  Raises UsageError: for ``"cold"`` without a GPU, and for an unknown size of the L2 cache."""
     environment = request.environment
     if request.cache == "warm":
         return _CacheChoice("warm", facts={"cache": "warm"})

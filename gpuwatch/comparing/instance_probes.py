@@ -38,7 +38,7 @@ _COPY_BYTES = 1 << 30
 _SPINS_COUNT = 15
 _LAUNCHES_COUNT = 100_000  # about one second, to include the host's periodic work
 _OF_GEMM = ("gemm_s", "gemm_clock_mhz", "gemm_at_clock_s")
-_OF_STAMPS = ("light_clock_mhz", "gemm_clock_mhz", "gemm_at_clock_s", "launch_s")  # launches through the driver API
+_OF_STAMPS = ("light_clock_mhz", "gemm_clock_mhz", "gemm_at_clock_s", "launch_s")  # these need cuda-bindings
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Probed:
 
 
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
-    """Create a context; return torch.cuda, or its replacement, and torch, each None if not installed.
+    """Create a context; return torch.cuda with torch, or else a replacement with None; two None without any package.
 
     Raises GpuwatchError: when the GPU is unusable.
     """

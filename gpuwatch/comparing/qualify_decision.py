@@ -210,7 +210,7 @@ def _answer(
                 f"{each.probe.title} {each.interval}: it is unclear whether this is within the cards' ±{each.band_ratio:.2%}"
             )
     comparable = Comparable.NO if no else Comparable.PARTLY if partly else Comparable.UNKNOWN if unclear else Comparable.YES
-    # With a neighbour or a fault as the reason, unclear differences are not listed: they may be its effects.
+    # If there is a neighbour or a fault, nothing unclear is listed: the neighbour or fault may be the cause.
     reasons = (*no, *partly) if card.neighbours or card.faults else (*no, *partly, *unclear)
     return QualifyDecision(
         comparable=comparable,

@@ -166,7 +166,7 @@ def run_alone(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds
 
 
 def _spend(timer: BlockTimer, blocks: Iterator[Block], seconds: float) -> list[float]:
-    """Return the times of one call in blocks that add up to ``seconds``; at least one block."""
+    """Run blocks for ``seconds``, at least one block, and return each block's time per call."""
     took_s: list[float] = []
     spent_s = 0.0
     for timed in timer.times(blocks):

@@ -113,7 +113,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """All arguments of one bench() call, checked."""
+    """The arguments of one bench() call; ``claim``, ``policy`` and ``settings`` are checked by the window."""
 
     work: Work
     cost: CallCost

@@ -169,5 +169,5 @@ def _open_window(request: BenchRequest, environment: BenchEnvironment) -> Abstra
 
 
 def _is_worth_repeating(last: Attempt) -> bool:
-    """Return True if the attempt is not valid for a temporary reason: missing telemetry stays missing."""
+    """Return True if the attempt is not valid although a GPU was observed; missing telemetry stays missing."""
     return last.verdict.status is not Status.VALID and last.verdict.device_uuid is not None

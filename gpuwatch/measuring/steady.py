@@ -21,7 +21,7 @@ def power_limited(
     limit_ratio: Annotated[float, "uncapped kernels ran at 0.996-1.000 of the maximum, capped ones at 0.65-0.93"] = 0.97,
     recent_s: Annotated[float, "the cap takes up to 0.1 s to engage"] = 0.5,
 ) -> bool | None:
-    """Return True if the true clock under load is below the device's maximum; None for an unknown clock.
+    """Return True if the true clock under load is more than 3 % below the device's maximum; None for an unknown clock.
 
     Power is the usual reason.  A lock or heat has the same effect, and needs the same time.
     """

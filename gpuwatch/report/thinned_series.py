@@ -25,7 +25,7 @@ def plot_series(name: str, at_ns: Times, values: Values, evidence: Evidence, *, 
 
 
 def thinned(values: Values, *, most: int = _MOST_LINE_POINTS) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the indices to draw: all, or both ends, missing values, and the lowest and highest value of each interval."""
+    """Return the indices to draw: all, or both ends, the first missing values, and each interval's lowest and highest value."""
     if len(values) <= most:
         return np.arange(len(values))
     filled = np.nan_to_num(values, nan=float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0)

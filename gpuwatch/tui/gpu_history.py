@@ -12,7 +12,7 @@ from gpuwatch.view.live import LiveGpu
 
 SIGNALS = ("sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "event_reasons_mask", "utilization_ratio")
 SLICE_NS = 120_000_000_000  # longest query: a long range is filled in steps, newest first
-SETTLE_NS = 3_000_000_000  # Newer rows may be incomplete: the store commits every 0.5 s, dense power once a second.
+SETTLE_NS = 3_000_000_000  # newer rows may be incomplete: under load, rows are stored every 0.5 s, dense power every 1 s
 KEPT_NS = 7_200_000_000_000
 _T = TypeVar("_T", ProcessList, Event)
 

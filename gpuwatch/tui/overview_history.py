@@ -123,7 +123,7 @@ class OverviewHistory:
 
 
 def draw_lines(trace: Trace, device: Device, span: plot.Span) -> HistoryLines:
-    """Draw each cell's lowest clock, scaled to the range of all cells, and gravest reason; nothing in a gap."""
+    """Draw each cell's lowest clock, scaled to the range of all cells, and gravest reason; a blank and a dash in a gap."""
     chips = reason_strip.letters(reason_strip.slices(plot.without(trace.column(REASONS), trace.gaps), span))
     lowest = plot.band(plot.without(trace.column(CLOCK), trace.gaps), span).low
     ends = lowest[~np.isnan(lowest)]

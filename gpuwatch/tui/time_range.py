@@ -35,7 +35,7 @@ class TimeRange:
         return self.cursor_ns if self.cursor_ns is not None else viewport.past_ns
 
     def edges(self, viewport: Viewport) -> tuple[int, int]:
-        """Return start and end on whole dots, so that live curves do not shimmer; a short recording fills the range."""
+        """Return start and end, the end on a whole dot: live curves do not shimmer.  A short recording fills the range."""
         if viewport.whole_ns is not None and 0 < viewport.whole_ns[1] - viewport.whole_ns[0] <= self.range_ns:
             return viewport.whole_ns
         if self.end_ns is not None:

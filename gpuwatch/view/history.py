@@ -126,7 +126,7 @@ class StoredHistory:
         self._runs.clear()
 
     def _begun(self, reader: Reader, boot: Boot, at_ns: int) -> tuple[list[Run], int]:
-        """Return the newest windows begun by ``at_ns``, open first, and the number left out; one that ended later is open."""
+        """Return the newest windows begun by ``at_ns``, open first, and the number left out; windows that end later are open."""
         ids, left_out_count = boot.begun(at_ns, most=messages.SHOWN_WINDOWS_COUNT)
         for run in reader.named([each for each in ids if each not in self._runs]):
             if run.verdicts and len(self._runs) < _KEPT_RUNS_COUNT:

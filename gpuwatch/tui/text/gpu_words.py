@@ -14,7 +14,7 @@ LEAST_STALE_S = 2.0  # a sampler with a smaller delay is late, not silent
 
 
 def name(gpu: LiveGpu) -> str:
-    """Return the board's name without its vendor."""
+    """Return the board's name without vendor and brand, and with MIG if MIG is on."""
     words = [word for word in report.plain(gpu.device.name).split() if word not in ("NVIDIA", "SIMULATED", "GeForce")]
     mig = gpu.said("mig_mode")
     return (" ".join(words) or NOTHING) + (" MIG" if (gpu.device.mig_mode if mig is None else mig) else "")

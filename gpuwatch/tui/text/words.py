@@ -34,7 +34,7 @@ class Piece:
 
 
 def simulated_why(live: Live) -> str:
-    """Explain why the GPUs on the screen are simulated: a request, or no driver."""
+    """Return the words about simulated GPUs: the reason for no real GPU, if known, else that the GPUs do not exist."""
     return f"{live.absence}: simulated GPUs" if live.absence else "these GPUs do not exist"
 
 
