@@ -66,8 +66,6 @@ class LoadTime:
 
     def steady_span_ns(self, *, steady_s: float = STEADY_S, least_s: float = _CYCLE_S) -> Span | None:
         """Return the longest part of the window after ``steady_s`` of load, or None if it is shorter than a cycle."""
-        if not self.before_known and len(self.began_ns) == 1 and self.began_ns[0] < self.window_begin_ns:
-            return None
         from_ns = np.maximum(self.began_ns + int(steady_s * 1e9), self.window_begin_ns)
         lengths_ns = self.ended_ns - from_ns
         at = int(np.argmax(lengths_ns))

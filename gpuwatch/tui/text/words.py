@@ -72,7 +72,7 @@ STATUSES: Mapping[str, Chip] = {
 }
 
 MARKS: Mapping[str, str] = {
-    "!": "power at its limit, or within 5 °C of slow-down; !! past it",
+    "!": "power at its limit, or within 5 °C of slow-down; !! at or past it",
     "o F": "processes of your open windows (own), and others (Foreign)",
     "≥": "a container's view: other processes may be on the GPU",
     "2 min": "the gravest reason of each cell; the line above: the lowest clock",
