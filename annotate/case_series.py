@@ -17,7 +17,7 @@ from annotate.stats.change_points import SeriesLevel
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
 from annotate.times.durations import inside
 
-_SETTLED_SD = 0.05  # of a block (decision 0115): in 137 recorded capped windows at most 0.039, in a second from idle 0.10
+_SETTLED_SD = 0.05  # of a block's log clock (decision 0115): at most 0.039 in 137 capped windows, 0.10 in a second from idle
 _SURE_SD = 1.96  # standard deviations: half the 95 % interval of a normal distribution
 
 
@@ -65,7 +65,7 @@ class CaseSeries:
 
     @Kept
     def gaps(self) -> IdleGaps | None:
-        """Return the idle time in the gaps between entries, or None if no entry or no start time is known."""
+        """Return the idle time in the gaps between entries and at the window's edges; None without an entry or a start time."""
         if not self.has_times:
             return None
         return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, timer_s=self.timer_s)
@@ -78,7 +78,7 @@ class CaseSeries:
 
     @Kept
     def idle_w(self) -> float | None:
-        """Return the idle power from the device record, else the lowest power in or before the window, or None if never idle."""
+        """Return the idle power from the device record, else ``resting_power_w``: None if never idle or for too few samples."""
         evidence = self.evidence
         if evidence.device is not None and evidence.device.idle_power_w is not None:
             return evidence.device.idle_power_w

@@ -1,4 +1,4 @@
-"""Rules about SM and memory clocks that change inside a window."""
+"""Rules about an SM clock that drifts or rises inside a window, and about a memory clock below its maximum."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -28,9 +28,9 @@ def clock_drift(case: Case) -> Answer:
         timed one after the other differ by the drift.
 
     Limits of detection:
-        A drift within the swing of the power controller.  In windows of up to 6 s, a drift of 5 % stays hidden in a swing of
-        3 %, but not in one of 2 %.  The effect of the swing itself is repeatability.  Without stamps the clock is the
-        driver's, which reads 8-12 % above the true clock under a cap but follows its changes.
+        A drift within the swing of the power controller.  In windows of up to 10 s, a swing of 3 % hides a drift of 5 %.  In
+        windows of up to 6 s, so does a swing of 2 % at some phases.  The effect of the swing itself is repeatability.  Without
+        stamps the clock is the driver's, which reads 8-12 % above the true clock under a cap but follows its changes.
 
     Remedy:
         Run the same work before the window until clock and temperature are steady.  To compare two variants, alternate them
@@ -59,9 +59,9 @@ def clock_ramp(case: Case) -> Answer:
         the window then mixes the ramp with the steady work.
 
     Limits of detection:
-        A ramp shorter than two blocks (of one refresh, 100 ms, or 3 stamped entries): a block shows only its mean.  On an
-        H200 with a context the clock idles at its maximum: the first moments are too fast, which is a change of regime.  A
-        low clock at the start for power or heat looks the same: the rules of these causes report it too, and the group
+        A ramp shorter than two blocks (each at least a refresh, 100 ms, and 3 stamped entries): a block shows only its mean.
+        On an H200 with a context the clock idles at its maximum: the first moments are too fast, which is a change of regime.
+        A low clock at the start for power or heat looks the same: the rules of these causes report it too, and the group
         counts once.
 
     Remedy:

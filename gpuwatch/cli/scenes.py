@@ -17,7 +17,7 @@ from gpuwatch.cli.checked_commands import CheckedCommand
 @options.json_option
 @options.settings_options
 def command(as_json: bool) -> None:
-    """List the scenes of simulated GPUs with the correct verdict on a benchmark there, and the fleets.
+    """List the scenes of simulated GPUs with the correct verdict on each scene's benchmark, and the fleets.
 
     \b
     gpuwatch run --source simulated:thermal -- python bench.py    judges your program on this simulated GPU

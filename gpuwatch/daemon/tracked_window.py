@@ -27,8 +27,8 @@ from gpuwatch.wire.messages import FactValue, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
-# The largest difference between client's and daemon's time of an edge: long enough for a descheduled process, too short to
-# cut off part of the benchmark.
+# The largest difference between client's and daemon's time of an edge: long enough for a descheduled process.  A client can
+# cut off at most this much of the benchmark at each edge.
 EDGE_SLACK_NS = 100_000_000
 DECLARING_S = 20.0  # time limit for a client to hand over its times after the window ended
 IDENTIFYING_S = 1.0  # time limit for naming the window's process on a busy machine
@@ -183,7 +183,7 @@ class TrackedWindow:
                 # Missing evidence would be judged as if the GPU had not been read, or as if no other process had used it.
                 why = f"readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges the stored readings"
                 self._put(status=Status.UNPROVEN.value, why=why)
-        except Exception as error:  # noqa: BLE001 - the daemon's outermost loop, for one window
+        except Exception as error:  # noqa: BLE001 - the outermost handler of one window's errors
             _log.exception("window %s could not be judged", self.run.id)
             why = f"the daemon failed on this window: {type(error).__name__}; see the daemon's log"
             self._put(status=Status.UNPROVEN.value, why=why)
@@ -255,5 +255,5 @@ class TrackedWindow:
 
 
 def is_untrusted(declared: Mapping[str, FactValue]) -> bool:
-    """Return whether the window's opener declared its code untrusted."""
+    """Return whether these facts, declared or inherited from a parent window, mark the window's code as untrusted."""
     return declared.get("untrusted") is True

@@ -18,9 +18,9 @@ DEFAULT_ARCH = "sm_90"
 def compile_side(
     side: Side, arch: str, flags: tuple[str, ...], cache: CompileCache, sizes: Mapping[str, int], types: Mapping[str, str]
 ) -> Compiled:
-    """Compile a side, or read the side's cubin.  ``sizes`` and ``types`` are those of a Triton kernel's parameters, by name.
+    """Compile a side, or read a cubin, or PTX without ptxas.  ``sizes`` and ``types`` are for Triton, by parameter name.
 
-    Raises UsageError: when the compiler rejects the source or is missing, and for a flag that sets the output.
+    Raises UsageError: when the compiler rejects the source or is missing (except ptxas), and for a flag that sets the output.
     """
     if side.language == "cubin":
         return Compiled(compiler="a cubin as given", cubin=side.path.read_bytes())
@@ -46,7 +46,7 @@ def _compile_cuda(side: Side, shown_flags: tuple[str, ...], cache: CompileCache)
     if has_host_code and nvcc is None:
         raise UsageError(
             f"{side.shown}: expected device code alone, found host code, which needs nvcc; run: {toolchain.NVCC_EXTRA}, "
-            "or put host code between #ifndef __CUDACC_RTC__ and #endif"
+            "or move the host code to another file"
         )
     instance = side.kernel if "<" in side.kernel else ""  # a template instance that the source need not instantiate
     # Headers of a Git revision are read from that revision's worktree.

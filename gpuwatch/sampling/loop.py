@@ -34,7 +34,7 @@ class LaneTurn:
     pace: Pace = field(default_factory=Pace)
     due_ns: int = 0
     begun_ns: int | None = None  # start of the last pass
-    asking_since_ns: int | None = None  # set while a call to the source has not returned
+    asking_since_ns: int | None = None  # set while a call of ``ask`` has not returned
     hurries_ns: deque[int] = field(default_factory=deque)  # times requested by other threads, of which the last counts
     lost: str | None = None
     gone: bool = False  # True if the whole source is lost, not only this GPU
@@ -71,7 +71,7 @@ class LaneTurn:
         self.due_ns = due_ns + period_ns
         self.pace.note(now_ns, late_ns, answered_ns - now_ns, missed_count)
         yield from self._back(due_ns, late_ns, answered_ns)
-        for item in observed:  # each item names its own lane: one call returns rows or pulses
+        for item in observed:  # a Reading names its own lane: the fast lane's call returns a row or a pulse
             lane = item.lane if isinstance(item, Reading) else self.lane
             yield Sweep(self.uuid, lane, due_ns, late_ns, missed_count, item)
 
@@ -137,7 +137,7 @@ def sweeps(
             # The first reading is passed on at once: the start of the daemon waits for it.
             until_ns = min([now_ns + hold_ns, *(other.due_ns for other in turns if other is not turn)]) if turn.begun_ns else 0
             if (found := turn.ask_on(turn.due_ns, until_ns)) is not None:
-                yield from turn._take_passes(found, clock)  # noqa: SLF001 - as below
+                yield from turn._take_passes(found, clock)  # noqa: SLF001 - as above
                 continue
         if turn.due_ns > now_ns:
             clock.wait_until(min(turn.due_ns, now_ns + nap_ns), wake or stop)

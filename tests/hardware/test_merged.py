@@ -1,4 +1,4 @@
-"""Tests of the merge of runs on real GPUs: each row once, and tables from them."""
+"""Tests of the merge of runs on real GPUs: each row once, and tables of the rows."""
 
 from __future__ import annotations
 

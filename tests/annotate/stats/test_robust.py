@@ -110,7 +110,7 @@ class TestEffectiveCount:
 
     @given(SERIES)
     @few
-    def test_repeating_every_value_adds_no_information(self, values: Values) -> None:
+    def test_fourfold_repeated_values_count_at_most_twice(self, values: Values) -> None:
         values = values + np.linspace(0.0, 1.0, len(values))  # a constant counts fully however long it is
         assert effective_count(np.repeat(values, 4)) <= 2 * len(values)
 
