@@ -28,7 +28,7 @@ SELECTIONS = {"timing": "timing and not gpu and not slow", "all": "not gpu and n
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """The conditions of a run.  Runs under different conditions are kept separately."""
+    """The conditions of a run.  Runs under different conditions are counted separately."""
 
     machine: str
     loops_count: int
@@ -201,7 +201,7 @@ def run_beside_page(selection: str, under: Circumstances) -> Run:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--timing-runs", type=int, default=10, help="total number of runs, including recorded ones")
-    parser.add_argument("--all-runs", type=int, default=3, help="number of runs of the whole suite among them")
+    parser.add_argument("--all-runs", type=int, default=3, help="number of whole-suite runs; each counts for --timing-runs")
     parser.add_argument("--loops", type=int, default=2)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--render", action="store_true", help="write the record's lines into DEVELOPMENT.md and run nothing")

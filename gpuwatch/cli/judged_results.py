@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpuwatch.store import Reader
 
 _SLACK_S = 2.0  # allowed difference of the clocks of the file's writer and of the store
-_WRITTEN_WITHIN_S = 600.0  # from the last request to the writing of the file
+_WRITTEN_WITHIN_S = 600.0  # longest time from the end of the measurement to the writing of the file
 _LISTED_COUNT = 5
 
 
@@ -84,7 +84,9 @@ def read(path: Path, wanted: ResultOptions) -> ResultFile:
     found = whole.only(wanted.series)
     if wanted.series is not None and not found.series:
         names = ", ".join(repr(each.name) for each in whole.series[:_LISTED_COUNT]) or "none"
-        raise UsageError(f"--series: expected a part of a name of {path.name} such as {names}, found {wanted.series!r}")
+        raise UsageError(
+            f"--series: expected a part of a series name in {path.name} (first series: {names}), found {wanted.series!r}"
+        )
     return found
 
 
@@ -97,7 +99,10 @@ def judge_results(
     shown: tuple[bool, bool],
     fail_on: str | None,
 ) -> Exit:
-    """Judge a result file, and print the answer.  ``shown`` holds two booleans: list every rule, write JSON."""
+    """Judge a result file, and print the answer.  ``shown`` holds two booleans: list every rule, write JSON.
+
+    Raises StoreError, UsageError: for another file, wrong options, and a named interval or GPU without readings.
+    """
     failing, (verbose, as_json) = options.fail_on(fail_on), shown
     settings = options.settings()
     thresholds = (settings.tolerance_ratio, settings.precision_ratio, settings.card_spread_ratio)
@@ -105,7 +110,7 @@ def judge_results(
     found = read(path, wanted)
     try:
         pieces = _place(found, path, wanted, place)
-        unplaced = "" if pieces else "the store lists no process on a GPU in the file's interval"
+        unplaced = "" if pieces else "expected a measured process on a GPU in the file's interval, found none; give --gpu"
     except (StoreError, UsageError) as error:
         if place != ResultPlace():  # the user named an interval or a GPU
             raise
@@ -167,7 +172,7 @@ def _wall_of_span(store: Reader, span_ns: tuple[int, int], written: Sequence[flo
             offset_s = written_s - written_ns / 1e9
             return span_ns[0] / 1e9 + offset_s, span_ns[1] / 1e9 + offset_s
     raise StoreError(
-        f"expected start times of this machine since its boot, at most {_WRITTEN_WITHIN_S:.0f} s before the file was written, "
+        f"expected times since this machine's boot that end at most {_WRITTEN_WITHIN_S:.0f} s before the file was written, "
         "found others; give the interval with --from and --to"
     )
 

@@ -87,7 +87,7 @@ def _bars(title: str, unit: str, names: list[str], values: Sequence[Sequence[flo
 
 
 @cache
-def _template() -> Any:  # a jinja2 Template; jinja2's stubs have no type for its undefined
+def _template() -> Any:  # a jinja2.Template
     loader = ChoiceLoader([PackageLoader("gpuwatch.diff"), PackageLoader("gpuwatch.report")])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["plain"] = lambda text: plain(str(text))

@@ -26,8 +26,8 @@ Kinds: TypeAlias = tuple[str, ...]
 class Family:
     """One family of disturbances: the meaning and range of the depth, the shapes, and the kinds.
 
-    ``stalls``: the depth is the lost share of the window, and determines length and number of the pieces.
-    ``blind``: the disturbance changes the observation alone, so the true deviation is zero.
+    ``stalls``: the depth is the share of the window that the pieces fill.
+    ``blind``: the disturbance changes neither the work nor the times handed over, so the true deviation is zero.
     """
 
     name: str

@@ -15,9 +15,9 @@ OWN_PID = 51_301  # of the scene's own process, until a window adopts a real pro
 
 @dataclass(slots=True)
 class SimulatedGpu:
-    """A board, and the driver's cursors for its callers.  Times are nanoseconds since the epoch.
+    """A board, and the driver's cursors for its callers.  Times are nanoseconds since the source's ``epoch_ns``.
 
-    Callers must hold ``lock``.
+    Callers must hold ``lock`` to use ``driver``, ``adopt``, ``fresh_record`` or ``processes``.
     """
 
     device: Device
@@ -32,7 +32,7 @@ class SimulatedGpu:
 
     @property
     def visibility(self) -> Visibility:
-        """Visibility of processes: NAMESPACE if a neighbour is hidden, because it runs in another container, else HOST."""
+        """Return NAMESPACE if a neighbour is hidden in another container, else HOST."""
         hides = any(not neighbour.listed for neighbour in self.script.scene.neighbours)
         return Visibility.NAMESPACE if hides else Visibility.HOST
 

@@ -20,7 +20,7 @@ from gpuwatch.tui.widgets.status_line import Banner, StatusLine
 
 
 class KeyLine(Footer):
-    """A footer whose keys begin in its own style: each key would otherwise begin compact, and be styled three times."""
+    """A footer that gives each new key the footer's ``compact``; otherwise a key starts compact and is styled three times."""
 
     def compose(self) -> ComposeResult:
         for key in super().compose():

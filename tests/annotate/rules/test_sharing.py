@@ -76,7 +76,7 @@ class TestContentionSharedPartition:
     @pytest.mark.parametrize(
         ("mode", "severity"), [("vgpu", Severity.REJECT), ("host-vgpu", Severity.FLAG), ("host-vsga", Severity.FLAG)]
     )
-    def test_virtual_gpu_takes_turns(self, mode: str, severity: Severity) -> None:
+    def test_virtualization_mode_sets_the_severity(self, mode: str, severity: Severity) -> None:
         about = evidence(device=replace(DEVICE, virtualization=mode))
         assert found(ask(contention_shared_partition, about)).severity is severity
 
@@ -194,7 +194,7 @@ class TestDisplayActive:
     def test_computing_neighbour_is_not_a_display(self) -> None:
         assert isinstance(ask(display_active, evidence(processes=[OWN, replace(XORG, graphics=False)])), Clear)
 
-    def test_display_clock_has_no_bound_without_times(self) -> None:
+    def test_display_clock_bound_is_unknown_without_times(self) -> None:
         assert sizes(ask(display_active, evidence(signals={"event_reasons_mask": 0x100}))) == {LATE: None}
 
     def test_partial_list_can_find_but_not_clear_a_display(self) -> None:
@@ -229,7 +229,7 @@ class TestNumaPcieAffinity:
         assert found(ask(numa_pcie_affinity, evidence(signals=link))).bounds == ()
 
     def test_changed_link_is_bounded_by_its_best_state(self) -> None:
-        """A link half as wide at two of its seven readings has a bound of 29 %, the loss of work that only copies."""
+        """A link half as wide at two of its seven readings has a bound of 29 %, the readings' mean extra time per copy."""
         about = evidence(signals={"pcie_width_count": lambda t: 8 if t > 4.5 else 16})
         shares = sizes(ask(numa_pcie_affinity, about))
         assert shares.keys() == {(number, Group.LINK) for number in (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)}

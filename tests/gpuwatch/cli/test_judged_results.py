@@ -117,11 +117,11 @@ def test_judge_places_requests_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Se
     assert len(clocks) == data["requests"]["count"]
     assert min(clocks) > 1000
     assert "SM clock" in gpuwatch("judge", *daemon.flags(), str(path)).out
-    assert "no process on a GPU" in gpuwatch("judge", *daemon.flags(), str(path), "--pid", "1").err
+    assert "expected a measured process on a GPU" in gpuwatch("judge", *daemon.flags(), str(path), "--pid", "1").err
     shifted = json.loads(path.read_text())
     shifted["start_times"] = [each + 7200 for each in shifted["start_times"]]
     path.write_text(json.dumps(shifted))
-    assert "expected start times of this machine since its boot" in gpuwatch("judge", *daemon.flags(), str(path)).err
+    assert "expected times since this machine's boot" in gpuwatch("judge", *daemon.flags(), str(path)).err
 
 
 def test_judge_reads_start_times_of_a_table(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_run_without_readable_times_names_the_reason(daemon: Settings, tmp_path:
     ("arguments", "words"),
     [
         ((R1, "--clock", "x"), "--clock, --begin: expected --times with them"),
-        ((R1, "--series", "softmax"), "--series: expected a part of a name of r1.json such as 'gemm Device=0'"),
+        ((R1, "--series", "softmax"), "--series: expected a part of a series name in r1.json (first series: 'gemm Device=0'"),
         ((R1, "--trust", "x.pub"), "--trust: expected a log, recording or report"),
         ((R1, "--to", "1h"), "--to: expected --from with it"),
         ((str(FILES / "README.md"), "--series", "x"), "--series: expected a result file"),
