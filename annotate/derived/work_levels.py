@@ -30,9 +30,8 @@ _STEADY_RATIO = 1e-3  # the least noise of the logarithm of power
 _REST_RATIO = 1.0 / 6.0  # rest as a part of the limit: 117 of 700 W with a context on an H200
 _LEAST_W = 1.0
 _ALIKE_RATIO = 0.01
-_LEAST_DRAWN_RATIO = (
-    0.5  # power above rest, over rest: copies from the host draw 10 W, and rest itself drifts by more than 1 % of that
-)
+_LEAST_DRAWN_RATIO = 0.5  # power above rest, over rest: below, rest itself drifts by more than the rule's limit
+_DRIFT_RATIO = 0.01  # of rest: 0.1 % beside copies from the host, 0.8 % beside a GEMV
 _GPM_LAG_NS = 126_000_000  # a GPM mean describes a time up to this much earlier
 _LEAST_TRAFFIC_RATIO = 0.02  # least part of the bandwidth: less traffic is too coarse to judge
 
@@ -80,9 +79,9 @@ def power_levels(
     *,
     capped_ratio: Annotated[float, "the specification: a window capped for at most this share is its own reference"] = 0.02,
 ) -> WorkLevels | None:
-    """Return the levels of the driver's 20 ms power above rest, or None if capped, not busy throughout, near rest, or not known.
+    """Return the levels of the driver's 20 ms power above rest, or None if capped, not busy throughout, or not known.
 
-    The load right before the window is included: a level of the window may have begun before it.
+    Near rest, None too for levels that a drift of rest explains.  The load right before the window is included: a level of the window may have begun before it.
     """
     window, cap, limit_w = evidence.window, power_cap(evidence), evidence.device.power_limit_w if evidence.device else None
     rest_w = idle_w if idle_w is not None else _REST_RATIO * limit_w if limit_w else None
@@ -103,11 +102,10 @@ def power_levels(
     kept = [each.places for each in levels if len(each.places) >= _LEAST_RATIO * inside.sum()]
     kept = [places for places in kept if int(inside[places].sum()) >= _FEWEST_BLOCKS]
     mean_w = float(drawn_w[inside].mean())
-    if mean_w < _LEAST_DRAWN_RATIO * rest_w:
+    apart_w = [abs(mean_w - float(drawn_w[places].mean())) for places in kept]
+    if not kept or (mean_w < _LEAST_DRAWN_RATIO * rest_w and max(apart_w) < _DRIFT_RATIO * rest_w):
         return None
     ratios = [abs(mean_w / float(drawn_w[places].mean()) - 1.0) for places in kept]
-    if not ratios:
-        return None
     rarer = min((levels[0].places, levels[-1].places), key=len)
     return WorkLevels(
         bound_ratio=max(ratios),
@@ -196,19 +194,24 @@ def _is_fed(
 def traffic_levels(evidence: Evidence, load: LoadTime) -> WorkLevels | None:
     """Return the levels of GPM's memory traffic, whose readings are means since the reading before.
 
-    If load began just before the window, the first mean holds a part of the rest before, and does not count.
+    If load began just before the window, the first mean holds a part of the time before: it counts as the value nearest to
+    the other means that any traffic before explains.
 
-    Return None if the GPU was not busy throughout, traffic is very low, or fewer than two means lie in the window.
+    Return None if the GPU was not busy throughout, traffic is very low, fewer than two means lie in the window, or none holds
+    load only.
     """
     if not _is_fed(evidence):
         return None
     window, shown = evidence.window, evidence.trace.column("dram_activity_ratio").observed
     begins_ns, ends_ns = shown.at_ns[:-1], shown.at_ns[1:]
-    loaded_ns = int(load.began_ns[0]) + _GPM_LAG_NS
-    inside = (begins_ns >= max(window.begin_ns, loaded_ns)) & (ends_ns <= window.end_ns)
+    inside = (begins_ns >= window.begin_ns) & (ends_ns <= window.end_ns)
     values, lengths = shown.values[1:][inside], (ends_ns - begins_ns)[inside]
-    if len(values) < 2 or not lengths.sum() or not float(np.average(values, weights=lengths)) > _LEAST_TRAFFIC_RATIO:
+    before = np.clip((int(load.began_ns[0]) + _GPM_LAG_NS - begins_ns[inside]) / np.maximum(lengths, 1), 0.0, 1.0)
+    clean = before == 0.0
+    if len(values) < 2 or not lengths[clean].sum() or not np.average(values, weights=lengths) > _LEAST_TRAFFIC_RATIO:
         return None
+    usual, loaded = float(np.average(values[clean], weights=lengths[clean])), np.maximum(1.0 - before, 1e-9)
+    values = np.where(clean, values, np.clip(usual, (values - before) / loaded, values / loaded))
     mean = float(np.average(values, weights=lengths))
     found = [_level(values, lengths, value) for value in values if value > 0.0]
     ratios = [abs(mean / level - 1.0) for level, share_ns in found if share_ns >= _LEAST_RATIO * window.length_ns]

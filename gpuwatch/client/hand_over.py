@@ -30,7 +30,7 @@ class _Reader:
     def __init__(self) -> None:
         self.open: weakref.WeakSet[object] = weakref.WeakSet()
         self._changed = threading.Condition()
-        self._awaited_count = 0
+        self._awaited: set[Future[None]] = set()
         self._pending: list[Future[None]] = []
         self._pool: ThreadPoolExecutor | None = None
         self._due_ns = 0
@@ -61,20 +61,24 @@ class _Reader:
         """Wait until no window is open, somebody waits for the times, they are due, or the program ends."""
         with self._changed:
             while (
-                self.open and not self._awaited_count and clock.now_ns() < self._due_ns and threading.main_thread().is_alive()
+                self.open
+                and all(each.done() for each in self._awaited)
+                and clock.now_ns() < self._due_ns
+                # The program's end waits for the pool before the main thread counts as ended.
+                and not getattr(sys.modules["concurrent.futures.thread"], "_shutdown", False)
             ):
                 self._changed.wait(_LOOK_S)
 
     def wait(self, work: Future[None]) -> None:
         """Wait until the work is done, also while a window is open.  The work has logged its failures."""
         with self._changed:
-            self._awaited_count += 1
+            self._awaited.add(work)  # after Ctrl-C here it stays, until the work is done
             self._changed.notify_all()
         try:
             work.exception()
         finally:
             with self._changed:
-                self._awaited_count -= 1
+                self._awaited = {each for each in self._awaited if each is not work and not each.done()}
 
     def begin(self, window: object) -> None:
         self.open.add(window)
@@ -86,9 +90,9 @@ class _Reader:
 
     def make_room(self) -> None:
         """Wait for the oldest work if much work waits."""
-        self._pending = [each for each in self._pending if not each.done()]
-        while len(self._pending) >= MOST_COUNT:
-            self.wait(self._pending.pop(0))
+        self._pending = pending = [each for each in self._pending if not each.done()]
+        for work in pending[: 1 - MOST_COUNT]:
+            self.wait(work)
 
 
 _readers: dict[int, _Reader] = {}  # by process, because a forked child has no threads of its parent

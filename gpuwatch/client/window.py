@@ -139,10 +139,10 @@ class Window(WindowBody, WindowAnswers):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # A forked child leaves only a copy of the block: the window, the socket and the GPU belong to the parent.
         is_forked = os.getpid() != self._pid
-        reader().end(self)
         try:
             self._leave(error, is_forked=is_forked)
         finally:
+            reader().end(self)  # after synchronising, which may take long
             if not self._conversation.is_finishing:
                 self._conversation.hang_up()  # after an interrupted close, hanging up makes the daemon end the window
                 if not is_forked:

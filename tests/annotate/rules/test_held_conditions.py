@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived.dark_bounds import dark_bounds, largest_ratio
 from annotate.derived.dark_time import DarkInterval
-from annotate.evidence import Evidence, Timings
+from annotate.evidence import Evidence, Times, Timings
 from annotate.ranges import Range
 from annotate.rule import Rule
 from annotate.rules.held_conditions import RULES, clock_levels, dark_time, lock_unproven, work_levels
@@ -84,7 +85,35 @@ def test_honest_windows_have_no_levels_and_no_dark_time(recorded: Evidence) -> N
     """The first mean of memory traffic held a rest before the load; copies draw 10 W above rest, with a hole in the power record."""
     assert isinstance(work_levels.ask_about(Case(recorded)), Clear | Unobserved)
     found = dark_time.ask_about(Case(recorded))
-    assert all(bound.ratio < 0.001 for bound in getattr(found, "bounds", ()))
+    assert all(bound.size_ratio < 0.001 for bound in getattr(found, "bounds", ()))
+
+
+def in_first_part(recorded: Evidence, at_ns: Times) -> npt.NDArray[np.bool_]:
+    """Return a mask of the times in the first 40 % of the window."""
+    window = recorded.window
+    return (at_ns > window.begin_ns) & (at_ns <= window.begin_ns + 0.4 * window.length_ns)
+
+
+def test_level_near_rest_beyond_its_drift_is_found() -> None:
+    """Copies draw 11 W above rest; at the begin the power above rest is half of that."""
+    _, copies = HONEST
+    dense = copies.trace.dense_power
+    fallen = dense.values - 5.0 * in_first_part(copies, dense.at_ns)
+    trace = replace(copies.trace, dense_power=replace(dense, values=fallen))
+    found = work_levels.ask_about(Case(replace(copies, trace=trace)))
+    assert isinstance(found, Found)
+    assert max(bound.size_ratio for bound in found.bounds) > 0.1
+
+
+def test_first_mean_of_traffic_below_a_rest_is_found() -> None:
+    """The first mean of 1.1 s can hold 0.1 s of rest; it is lower by a fifth."""
+    gemm, _ = HONEST
+    column = gemm.trace.columns["dram_activity_ratio"]
+    fallen = column.values * (1.0 - 0.2 * in_first_part(gemm, column.at_ns))
+    columns = {**gemm.trace.columns, "dram_activity_ratio": replace(column, values=fallen)}
+    found = work_levels.ask_about(Case(replace(gemm, trace=replace(gemm.trace, columns=columns))))
+    assert isinstance(found, Found)
+    assert max(bound.size_ratio for bound in found.bounds) > 0.02
 
 
 def test_low_utilisation_keeps_a_hole_of_the_power_record_dark() -> None:

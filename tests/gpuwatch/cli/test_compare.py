@@ -216,7 +216,7 @@ class TestFunctions:
         ended = gpuwatch(*daemon.flags(), "compare", *variants, *QUICK, "--no-check", "--json")
         check(ended.data, "urn:gpuwatch:cli:1#/$defs/compare")
         assert [each["b"] for each in ended.data["comparisons"]] == list(variants[1:])
-        assert ended.data["comparisons"][0]["reference_ratio"]["ratio"] < 0.1
+        assert ended.data["comparisons"][0]["reference_ratio"]["ratio"] < 0.5
 
     def test_compare_allows_results_to_differ_by_rtol(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
         (folder / "near.py").write_text(

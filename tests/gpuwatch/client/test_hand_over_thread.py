@@ -14,6 +14,15 @@ import threading
 from gpuwatch.client.hand_over import HandOver
 HandOver().start(lambda: (threading.Event().wait(0.2), print("done")))
 """
+OPEN_AT_EXIT = """
+import atexit, time
+from gpuwatch.client.hand_over import HandOver, reader
+open_window = HandOver()
+reader().begin(open_window)
+HandOver().start(lambda: print("done"))
+begun_s = time.monotonic()
+atexit.register(lambda: print(time.monotonic() - begun_s < 8))
+"""
 FORKED = """
 import os, threading
 from gpuwatch.client.hand_over import HandOver
@@ -60,6 +69,7 @@ def test_hand_over_after_prepare_starts_no_thread() -> None:
     ("program", "printed"),
     [
         pytest.param(AT_EXIT, "done\n", id="program-ends-after-the-work"),
+        pytest.param(OPEN_AT_EXIT, "done\nTrue\n", id="program-ends-soon-with-an-open-window"),
         pytest.param(FORKED, "0 True\n", id="forked-child-waits-for-nothing"),
         pytest.param(NO_THREAD, "False False\nTrue []\n", id="no-thread-can-start"),
     ],
@@ -101,6 +111,25 @@ def test_work_rests_while_a_window_is_open() -> None:
     with OpenWindow():
         threading.Timer(0.05, may_end.set).start()
         over.wait()
+
+
+def test_interrupted_wait_ends_with_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C in a wait, later work rests again."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    over, later = HandOver(), HandOver()
+    over.start(lambda: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(reader()._changed, "notify_all", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            over.wait()
+    over.wait()
+    with OpenWindow():
+        later.start(lambda: None)
+        sample_for(0.1)
+        assert later.is_running
 
 
 def test_abandoned_window_does_not_hold_the_work() -> None:

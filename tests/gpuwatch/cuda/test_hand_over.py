@@ -82,6 +82,23 @@ def test_reading_waits_while_a_window_is_open(gpu: Driver, copying: Settings) ->
     assert evidence_of(inner, copying).timings is not None
 
 
+def test_reading_waits_until_a_window_has_synchronised(gpu: Driver, copying: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches far ahead of the GPU are the window's work until the GPU has done them."""
+    reading: list[int] = []
+    with gpuwatch.window("outer", settings=copying):
+        inner = iterated(copying, MANY_COUNT)
+
+        def synchronize(index: int = 0) -> None:
+            sample_for(0.2)
+            reading.append(len(gpu.reading_threads))
+
+        monkeypatch.setattr(sys.modules["torch"].cuda, "synchronize", synchronize)
+    assert reading
+    assert not any(reading)
+    gpu.may_copy.set()
+    assert evidence_of(inner, copying).timings is not None
+
+
 def test_verdict_is_read_while_another_window_is_open(gpu: Driver, copying: Settings) -> None:
     gpu.may_copy.set()
     with gpuwatch.window("outer", settings=copying):
