@@ -1,6 +1,6 @@
 """Rows of judged windows of the generator's pairs.
 
-python -m tests.proof.judged --seeds 84000:100000 [--processes 2] [--add]
+python -m tests.proof.judged --seeds 100000:116000 [--processes 2] [--add]
 judges the windows of each pair and writes tests/proof/results.json.  ``make pages`` computes the proof's figures from this file.
 ``--add`` keeps the file's rows of other seeds.
 """
