@@ -37,7 +37,9 @@ def test_demo_gives_the_verdict_of_each_scene(gpuwatch: Gpuwatch, names: str) ->
         ]
         assert all(verdict["simulated"] for verdict in window["verdicts"])
         assert SCENES[name].rules <= {finding["rule"] for finding in findings}
-        # The machine that plays the scenes is real: the verdicts can also report a lack of CPU cores.
+        # The machine that plays the scenes is real: the verdicts can also report a lack of CPU cores, or lack evidence.
+        if window["status"] == "unproven" and os.getloadavg()[0] > (os.cpu_count() or 1):
+            continue
         if not BUSY_MACHINE.accept & {finding["rule"] for finding in findings if finding["severity"] != "note"}:
             assert window["status"] == SCENES[name].status, findings
 
