@@ -87,7 +87,7 @@ def amounts(record: object) -> None:
     Raises ValueError.
     """
     numbers(record)
-    for each in fields(record):  # type: ignore[arg-type]  # as above
+    for each in fields(record):  # type: ignore[arg-type]  # every record here is a dataclass
         found = getattr(record, each.name)
         if found is not None and found < 0:
             raise ValueError(f"{each.name}: expected an amount of 0 or more, found {found:.3g}")

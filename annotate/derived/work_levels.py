@@ -81,7 +81,8 @@ def power_levels(
 ) -> WorkLevels | None:
     """Return the levels of the driver's 20 ms power above rest, or None if capped, not busy throughout, or not known.
 
-    Near rest, None too for levels that a drift of rest explains.  The load right before the window is included: a level of the window may have begun before it.
+    Near rest, None too for levels that a drift of rest explains.  The load right before the window is included: a level of
+    the window may have begun before it.
     """
     window, cap, limit_w = evidence.window, power_cap(evidence), evidence.device.power_limit_w if evidence.device else None
     rest_w = idle_w if idle_w is not None else _REST_RATIO * limit_w if limit_w else None
@@ -102,13 +103,12 @@ def power_levels(
     kept = [each.places for each in levels if len(each.places) >= _LEAST_RATIO * inside.sum()]
     kept = [places for places in kept if int(inside[places].sum()) >= _FEWEST_BLOCKS]
     mean_w = float(drawn_w[inside].mean())
-    apart_w = [abs(mean_w - float(drawn_w[places].mean())) for places in kept]
-    if not kept or (mean_w < _LEAST_DRAWN_RATIO * rest_w and max(apart_w) < _DRIFT_RATIO * rest_w):
+    levels_w = np.array([drawn_w[places].mean() for places in kept])
+    if not kept or (mean_w < _LEAST_DRAWN_RATIO * rest_w and np.abs(mean_w - levels_w).max() < _DRIFT_RATIO * rest_w):
         return None
-    ratios = [abs(mean_w / float(drawn_w[places].mean()) - 1.0) for places in kept]
     rarer = min((levels[0].places, levels[-1].places), key=len)
     return WorkLevels(
-        bound_ratio=max(ratios),
+        bound_ratio=float(np.abs(mean_w / levels_w - 1.0).max()),
         by="power",
         group=Group.TIMES,
         levels_count=len(levels),

@@ -212,7 +212,8 @@ def work_levels(
     Limits of detection:
         Levels shorter than two blocks of 100 ms, and changes in a rhythm of a second or less, which may belong to the work.
         Levels of power under a cap, except dips below it.  Levels within 1 % of the rest's power, for work that draws less
-        than half of it above rest.  A first mean of traffic that a rest before it explains.  A slower rate looks like easier data, so the rule only flags.
+        than half of it above rest.  A first mean of traffic that a rest before it explains.  A slower rate looks like easier
+        data, so the rule only flags.
 
     Remedy:
         Time the iterations: times that the books confirm replace this bound.

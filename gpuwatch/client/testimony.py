@@ -228,7 +228,7 @@ class Testimony:
 
     @contextlib.contextmanager
     def reading_beside(self, rest: Callable[[], None]) -> Iterator[None]:
-        """Return a context in which the calling thread may read the times, after ``settle`` returned True, and often calls ``rest``."""
+        """Let the calling thread read the times after ``settle`` returned True; the reading often calls ``rest``, which may wait."""
         with contextlib.ExitStack() as held:
             with spared("reading the times of iterations"):
                 if self._marks is not None:

@@ -70,7 +70,7 @@ class Stamped:
 
 
 def thinned(rows: Numbers) -> Numbers:
-    """Return fetched rows of a few SMs only: all share one clock, and work on all SMs takes 15 times as long."""
+    """Return fetched rows of a few SMs only: all share one clock, and a median over all SMs is slow."""
     return rows[:, :: -(-rows.shape[1] // _FEW_SMS_COUNT)]
 
 
