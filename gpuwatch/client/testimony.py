@@ -55,14 +55,11 @@ def prepare_gpu(driver: Any = None) -> None:  # cuda has no types
     """
     if "torch" not in sys.modules and torch_state.cuda_with_context() is None:
         return
-    import gpuwatch.cuda.event_marks
-
-    with contextlib.suppress(ImportError):
-        import cuda.bindings.driver  # noqa: F401
-    from gpuwatch.cuda.driver import current_driver
+    import gpuwatch.cuda.event_marks  # noqa: F401 - see the docstring
+    from gpuwatch.cuda.driver import bindings, current_driver
     from gpuwatch.cuda.stamp_buffers import keep_room
 
-    if (found := current_driver(driver)) is not None:
+    if (found := current_driver(driver or bindings())) is not None:
         keep_room(found)
 
 

@@ -246,6 +246,19 @@ class TestTestimony:
                 testimony.close()
             assert len(gpu.memory) == 1, "the two stamps at the edges are kept for the next window"
 
+    def test_iteration_allocates_no_memory(self, gpu: Driver) -> None:
+        """The room for an iteration's stamps is allocated when the window opens, and serves the next window, too."""
+        gpu.free_bytes = 8 << 30
+        for _ in range(2):
+            testimony = testimonies.Testimony(gpu)
+            testimony.begin(is_stamped=True)
+            before = set(gpu.memory)
+            with testimony.iteration(100):
+                pass
+            assert set(gpu.memory) == before
+            testimony.close()
+        assert set(gpu.memory) == before
+
     def test_failing_release_raises_no_error(self, gpu: Driver) -> None:
         testimony = self.declared(gpu)
         gpu.cuCtxGetCurrent = lambda: (1, 0)  # type: ignore[method-assign]  # a lost GPU
