@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
@@ -104,9 +104,10 @@ class Prometheus:
             raise PrometheusError(f"{_refusal(error)}: {parameters.get('query', what)}") from error
         except (ValueError, LookupError, TypeError, HTTPException) as error:  # no JSON, another form of JSON, or no HTTP at all
             raise PrometheusError("expected a Prometheus, found another server; check the URL") from error
-        except URLError as error:
+        except OSError as error:  # URLError, or a connection that breaks or stays silent within the answer
+            reason = getattr(error, "reason", error)
             raise PrometheusError(
-                f"expected a Prometheus, found none: {getattr(error.reason, 'strerror', error.reason)}"
+                f"expected a Prometheus, found none: {getattr(reason, 'strerror', None) or reason}"
             ) from error
 
 

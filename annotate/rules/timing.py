@@ -188,7 +188,7 @@ def short_kernel(
     needs=("timings", "declared.timer_overhead_s"),
     basis=Basis.DECLARED,
     says="the timer reads {overhead} around no work, {share_ratio:.1%} of its reading around the work",
-    remedy="Subtract the overhead, or put {batch_count} calls into each reading.",
+    remedy="Subtract the overhead, or put {batch_count} calls into each reading: with a cold cache, calls that rotate inputs.",
 )
 def timer_overhead(case: Case) -> Answer:
     """Finds a timer whose overhead is not small against the measured time.
@@ -202,7 +202,7 @@ def timer_overhead(case: Case) -> Answer:
         is therefore the whole overhead, and it never rejects.
 
     Remedy:
-        Put more calls into each reading.  Subtraction is accurate only to the scatter of the overhead.
+        Put more calls into each reading.  Calls that rotate inputs need no flush in between.  Subtraction is accurate only to the scatter of the overhead.
 
     Source:
         The harness's reading around no work, over the median reading around the work.

@@ -15,8 +15,8 @@ from gpuwatch.wire.messages import FactValue
 def start(settings: Settings | None = None) -> None:
     """Start the daemon, so that the next window opens fast.
 
-    Call this function at the top of a script, before any warm-up.  The call waits until the daemon answers, and returns at
-    once if a daemon is running.
+    Call this function at the top of a script, after its imports and before any warm-up.  The call waits until the daemon
+    answers.  Meanwhile it imports the modules for GPU times, and if the process already uses a GPU, loads gpuwatch's kernel.
 
     Args:
         settings: Settings to use instead of the environment's and the files'.
@@ -27,7 +27,14 @@ def start(settings: Settings | None = None) -> None:
         >>> gpuwatch.start()
     """
     with contextlib.suppress(GpuwatchError, OSError):
-        connect(settings or load()).close()
+        connect(settings or load(), meanwhile=_prepare).close()
+
+
+def _prepare() -> None:
+    from gpuwatch.client.testimony import prepare_gpu, spared
+
+    with spared("preparing to stamp the true clock"):
+        prepare_gpu()
 
 
 def warm_up(step: Callable[[], object], settings: Settings | None) -> dict[str, FactValue]:

@@ -48,6 +48,21 @@ def spared(doing: str) -> Iterator[None]:
         _log.warning("gpuwatch: %s failed: %s: %s", doing, type(error).__name__, error)
 
 
+def prepare_gpu(driver: Any = None) -> None:  # cuda has no types
+    """Import the modules for marks on the GPU and, in a CUDA context, keep memory for stamps: no iteration waits for either.
+
+    Without torch or a stand-in for torch there is nothing to prepare.
+    """
+    if "torch" not in sys.modules and torch_state.cuda_with_context() is None:
+        return
+    import gpuwatch.cuda.event_marks  # noqa: F401 - see the docstring
+    from gpuwatch.cuda.driver import bindings, current_driver
+    from gpuwatch.cuda.stamp_buffers import keep_room
+
+    if (found := current_driver(driver or bindings())) is not None:
+        keep_room(found)
+
+
 class Testimony:
     """Facts and times that a window collects between its edges and hands over at its end."""
 
@@ -76,7 +91,7 @@ class Testimony:
         if torch_state.cuda_at_hand() is not None:
             with spared("preparing to mark iterations"):
                 prepare()
-                import gpuwatch.cuda.event_marks  # noqa: F401 - no iteration waits for an import
+                prepare_gpu(self._driver)
         if is_stamped:
             with spared("preparing to stamp the true clock"):
                 if self._stamps is None and torch_state.cuda_at_hand() is not None:

@@ -55,13 +55,17 @@ def current_driver(driver: Any = None) -> Any | None:
     """
     if torch_state.cuda_at_hand() is None:
         return None
-    if driver is None:
-        try:
-            from cuda.bindings import driver as bound
-        except ImportError:
-            return None
-        driver = bound
-    return driver if context(driver) != (0, 0) else None
+    driver = driver or bindings()
+    return driver if driver is not None and context(driver) != (0, 0) else None
+
+
+def bindings() -> Any | None:
+    """Import the driver's functions from cuda-bindings; None if they are not installed."""
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        return None
+    return driver
 
 
 def context(driver: Any) -> Context:

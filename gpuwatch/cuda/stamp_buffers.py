@@ -11,6 +11,8 @@ from gpuwatch.process import torch_state
 STAMP_BYTES = 16  # the two registers of one SM
 MOST_BYTES = 64 << 20  # device memory for one window's stamps, without the calibration
 _SPARE_COUNT = 16  # stamps: more than the edges of a window and a canary need
+_ROOM_COUNT = 32_768  # stamps of a window's iterations that are kept for the next window
+_ROOMY_BYTES = 4 << 30  # below this free memory no room is kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,9 +40,33 @@ _spare: dict[tuple[Context, int], list[StampBuffer]] = {}  # by context and size
 _unfreed: list[StampBuffer] = []  # released, and not freed yet
 
 
+def keep_room(driver: Any) -> None:
+    """Keep a buffer for the iterations of a window, unless one is kept or the GPU's memory is nearly full.
+
+    Allocated inside a window, the buffer would wait for the daemon's calls (docs/decisions/0122).
+    Raises RuntimeError: when the driver refuses.
+    """
+    free_pending()
+    count = _room_count(driver)
+    key = context(driver), count
+    if not _spare.get(key) and checked(driver.cuMemGetInfo()) >= _ROOMY_BYTES:
+        _spare.setdefault(key, []).append(allocate(driver, count))
+
+
+def _room_count(driver: Any) -> int:
+    return min(_ROOM_COUNT, _most_count(driver))
+
+
+def _most_count(driver: Any) -> int:
+    return MOST_BYTES // (sms_count(driver) * STAMP_BYTES)
+
+
 def reuse(driver: Any, count: int) -> Iterator[StampBuffer]:
-    """Yield released buffers of this size, each of them once."""
-    released = _spare.get((context(driver), count), []) if count <= _SPARE_COUNT else []
+    """Yield released buffers with room for this many stamps, or for ``MOST_BYTES``, each of them once."""
+    if count > _SPARE_COUNT:
+        room_count = _room_count(driver)
+        count = room_count if min(count, _most_count(driver)) <= room_count else count
+    released = _spare.get((context(driver), count), [])
     with contextlib.suppress(IndexError):  # another thread may take the last one
         while released:
             yield released.pop()
@@ -53,7 +79,7 @@ def allocate(driver: Any, count: int) -> StampBuffer:
     """
     free_pending()
     sms = sms_count(driver)
-    count = min(count, MOST_BYTES // (sms * STAMP_BYTES))
+    count = min(count, _most_count(driver))
     index = int(checked(driver.cuCtxGetDevice()))  # a device is its ordinal
     stamp = load_kernel(driver, "gpuwatch_stamp")
     base = int(checked(driver.cuMemAlloc((count + 1) * sms * STAMP_BYTES)))
@@ -61,11 +87,12 @@ def allocate(driver: Any, count: int) -> StampBuffer:
 
 
 def release(buffer: StampBuffer, *, is_beside: bool = False) -> None:
-    """Keep a small buffer for reuse; free a large one now, or later if a graph is being captured or another context is current.
+    """Keep a small buffer or the room for a window; free other buffers now, or later in a capture or another context.
 
     ``is_beside`` is True in a separate thread: ``free_pending`` frees later, because freeing waits for all GPU work.
     """
-    if buffer.count <= _SPARE_COUNT:
+    kept = _spare.get((buffer.context, buffer.count))
+    if buffer.count <= _SPARE_COUNT or kept == []:
         _spare.setdefault((buffer.context, buffer.count), []).append(buffer)
         return
     _unfreed.append(buffer)

@@ -74,9 +74,13 @@ class LedgerWriter:
 
     def _commit(self, writes: list[LedgerWrite]) -> None:
         ledger = self._folder.ledger
-        with ledger.database.atomic():
-            for write in writes:
-                write.apply(ledger)
+        try:
+            with ledger.database.atomic():
+                for write in writes:
+                    write.apply(ledger)
+        except BaseException:
+            ledger.recount()
+            raise
 
 
 class Committer:

@@ -147,6 +147,10 @@ class Ledger(HeldFile):
     def close(self) -> bool:
         return files.close_plain(self.database, self.path)
 
+    def recount(self) -> None:
+        """Count the kept evidence anew: a failed transaction undid changes that were counted."""
+        self._kept_bytes = None
+
     def _bound(self, added_bytes: int) -> None:
         """Drop the oldest packed evidence beyond its limit; runs and verdicts stay."""
         if self._kept_bytes is None:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import lzma
 import math
+import statistics
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,6 +49,7 @@ class Scored:
     throughout: bool = False
     has_truth: bool = True  # False for a window that is neither a reference nor has references
     references_differ: Mapping[str, float]
+    apart_ratio: float | None = None  # throughput over the median of the other clean windows of the work and process, minus 1
     words: str = ""
 
     def is_clear_miss(self, number: str) -> bool:
@@ -198,8 +200,21 @@ def load(folder: Path = TRACES) -> Judged | None:
     whole = msgspec.json.decode(lzma.decompress((folder / f"{STEM}.json.xz").read_bytes()), type=Whole)
     results = json.loads(path.read_text(encoding="utf-8"))
     answers = map(_from_data, results["answers"])
-    scored_ = [as_scored(stored, each) for stored, each in zip(whole.windows, answers, strict=True)]
+    scored_ = [
+        replace(as_scored(stored, each), apart_ratio=_apart(stored, whole.windows))
+        for stored, each in zip(whole.windows, answers, strict=True)
+    ]
     return Judged(whole, scored_, results["judge"], results["date"])
+
+
+def _apart(of: Stored, stored: Sequence[Stored]) -> float | None:
+    """Return a clean window's ``Scored.apart_ratio``, or None without another clean window."""
+    others_hz = [
+        each.window.rate_hz
+        for each in stored
+        if each is not of and each.call == of.call and each.window.work == of.window.work and each.window.is_reference
+    ]
+    return of.window.rate_hz / statistics.median(others_hz) - 1.0 if of.window.is_reference and others_hz else None
 
 
 def _to_data(of: Answer) -> dict[str, Any]:

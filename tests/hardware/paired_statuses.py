@@ -74,13 +74,16 @@ def statuses(scored: Sequence[Scored]) -> list[str]:
 
 
 def _where(clean: Sequence[Scored], scored: Sequence[Scored]) -> list[str]:
-    """Return the works and cards of clean windows that are not valid."""
+    """Return works, cards and throughput of the clean windows that are not valid."""
     cards = list(dict.fromkeys(each.card for each in scored))
-    counts = Counter((each.row.workload, cards.index(each.card) + 1) for each in clean if each.row.answer.status != VALID)
-    if not counts:
+    others = [each for each in clean if each.row.answer.status != VALID]
+    if not others:
         return []
+    counts = Counter((each.row.workload, cards.index(each.card) + 1) for each in others)
     where = ", ".join(f"{count} of {work} on card {card}" for (work, card), count in counts.most_common())
-    return [f"The clean windows that are not valid: {where}.", ""]
+    apart = ", ".join(f"{ratio:+.1%}" for ratio in sorted(each.apart_ratio for each in others if each.apart_ratio is not None))
+    beside = f"  Their throughput, against the median of the other clean windows of the process: {apart}." if apart else ""
+    return [f"The clean windows that are not valid: {where}.{beside}", ""]
 
 
 def misses(scored: Sequence[Scored]) -> list[str]:

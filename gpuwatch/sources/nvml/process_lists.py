@@ -151,9 +151,10 @@ class ProcessLists:
         try:
             samples = self._lists.utilization(cursor_us)
         except self._api.NVMLError as error:
-            if error.value != NOT_FOUND:  # NotFound means no samples
+            if error.value == NOT_FOUND:  # no samples
+                self._cursor_us = cursor_us
+            else:
                 treat(error, self._uuid)
-            self._cursor_us = cursor_us
             return {}
         latest: dict[int, tuple[int, int]] = {}
         for pid, stamp_us, share in samples:

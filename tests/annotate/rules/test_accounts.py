@@ -123,6 +123,16 @@ def test_accounts_take_declared_other_work() -> None:
     assert isinstance(ask(replace(evidence(timings=timings), other_work=flushes)), Clear)
 
 
+@pytest.mark.parametrize(("flush_s", "kind"), [(41e-6, Clear), (36e-6, Found)])
+def test_accounts_allow_the_timer_at_the_edges_of_flushes(flush_s: float, kind: type) -> None:
+    """After flushes and stamps, equal gaps of 1.3 % are the timer's events, and equal gaps of 3.4 % can hide work."""
+    timings = every(240e-6, took_s=190e-6, length_s=6.0)
+    count = len(timings.at_ns)
+    flushes = OtherWork(timings.at_ns + 193_000, np.full(count, flush_s), ("flush",) * count)
+    stamped = replace(timings, sm_clock_mhz=np.full(count, 1980.0))
+    assert isinstance(ask(replace(evidence(signals={"utilization_ratio": 1.0}, timings=stamped), other_work=flushes)), kind)
+
+
 def test_accounts_of_times_beyond_the_busy_time() -> None:
     """Times of 97 % of a window in which the GPU was busy for half are 75 to 94 % too long."""
     found = bounds(evidence(signals={"utilization_ratio": 0.5}, timings=every(1e-3, took_s=0.97e-3, length_s=6.0)))

@@ -40,6 +40,7 @@ class Driver:
 
     numbered: bool = True
     refuses: str = ""  # the name of a function that fails
+    free_bytes: int = 1 << 30
     context: int = field(default_factory=lambda: next(_addresses))
     number: int = 1
     memory: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = field(default_factory=dict)
@@ -85,6 +86,9 @@ class Driver:
         made = np.full(size_bytes, 0xFF, np.uint8)  # fresh memory has arbitrary content
         self.memory[made.ctypes.data] = made
         return OK, made.ctypes.data
+
+    def cuMemGetInfo(self) -> tuple[int, int, int]:
+        return OK, self.free_bytes, 80 << 30
 
     def cuMemFree(self, base: int) -> tuple[int]:
         self.freed.append(base)

@@ -17,6 +17,7 @@ from gpuwatch.config.settings import load
 from gpuwatch.cuda import canary
 from gpuwatch.cuda.event_marks import CudaMarks
 from gpuwatch.cuda.stamp import Stamps
+from gpuwatch.cuda.stamp_buffers import keep_room
 from tests.gpuwatch.cuda.pretended import CLOCK_MHZ, SMS_COUNT, Cuda, Driver
 from tests.waiting import let_pass
 
@@ -80,6 +81,27 @@ class TestStamps:
         assert (len(gpu.memory), len(gpu.freed)) == (1, 1)
         again = stamps(gpu)
         assert (len(gpu.memory), again.used, again.put()) == (1, 0, 0)
+
+    def test_room_for_iterations_is_allocated_once(self, gpu: Driver) -> None:
+        """With enough memory, one buffer serves the iterations of successive windows; a second open window gets another."""
+        gpu.free_bytes = 8 << 30
+        keep_room(gpu)
+        kept = set(gpu.memory)
+        for count in (100, 20_000, 32_768):
+            keep_room(gpu)
+            made = stamps(gpu, count)
+            assert set(gpu.memory) == kept
+            assert made.count >= count
+            made.close()
+        first, second = stamps(gpu, 100), stamps(gpu, 100)
+        first.close()
+        second.close()
+        assert set(gpu.memory) == kept
+
+    def test_room_is_not_kept_on_a_full_gpu(self, gpu: Driver) -> None:
+        keep_room(gpu)
+        stamps(gpu, 100).close()
+        assert not gpu.memory
 
     def test_buffer_released_twice_is_reused_once(self, gpu: Driver) -> None:
         made = stamps(gpu)
@@ -223,6 +245,19 @@ class TestTestimony:
             for _ in range(2):
                 testimony.close()
             assert len(gpu.memory) == 1, "the two stamps at the edges are kept for the next window"
+
+    def test_iteration_allocates_no_memory(self, gpu: Driver) -> None:
+        """The room for an iteration's stamps is allocated when the window opens, and serves the next window, too."""
+        gpu.free_bytes = 8 << 30
+        for _ in range(2):
+            testimony = testimonies.Testimony(gpu)
+            testimony.begin(is_stamped=True)
+            before = set(gpu.memory)
+            with testimony.iteration(100):
+                pass
+            assert set(gpu.memory) == before
+            testimony.close()
+        assert set(gpu.memory) == before
 
     def test_failing_release_raises_no_error(self, gpu: Driver) -> None:
         testimony = self.declared(gpu)

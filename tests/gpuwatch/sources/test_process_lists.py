@@ -57,6 +57,17 @@ def test_utilization_is_none_without_samples(code: int) -> None:
     assert process.utilization_ratio is None
 
 
+def test_utilization_after_a_failed_first_call_is_unknown() -> None:
+    """Without a cursor the driver averages its whole record, also after a call that failed."""
+    library = Library(processes=[(1, 1)], errors={"nvmlDeviceGetProcessUtilization": NOT_SUPPORTED}, utilization=[(1, 100, 98)])
+    asked = lists(library)
+    asked.processes(utilization=True)
+    library.errors.clear()
+    assert asked.processes(utilization=True)[0][0].utilization_ratio is None
+    library.utilization = [(1, 200, 97)]
+    assert asked.processes(utilization=True)[0][0].utilization_ratio == pytest.approx(0.97)
+
+
 def test_unanswered_process_list_has_unknown_visibility() -> None:
     source, _ = nvml(errors={"nvmlDeviceGetComputeRunningProcesses_v3": NOT_SUPPORTED})
     process_list = source.read_process_list(UUID)

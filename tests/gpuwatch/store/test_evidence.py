@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,10 @@ from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Lost, Sweep
 from gpuwatch.sources.simulated import simulate
 from gpuwatch.store import Reader, dense_power
+from gpuwatch.store.committer import Committer, LedgerWrite
+from gpuwatch.store.ledger import Ledger
 from gpuwatch.store.signal_columns import LANE_COLUMNS, stored
+from gpuwatch.store.store_options import StoreLimits, WriterFacts
 from tests.annotate.builders import evidence
 from tests.examples import share_of
 from tests.gpuwatch.store.stored import a_run, feed, opened, sweeps_of
@@ -341,3 +346,22 @@ def test_columns_are_float64_with_int64_times(tmp_path: Path) -> None:
     trace = readback(tmp_path, list(stream(2.0, loaded=True)), BEGIN_NS, BEGIN_NS + 2 * S)
     assert all(isinstance(column, Column) and column.values.dtype == np.float64 for column in trace.columns.values())
     assert all(column.at_ns.dtype == np.int64 for column in trace.columns.values())
+
+
+def test_undone_commit_does_not_count_its_evidence(tmp_path: Path) -> None:
+    """A run that cannot be stored undoes the whole commit; the other run is stored again and its evidence counts once."""
+    limits = StoreLimits(budget_bytes=8 << 20)
+    facts = WriterFacts(source="synthetic", boot_id=BOOT, mode=0o600, now_ns=lambda: BEGIN_NS, wall_offset_ns=lambda: 0)
+    committer = Committer(tmp_path, facts, limits)
+    runs = [a_run(id=f"{number:018x}", label=label) for number, label in enumerate(("first", "second", "\udcff"))]
+    writes = [
+        LedgerWrite(
+            partial(Ledger.put_run, run=run, evidence={UUID: bytes(int(share * limits.evidence_bytes))} if share else {})
+        )
+        for run, share in zip(runs, (0.3, 0.4, 0.0), strict=True)
+    ]
+    committer.commit(writes[:1])
+    committer.commit(writes[1:])
+    committer.folder.close()
+    with sqlite3.connect(tmp_path / "gpuwatch.db") as ledger:
+        assert ledger.execute("SELECT run FROM evidence ORDER BY run").fetchall() == [(run.id,) for run in runs[:2]]
