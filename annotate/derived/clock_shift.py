@@ -160,7 +160,6 @@ class _Slowness:
 
 
 def _as_rate(deviation: _Deviation) -> _Deviation:
-    """Convert a deviation of time into a deviation of calls per second."""
     ratio, half_ratio = deviation
     time = max(1.0 + ratio, _LEAST_TIME)
     return 1.0 / time - 1.0, half_ratio / time**2
