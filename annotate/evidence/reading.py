@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import IntFlag, StrEnum
 from typing import Any
 
-# A reading is repeated at least this often, even if nothing changed.
+# A row of the fast lane is repeated at least this often, even if nothing changed.
 HEARTBEAT_NS = 1_000_000_000
 STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # a value is valid for this long; a longer silence means that the lane was not read
 
@@ -17,7 +17,7 @@ class Lane(StrEnum):
     """A group of one GPU's signals that the daemon reads together."""
 
     FAST = "fast"
-    PULSE = "pulse"  # the few fast signals that are also read between two rows of the fast lane while a window is open
+    PULSE = "pulse"  # the few fast signals that are also read between two rows of the fast lane
     SLOW = "slow"
     EDGE = "edge"
     PROCESSES = "processes"
