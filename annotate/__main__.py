@@ -1,7 +1,4 @@
-"""The judge as a program: ``python -m annotate FILE`` prints the verdicts of a recording.
-
-No other module of this package opens files.  ``gpuwatch record`` writes recordings.
-"""
+"""The judge as a program: ``python -m annotate FILE`` prints the verdicts of a recording."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from annotate.user_policy import Policy
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the verdict on every window of a recording; return 2, with one line on stderr, if the file cannot be read."""
+    """Print the verdict on every window of a recording; return 2, with a line on stderr, without a readable recording."""
     parser = argparse.ArgumentParser(prog="python -m annotate", description="Judge the windows of a recording again.")
     parser.add_argument("file", type=Path, help="a recording, as `gpuwatch record` writes it")
     parser.add_argument("--claim", choices=[claim.value for claim in Claim], default=Claim.SUSTAINED.value)

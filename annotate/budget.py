@@ -50,7 +50,7 @@ class Replaces(StrEnum):
     """The part of an earlier pass's bound that a bound from times replaces."""
 
     NOTHING = "nothing"
-    UNRESOLVED = "unresolved"  # the part that the witness's noise could hide: the stamps' mean agrees with the witness
+    UNRESOLVED = "unresolved"  # the part that the witness's noise could hide
 
 
 class Proof(StrEnum):

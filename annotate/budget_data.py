@@ -48,7 +48,7 @@ def budget_to_data(budget: Budget) -> dict[str, Any]:
 
 
 def budget_from_data(data: Mapping[str, Any]) -> Budget | None:
-    """Read ``budget`` and ``proofs`` of a verdict; return None for schema 1.
+    """Read ``budget`` and ``proofs`` of a verdict; return None without a budget, as in schema 1.
 
     Raises InvalidValueError: if the data is invalid.
     """
@@ -66,7 +66,7 @@ def budget_from_data(data: Mapping[str, Any]) -> Budget | None:
 
 
 def _explained(number: NumberBudget, bounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mark the bounds that count, and return the rules without a bound, for readers that do not add up groups."""
+    """Mark the bounds that count, and return the rules that left the number unbounded."""
     counted = set(map(id, number.counted))
     for bound, written in zip(number.bounds, bounds, strict=True):
         del written["number"]

@@ -122,7 +122,7 @@ class Case(CaseSeries):
 
     @Kept
     def clock_shift(self) -> ClockShift | None:
-        """Return the bias of a clock that changed its level or differed from the steady clock, or None if no clock is known."""
+        """Return the bias of the window's clock against its levels and the steady clock, or None if no clock is known."""
         if self.blocks is None:
             return None
         sustained = self.claim is Claim.SUSTAINED

@@ -1,4 +1,4 @@
-"""Budgets, severities and a status from bounds: the only module that adds up causes."""
+"""Budgets, severities and a status from bounds."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -185,7 +185,6 @@ def _severities(budgets: Iterable[NumberBudget], tolerance_ratio: float) -> dict
 
 
 def _rejects(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
-    """Return True if this cause is among those that reject the number."""
     least_ratio = PRINTED_RATIO * tolerance_ratio
     if not bound.can_reject or bound.estimate is None:
         return False

@@ -1,6 +1,6 @@
-"""Facts that only the measured process can declare: every name, and its meaning.
+"""Declared facts: every name, and its meaning.
 
-A declared fact can only worsen a verdict: the pass that reads declared facts lowers no bound or severity of an earlier pass.
+A fact that is not a part of the claim can only worsen a verdict: its pass lowers no bound or severity of an earlier pass.
 """
 
 from collections.abc import Mapping

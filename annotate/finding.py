@@ -15,7 +15,7 @@ LABEL = "label"
 
 
 class Answered(StrEnum):
-    """The three results of a rule: FOUND, CLEAR, UNOBSERVED (evidence is missing).
+    """The three results of a rule: FOUND, CLEAR, UNOBSERVED (evidence is missing, or the rule failed).
 
     Example:
         >>> from annotate.verdict import Answered

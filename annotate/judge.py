@@ -126,7 +126,7 @@ def _integrity(answers: Mapping[str, Answer]) -> Mapping[str, Severity]:
 
 
 def _missing(rules: Sequence[Rule], answers: Mapping[str, Answer]) -> Mapping[str, str]:
-    """Return the reasons of unobserved required rules and of failed rules, whose hazards may be of any size."""
+    """Return the reasons of unobserved required rules, and of failed rules that are not labels."""
     out = {name: "no such rule" for name in REQUIRED if name not in answers}
     for rule in rules:
         answer = answers[rule.name]
@@ -172,7 +172,6 @@ def _kind(rule: Rule, answer: Answer) -> RuleKind:
 
 
 def _cause(found: Found) -> FindingCause | None:
-    """Return the cause that the answer's facts name, or None."""
     cause, by, overlap = (found.facts.get(name) for name in ("cause", "cause_by", "cause_overlap_ratio"))
     if not isinstance(cause, str) or not isinstance(by, str):
         return None

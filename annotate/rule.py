@@ -165,8 +165,8 @@ def rule(
     """Make a rule from a function ``(case, *, limit: Annotated[Share, "why"] = default, …) -> Answer``.
 
     A function can take ``(evidence, claim, *, …)`` instead.  A function with many limits takes one argument ``limits``, a
-    frozen dataclass of such keywords.  ``says`` and ``remedy``
-    are templates filled with the facts of a ``Found``.  The family is the name of the function's module.
+    frozen dataclass of such keywords.  The judge fills the templates ``says`` and ``remedy`` with the facts of a ``Found``.
+    The family is the name of the function's module.
     """
 
     def make(check: Check) -> Rule:

@@ -94,7 +94,7 @@ class Verdict:
     judge_version: str = __version__
     findings: tuple[Finding, ...]
     claim_facts: ClaimFacts = NOT_STATED
-    labels: tuple[str, ...] = ()  # in the rules' order
+    labels: tuple[str, ...] = ()  # the judged part of a whole program first, then in the rules' order
     budget: Budget | None = None
 
     @property
@@ -110,7 +110,7 @@ class Verdict:
 
     @property
     def unobserved(self) -> tuple[Finding, ...]:
-        """Return the findings of rules whose evidence is missing."""
+        """Return the findings of rules whose evidence is missing, and of failed rules."""
         return tuple(finding for finding in self.findings if finding.answered is Answered.UNOBSERVED)
 
     @property

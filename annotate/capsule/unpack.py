@@ -240,7 +240,6 @@ class _Reading:
         return tuple(map(Pause, begins_ns.tolist(), ends_ns.tolist(), causes))
 
     def _names(self, kept: PackedSpans, count: int) -> tuple[str, ...]:
-        """Return the word of each piece."""
         named = self._times(kept.named)
         if len(named) != count or (count and not 0 <= int(named.min()) <= int(named.max()) < len(kept.names)):
             raise CapsuleError(f"expected one of {len(kept.names)} words for each of {count} pieces, found others")

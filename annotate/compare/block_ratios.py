@@ -126,7 +126,6 @@ def as_ratio(interval: Interval) -> Interval:
 
 
 def _plain_mean(a: Values, b: Values) -> MeanRatio:
-    """Return the ratio of the mean times."""
     ratio = float(b.mean() / a.mean())
     return MeanRatio(math.log(ratio), *_error(b / b.mean() - a / a.mean()))
 

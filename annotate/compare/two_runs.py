@@ -232,7 +232,6 @@ def _log(ratio: float) -> float:
 
 
 def _skew_ratio(evidence: Evidence) -> float:
-    """Return the mean of a run's times over their median."""
     took_s = np.empty(0) if evidence.timings is None else evidence.timings.took_s
     return float(np.nanmean(took_s) / np.nanmedian(took_s))
 

@@ -30,7 +30,7 @@ def utilization_ratio(evidence: Evidence) -> float | None:
 def beyond_declared_ratio(evidence: Evidence) -> float | None:
     """Return utilisation minus the busy share that the harness declared; None below a second or if either is unknown.
 
-    The first two refreshes may show the warm-up before the window, so the lower mean counts, with or without them.
+    The window's second refresh may still show the warm-up, so the lower of the means with and without this refresh counts.
     """
     declared = evidence.declared.get("busy_ratio")
     if not isinstance(declared, int | float) or isinstance(declared, bool) or not abs(declared) < 1e6:
@@ -47,7 +47,6 @@ def beyond_declared_ratio(evidence: Evidence) -> float | None:
 def launch_bound(evidence: Evidence) -> bool:
     """Return whether the median timed call is below 50 µs, so that its time includes much of the gap to the next launch."""
     times = inside(evidence)
-    # Below 50 µs an event pair contains the gap to the next launch and overstates the busy time.
     return bool(len(times.took_s)) and centre(times.took_s) < 50e-6
 
 

@@ -47,7 +47,7 @@ def is_untrusted(evidence: Evidence) -> bool:
 
 
 def list_claims(evidence: Evidence) -> tuple[ClaimedCalls, ...]:
-    """Return the declared claim, else claims of the mean and the median of the times; empty for a declared count below 1."""
+    """Return the declared claim (none for a count below 1), else claims of the mean and the median of any times."""
     count = amount(evidence.declared, "claimed_calls_count")
     if count is not None:
         call_s = amount(evidence.declared, "claimed_call_s")

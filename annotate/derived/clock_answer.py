@@ -7,7 +7,7 @@ from annotate.derived.clock_shift import ClockShift, clock_bounds
 from annotate.evidence import Fact
 
 _HALF = 0.5  # the specification: a proof needs each column over at least this share of the window
-_LEAST_RATIO = 1e-4  # the least noise of a clock, and the least tolerance: smaller bounds are not a finding
+_LEAST_RATIO = 1e-4  # the least noise of a clock, and the least tolerance
 
 
 def answer_clock_shift(blocks: ClockBlocks | None, shift: ClockShift | None, rule: str, absence: str | None) -> Answer:

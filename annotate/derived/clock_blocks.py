@@ -75,9 +75,9 @@ class ClockBlocks:
 
 
 def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
-    """Return the window's clock in blocks of a refresh or more, or None if no block has a clock.
+    """Return the window's clock in blocks, or None if no block has a clock.
 
-    With stamps a block holds at least 3 entries on average.  There are at most 600 blocks.  Blocks without stamps take the
+    There are at most 600 blocks, and at most one per refresh and per three stamped entries.  Blocks without stamps take the
     driver's clock, scaled by three or more blocks that have both, else by a plain window's two stamps.
     """
     window, timings = evidence.window, inside(evidence)

@@ -57,7 +57,6 @@ def _stretches(label: Places) -> Places:
 
 
 def _line(logs: Values) -> Values:
-    """Return the least-squares line through these values."""
     at = np.arange(len(logs)) - (len(logs) - 1) / 2
     spread = float(at @ at)
     return np.asarray(logs.mean() + at * (float(at @ logs) / spread if spread else 0.0))

@@ -160,7 +160,6 @@ class _Slowness:
 
 
 def _as_rate(deviation: _Deviation) -> _Deviation:
-    """Convert a deviation of time into a deviation of calls per second."""
     ratio, half_ratio = deviation
     time = max(1.0 + ratio, _LEAST_TIME)
     return 1.0 / time - 1.0, half_ratio / time**2
@@ -191,7 +190,7 @@ def _excess_ratios(load: LoadTime | None, steady: SteadyReference | None) -> tup
 def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: float) -> NumberShift:
     """Return one number's bias; ``levels`` come lowest clock first, and ``excess_ratio`` is the largest deviation by onset.
 
-    If the window or a record shows the steady state, the excess limits the deviation that its noise can hide.
+    If the window or a record shows the steady state, the excess limits the deviation that noise can hide.
     """
     ends = [levels[0], levels[-1]] if levels else [(0.0, 0.0)]
     ratio, half_ratio = max([min(ends, key=_farness), *steady], key=_farness)
@@ -211,7 +210,6 @@ def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: flo
 
 
 def _widened(found: NumberShift, edges_ratio: float) -> NumberShift:
-    """Return the bias with ``edges_ratio`` added to its bound."""
     return replace(found, bound_ratio=found.bound_ratio + edges_ratio)
 
 

@@ -21,7 +21,7 @@ _TOUCHED = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOC
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """The bounds of one rule, with the span in which its foreign work was seen."""
+    """Factory for the bounds of one rule, with the span of the foreign work."""
 
     rule: str
     span_ns: Span | None
@@ -153,7 +153,7 @@ def _against_record(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
         yield _shifted(make, Number.MEAN, work.at_clock or work.mean)
         yield _shifted(make, Number.THROUGHPUT, work.at_clock.inverse() if work.at_clock else work.throughput)
     yield _shifted(make, Number.MEDIAN_AT_CLOCK, work.at_clock)
-    # A rising clock changed the raw median by 10 %, which neither late iterations nor the books show.
+    # A rising clock can change the raw median, which neither late iterations nor the books show.
     median = work.median
     yield make(Number.MEDIAN, Group.RECORD, median.bound_ratio if median else None, median.estimate if median else None)
 

@@ -62,7 +62,7 @@ def may_be_capped(evidence: Evidence) -> bool:
 
 
 def is_mostly_capped(evidence: Evidence) -> bool:
-    """Return whether the power cap certainly held for half of the window, so that its controller changed the clock."""
+    """Return whether the power cap certainly held for half of the window or more, so that its controller changed the clock."""
     held = power_cap(evidence)
     return held is not None and held.least_ratio >= _MOSTLY_RATIO
 

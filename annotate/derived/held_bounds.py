@@ -34,7 +34,7 @@ def hw_slowdown_bounds(
     *,
     unseen_ratio: Annotated[float, "the hardware's protection halves the clock"] = 1.0,
 ) -> tuple[Bound, ...]:
-    """Return any bounds of ``throttle-hw-slowdown``; one seen only in sampled bits may have lasted a refresh longer."""
+    """Return any bounds of ``throttle-hw-slowdown``; a slow-down in sampled bits may have lasted a refresh longer."""
     counted = longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
     held = counted if counted and counted.ratio else by_bits(evidence, Reason.HW_SLOWDOWN)
     if held is not None and held.by == "samples" and held.ratio:

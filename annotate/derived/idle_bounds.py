@@ -85,8 +85,8 @@ def untold_regular_ratio(
 def resting_ratio(busy: BusyShare | None, dips: IdleGaps | None, *, dense_ratio: float) -> float:
     """Return the regular idle share of a window without times; 0 without utilisation.
 
-    Utilisation does not count this share as work.  Irregular power dips are subtracted.  The share is 0 if utilisation can have
-    been ``dense_ratio``, because dense loops read as low and readings at the edges may describe the time before.
+    Utilisation does not count this share as work.  Irregular power dips are subtracted.  The share is 0 if utilisation can
+    have reached ``dense_ratio``: dense loops read as low, and readings at the edges may describe the time before.
     """
     if busy is None or busy.ratio <= 0.0 or busy.most_ratio >= dense_ratio:
         return 0.0
@@ -137,7 +137,7 @@ def regular_bounds(
     *,
     bought_ratio: Annotated[float, "the part of the pauses that a faster clock can regain"] = BOUGHT_RATIO,
 ) -> tuple[Bound, ...]:
-    """Return the bound of each number for the faster clock after regular idle time."""
+    """Return any bounds of throughput, mean and median for the faster clock after regular idle time."""
     if counted_ratio <= 0.0:
         return ()
     return tuple(Bound(number=each, rule=rule, group=Group.DUTY, ratio=bought_ratio * counted_ratio) for each in _NUMBERS)

@@ -23,8 +23,8 @@ class LaunchShare:
     """The launches of one timed number; a call is the timed unit and may hold several kernels.
 
     ``launch_s`` is the upper bound of the part of ``call_s`` that is not GPU work.  ``issue_s`` is the host's time to launch
-    a call.  ``gap_s`` is the time from the end of a reading to the start of the next.  ``starved_ratio`` is the share of
-    readings for whose launch the GPU waited.
+    a call.  ``gap_s`` is the median time from the end of a reading to the start of the next.  ``starved_ratio`` is the share
+    of readings for whose launch the GPU waited.
     """
 
     call_s: float

@@ -91,7 +91,7 @@ def _surely_waits(timed: Loop, usual_s: float, busy_s: float, limits: HostBoundL
 def _kernel_excess_ratio(timed: Loop, busy_s: float) -> float | None:
     """Return the most by which a reading can exceed its kernel, as a ratio, or None if no part is certainly the kernel's.
 
-    The launch lies between the two readings of the GPU's timer, and utilisation counts it as work.  On an H200, kernels of
+    The launch lies between the two readings of the GPU's timer and counts as utilisation.  On an H200, kernels of
     27 to 305 µs read 5.2 to 5.9 µs too long although utilisation matched the times.
     """
     kernel_s = min(timed.entry_s - AROUND_NOTHING_S, busy_s * timed.calls_count)

@@ -48,7 +48,7 @@ EXCESS: Mapping[str, Excess] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadTime:
-    """The times at which load began: the last one before the window, and after each pause in it.
+    """The times at which load began: the last one before the window, and after each pause in the window.
 
     ``before_known`` is False if the time before the window was not observed.  The first load then begins with the window.
     """

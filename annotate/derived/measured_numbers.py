@@ -84,12 +84,12 @@ def measured_numbers(
     reference_mhz: float | None = None,
     clock_ratio: float | None = None,
 ) -> MeasuredNumbers:
-    """Return the four numbers of these times.
+    """Return the four numbers of these times; without times, only a throughput without a value, and no leading number.
 
     The median at one clock is at the reference clock if the exponent extrapolates that far, else at the clock of the times.
-    ``gaps`` holds the irregular pauses: they are disturbances, and the throughput's repeatability excludes them.  Without
-    times the throughput has no value and no number leads.  ``clock_ratio`` is the half width of the 95 % interval that
-    changes of the clock alone give a mean.  It replaces *within* if the times give no interval.
+    ``gaps`` holds the irregular pauses: they are disturbances, and the throughput's repeatability excludes them.
+    ``clock_ratio`` is the half width of the 95 % interval that changes of the clock alone give a mean.  This half width
+    replaces *within* of the raw numbers if the times give no interval.
     """
     window_s = evidence.window.length_s
     if not len(timings.at_ns) or window_s <= 0.0:

@@ -80,7 +80,7 @@ def named_clock_bounds(blocks: ClockBlocks, mhz: float, beta: float, *, rule: st
 
 @kept
 def throttled_by(evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the rules whose slow-downs held for any time, and the rules that no counter or reason bit observed."""
+    """Return the rules whose slow-downs held for any time, and the rules with an unobserved slow-down."""
     held, unknown = dict[str, None](), dict[str, None]()
     for rule, counters, bits in THROTTLES:
         witnesses = (by_violation(evidence, name) if "violation" in name else by_counter(evidence, name) for name in counters)

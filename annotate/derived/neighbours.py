@@ -115,7 +115,7 @@ def _foreign_windows(evidence: Evidence) -> tuple[OtherWindow, ...]:
 
 
 def seen_span_ns(of: Neighbours) -> tuple[int, int] | None:
-    """Return the span in which foreign processes or windows were seen, or None if only memory shows them."""
+    """Return the span in which foreign processes or windows were seen, or None if none were."""
     ends = [presence_span_ns(of.at_work), *((each.begin_ns, each.end_ns) for each in of.windows)]
     known = list(chain.from_iterable(span for span in ends if span is not None))
     return (min(known), max(known)) if known else None

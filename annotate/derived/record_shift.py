@@ -47,10 +47,9 @@ def natural_ratio(number: Number) -> float:
 def clock_record_bounds(
     rule: str, evidence: Evidence, blocks: ClockBlocks | None, load: LoadTime, swing_ratio: float | None
 ) -> tuple[Bound, ...] | None:
-    """Return the bound of throughput in a window without times: its steady clock against that of the record.
+    """Return any bound of throughput in a window without times: its steady clock against that of the record.
 
-    Return None if either clock is unknown or the window itself has no steady state.  In the second case the record is already
-    the reference, in group ``clock``.
+    Return None if either clock is unknown or the window itself has no steady state.
     """
     recorded_mhz = evidence.record.values("steady_clock_mhz") if evidence.record is not None else ()
     if blocks is None or not recorded_mhz or not blocks.known.any():

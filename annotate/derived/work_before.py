@@ -24,8 +24,7 @@ def lost_since_before_ratio(
     """Return the most that utilisation lost against the even level of the load right before the window; 0 without loss.
 
     Pauses that begin with the window were not part of the work before, even if they are regular.  The level counts only if
-    refreshes of the window reach the level.  A loop that waits for each call never reaches it, and is other work than its
-    warm-up.
+    refreshes of the window reach the level.  A loop that waits for each call never reaches the level of its warm-up.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")

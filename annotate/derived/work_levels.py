@@ -31,7 +31,7 @@ _REST_RATIO = 1.0 / 6.0  # rest as a part of the limit: 117 of 700 W with a cont
 _LEAST_W = 1.0
 _ALIKE_RATIO = 0.01
 _LEAST_DRAWN_RATIO = 0.5  # power above rest, over rest: below, rest itself drifts by more than the rule's limit
-_DRIFT_RATIO = 0.01  # of rest: 0.1 % beside copies from the host, 0.8 % beside a GEMV
+_DRIFT_RATIO = 0.01  # of rest: 0.1 % with copies from the host, 0.8 % with a GEMV
 _GPM_LAG_NS = 126_000_000  # a GPM mean describes a time up to this much earlier
 _LEAST_TRAFFIC_RATIO = 0.02  # least part of the bandwidth: less traffic is too coarse to judge
 

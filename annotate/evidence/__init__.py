@@ -1,10 +1,10 @@
 """The types of evidence that the judge accepts.
 
-Everything is frozen, and ``None`` (in arrays: NaN) means "not observed", never zero.  Times are CLOCK_MONOTONIC
-nanoseconds of the recording machine; the name of any other amount ends in its unit.
+All records are frozen.  A measured value of ``None`` (in arrays: NaN) means "not observed", never zero.  Names in ``_ns``
+that hold instants are CLOCK_MONOTONIC nanoseconds of the recording machine.
 
-A `Device` is read in lanes as `Reading`, `ProcessList`, `PowerRecord`, `Event` and `Gap`.  Around a window these records
-become a `Trace` of columns.  `Evidence` joins the trace with `Host`, `Timings` and the declared facts.
+The records of a `Device` are `Reading`, `ProcessList`, `PowerRecord`, `Event` and `Gap`.  A `Trace` holds the records around
+a window.  `Evidence` joins the trace with `Host`, `Timings` and the declared facts.
 """
 
 from __future__ import annotations

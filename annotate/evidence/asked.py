@@ -137,7 +137,7 @@ class _Remembering(Protocol):
 
 
 class Kept(Generic[_Value]):
-    """A property that is computed once for each memory."""
+    """A property that is computed at most once for each memory."""
 
     def __init__(self, compute: Callable[[Any], _Value]) -> None:
         self._compute = compute

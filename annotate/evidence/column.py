@@ -35,7 +35,7 @@ class Column:
         return Column(self.at_ns[rows], self.values[rows])
 
     def mean(self) -> float | None:
-        """Return the mean of the observed rows, or None if fewer than half of the rows were observed."""
+        """Return the mean of the observed rows; None without rows, or if fewer than half were observed."""
         known = self.observed.values
         return float(known.mean()) if len(known) and 2 * len(known) >= len(self) else None
 

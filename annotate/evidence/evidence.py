@@ -18,10 +18,10 @@ from annotate.evidence.window_record import Fact, Host, Timings, WindowRecord
 class Evidence:
     """All evidence of one window on one GPU.
 
-    ``declared`` holds facts that only the measured process can declare, by the names of ``annotate.declared``.  Declared facts
+    ``declared`` holds declared facts by the names of ``annotate.declared``.  Except for the facts of the claim, declared facts
     can only worsen a verdict.  ``absence`` is the reason for missing telemetry, or None.  ``baseline`` is the evidence to
-    compare the window with, or None.  The measured process also declares ``timings`` and ``other_work``.  ``pauses`` only
-    name causes.
+    compare the window with, or None.  The measured process also declares ``timings`` and ``other_work``.  ``pauses``
+    name the causes of idle stretches and late iterations.
     """
 
     window: WindowRecord

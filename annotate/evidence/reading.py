@@ -1,6 +1,6 @@
 """Readings of the driver: each signal is one field, with the lane in which it is read.
 
-Columns of the store, the plan of lanes and the simulated cost derive from these fields.
+Columns of the store and the plan of lanes derive from these fields.
 """
 
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, fields
 from enum import IntFlag, StrEnum
 from typing import Any
 
-# A reading is repeated at least this often even if nothing changed, so a longer silence is a gap.
+# A row of the fast lane is repeated at least this often, even if nothing changed.
 HEARTBEAT_NS = 1_000_000_000
 STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # a value is valid for this long; a longer silence means that the lane was not read
 
 
 class Lane(StrEnum):
-    """A reading rate: every signal belongs to the lane that its measured cost allows."""
+    """A group of one GPU's signals that the daemon reads together."""
 
     FAST = "fast"
-    PULSE = "pulse"  # the few fast signals that are also read between two rows of the fast lane while a window is open
+    PULSE = "pulse"  # the few fast signals that are also read between two rows of the fast lane
     SLOW = "slow"
     EDGE = "edge"
     PROCESSES = "processes"

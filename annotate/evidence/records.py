@@ -129,7 +129,7 @@ class ProcessList:
     def with_use(self, earlier: ProcessList) -> ProcessList:
         """Return the list with the utilisation of an earlier list, and the processes that only its record named.
 
-        The list stays the same if it has utilisation, or if the earlier list is too old.
+        The list stays the same if its utilisation record was read, or if the earlier list is too old.
         """
         if self.tells_use or self.at_ns - earlier.at_ns > USE_STANDS_NS:
             return self

@@ -48,7 +48,7 @@ class Increase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The readings around one window, in columns: from 5 s before the window to 0.5 s after it.
+    """The readings around one window, in columns; the store reads from 5 s before the window to 0.5 s after its end.
 
     A signal's column is a step function: a value holds until the next row, unless it goes stale before.
     ``columns`` holds only signals that were observed at least once.
@@ -106,7 +106,7 @@ class Trace:
     def at(self, name: str, times_ns: Times) -> Values:
         """Return the value at each of these times; NaN before the first row, for a stale value, and in a gap.
 
-        A value of the fast lane is stale after 1.5 heartbeats.  Rows of other lanes are seconds apart and stale after 11 s.
+        A value of the fast lane is stale after 1.5 heartbeats, a value of another lane after 11 s.
         """
         column = self.column(name)
         out = np.full(len(times_ns), np.nan)

@@ -16,7 +16,7 @@ Fact: TypeAlias = str | int | float | bool | None  # a declared fact, or a fact 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRecord:
-    """A measured interval, and the processes it measured."""
+    """A measured interval with its measured processes."""
 
     begin_ns: int
     end_ns: int

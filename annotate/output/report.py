@@ -208,7 +208,6 @@ def _sentence(finding: Finding, verdict: Verdict) -> str:
 
 
 def _says(finding: Finding, verdict: Verdict) -> str:
-    """Return the sentence of a hazard with its bound."""
     bound, says = bound_words(finding, verdict.budget), plain(finding.says).rstrip(".")
     if not bound:
         return says

@@ -34,7 +34,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     """Return the proof of conditions.
 
     Missing evidence leaves the proof unproven.  A changed setting, a hardware error, or a missed or throttled fixed clock
-    breaks it.  Any other deviation is a bias with a bound, and leaves the proof shown.
+    breaks the proof.  Any other deviation leaves the proof shown.
     """
     bounds = condition_bounds(case)
     named = named_clock(case.evidence) if case.claim is Claim.FIXED_CLOCK else None

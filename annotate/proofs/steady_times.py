@@ -69,7 +69,6 @@ def _says(case: Case, levels: TimeLevels) -> str:
 
 
 def _percent(ratio: float) -> str:
-    """Format a share with one decimal, or with two below 0.1 %."""
     return f"{100.0 * ratio:.1f} %" if ratio >= 0.001 else f"{100.0 * ratio:.2f} %"
 
 

@@ -93,7 +93,7 @@ def contention_self(
         Duration, "for these kernels, 95 % of stamps spread over 0.13 µs or less; with three streams of adds, 0.35 µs (median)"
     ] = SPREAD_S,
 ) -> Answer:
-    """Finds work of the measured process that its harness did not count, on a GPU without other processes.
+    """Finds work of the measured process that its harness did not count.
 
     Why it matters:
         A second stream competes with the timed work like a neighbour, and no process list shows it.  Three background

@@ -77,7 +77,7 @@ def throttle_hw_slowdown(case: Case) -> Answer:
     Source:
         NVML's fields 270 and 271 (hardware thermal, power brake), else the sampled reason 0x8 plus one refresh.  The bound is
         that time, times the slow-down by the clocks with and without the reason.  Without an observed clock, a halved clock
-        is assumed.  An H200 never showed it, so the rule is tested by simulation only.
+        is assumed.  An H200 never showed the reason, so the rule is tested by simulation only.
     """
     evidence = case.evidence
     counted = longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
@@ -109,8 +109,8 @@ def throttle_power_brake(case: Case) -> Answer:
 
     Source:
         NVML's field 271 (253 before driver 575), else the sampled reason 0x80.  The bound is the longest time for which the
-        brake can have held, times the slow-down by the clocks with and without it.  Without an observed clock, a halved clock
-        is assumed.  An H200 never showed it, so the rule is tested by simulation only.
+        brake can have held, times the slow-down by the clocks with and without the brake.  Without an observed clock, a halved
+        clock is assumed.  An H200 never showed a brake, so the rule is tested by simulation only.
     """
     evidence = case.evidence
     held = by_counter(evidence, "power_brake_ns") or by_bits(evidence, Reason.HW_POWER_BRAKE)

@@ -158,8 +158,8 @@ def short_kernel(
 
     Source:
         The median time of one reading of the timer; a graph or a batch of several calls counts as one reading.  The bound is
-        one tick plus the timer's measured overhead, over that time.  Without a measured overhead it is 8 µs over that time,
-        the most that an event pair reads around no work.
+        one tick plus the timer's measured overhead, over that time.  Without a measured overhead the bound is 8 µs over that
+        time, the most that an event pair reads around no work.
     """
     evidence = case.evidence
     timed, timer = loop(evidence), text(evidence.declared, "timer")
@@ -191,7 +191,7 @@ def short_kernel(
     remedy="Subtract the overhead, or put {batch_count} calls into each reading: with a cold cache, calls that rotate inputs.",
 )
 def timer_overhead(case: Case) -> Answer:
-    """Finds a timer whose overhead is not small against the measured time.
+    """Finds a timer whose overhead is a part of the measured time.
 
     Why it matters:
         Two events with no work between them are some microseconds apart, and the launch of a graph adds as much.  Small
@@ -199,7 +199,7 @@ def timer_overhead(case: Case) -> Answer:
 
     Limits of detection:
         Overhead that overlaps with work: for a kernel longer than its launch, part of the overhead costs no time.  The bound
-        is therefore the whole overhead, and it never rejects.
+        is therefore the whole overhead, and the rule never rejects.
 
     Remedy:
         Put more calls into each reading.  Calls that rotate inputs need no flush in between.  Subtraction is accurate only to the scatter of the overhead.
