@@ -15,8 +15,7 @@ from gpuwatch.wire.messages import FactValue
 def start(settings: Settings | None = None) -> None:
     """Start the daemon, so that the next window opens fast.
 
-    Call this function at the top of a script, before any warm-up.  The call waits until the daemon answers, and returns at
-    once if a daemon is running.
+    Call this function at the top of a script, before any warm-up.  The call waits until the daemon answers.
 
     Args:
         settings: Settings to use instead of the environment's and the files'.
@@ -31,7 +30,7 @@ def start(settings: Settings | None = None) -> None:
 
 
 def warm_up(step: Callable[[], object], settings: Settings | None) -> dict[str, FactValue]:
-    """Start the daemon, run the step until it is steady, and return the facts of the warm-up.  Exceptions of the step propagate."""
+    """Start the daemon, run the step's warm-up, and return the facts of the warm-up.  Exceptions of the step propagate."""
     start(settings)
     # Imported by name: the import contract puts ``measuring`` above ``client``, and only a warm-up needs the module.
     warmed: dict[str, FactValue] = importlib.import_module("gpuwatch.measuring.warm_up").warm_until_steady(step)
