@@ -38,7 +38,7 @@ _COUNTERS_HELP = "Read hardware counters: with ncu if permitted, else GPM; requi
 
 
 class _WithCompilerFlags(CheckedCommand):
-    """A command that passes the words after ``--`` to the compiler; they are never sides."""
+    """A command that passes the words after ``--`` to the compiler."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         place = args.index("--") if "--" in args else len(args)

@@ -97,7 +97,6 @@ def command(
 
 
 def _signed(windows: tuple[ReportedWindow, ...], without: tuple[str, ...]) -> str:
-    """Return a line with the fingerprints of the signing keys."""
     keys = dict.fromkeys(fingerprint(window.signature.public_key) for window in windows if window.signature is not None)
     if not keys:
         return "unsigned: redaction removes signatures" if without else "unsigned"

@@ -218,7 +218,7 @@ def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], o
 
     ``meanwhile`` runs while a daemon's first answer is pending, once for each daemon reached.
 
-    Raises DaemonError: when no daemon serves this client, with the remedy.
+    Raises DaemonError, UsageError: when no daemon serves this client, and when the socket's folder cannot be used.
     """
     return connect_and(lambda _: None, settings, start=start, meanwhile=meanwhile)[0]
 
@@ -246,7 +246,7 @@ def connect_and(
 
 
 def _attempt(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
-    """Connect once; after a failed start, repeat the error for a while."""
+    """Connect once; for FAILED_S after a failed start or a silent daemon, repeat the error."""
     until_ns, why = _failed.get(settings.socket, (0, ""))
     if clock.now_ns() < until_ns:
         raise DaemonError(why, "unreachable")

@@ -69,7 +69,7 @@ class Conversation:
     # A broad except: no failure of telemetry may break the benchmark.
     @contextlib.contextmanager
     def guard(self, doing: str) -> Iterator[None]:
-        """Store every failure inside as ``absence``, and close the connection."""
+        """Store a failure inside as ``absence``, and close the connection."""
         before = sys.exception()
         try:
             yield
@@ -196,7 +196,7 @@ class Conversation:
             self._client = None
 
     def leave_to_parent(self) -> None:
-        """Drop the conversation in a forked child: it belongs to the parent."""
+        """Drop the conversation in a forked child, without closing the parent's connection."""
         self._client = None
         self.absence = "this is a forked child: the window belongs to the process that opened it"
 

@@ -1,7 +1,7 @@
 """A thread that reads and sends the times of closed windows, so that the GPU does not idle meanwhile.
 
 The thread starts before the first window's block: ``background-thread`` would find a thread that starts in a later window.
-It rests while a window is open, because reading slows launches (docs/decisions/0120).
+The thread rests while a window is open, because reading slows launches (docs/decisions/0120).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_NS = 12_000_000_000  # the daemon waits 20 s for the times of a window
 MOST_COUNT = 8  # windows whose times may wait: each holds up to 64 MB of the GPU's memory
-_LOOK_S = 0.25  # between two looks whether the program ends
+_LOOK_S = 0.25  # between two checks for the program's end
 
 
 class _Reader:
@@ -58,7 +58,7 @@ class _Reader:
         work()
 
     def rest(self) -> None:
-        """Wait until no window is open, somebody waits for the times, they are due, or the program ends."""
+        """Wait until no window is open, a caller waits for times, the times are due, or the program ends."""
         with self._changed:
             while (
                 self.open
@@ -72,7 +72,7 @@ class _Reader:
     def wait(self, work: Future[None]) -> None:
         """Wait until the work is done, also while a window is open.  The work has logged its failures."""
         with self._changed:
-            self._awaited.add(work)  # after Ctrl-C here it stays, until the work is done
+            self._awaited.add(work)  # after Ctrl-C at this point the entry stays, without effect once the work is done
             self._changed.notify_all()
         try:
             work.exception()
@@ -89,7 +89,7 @@ class _Reader:
             self._changed.notify_all()
 
     def make_room(self) -> None:
-        """Wait for the oldest work if much work waits."""
+        """Wait for the oldest work until fewer than ``MOST_COUNT`` pieces are pending."""
         self._pending = pending = [each for each in self._pending if not each.done()]
         for work in pending[: 1 - MOST_COUNT]:
             self.wait(work)

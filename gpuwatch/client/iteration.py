@@ -40,7 +40,6 @@ class Iteration:
 
     # A broad except, as in ``testimony.spared``; a context manager would be too slow per iteration.
     def _guarded(self, mark: Callable[..., Any], *about: Any) -> Any:
-        """Return the mark; None after a failure, which ends marking in this window."""
         try:
             return mark(*about)
         except Exception as error:  # noqa: BLE001 - see above

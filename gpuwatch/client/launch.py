@@ -87,7 +87,7 @@ def _time_text(seconds: float) -> str:
 
 
 def _is_owner_starting(settings: Settings) -> bool:
-    """Return True if a daemon, perhaps with another default socket, owns the store and has recorded no socket yet."""
+    """Return True if a daemon owns the store and has recorded no socket yet; always False with a configured socket."""
     return (
         settings.origin("socket") == "default"
         and store_owner.is_alive(settings.state)
@@ -101,8 +101,8 @@ def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
             "expected the path of Python in sys.executable, found none; start a daemon with: gpuwatch daemon", "unreachable"
         )
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    # OpenBLAS would start a thread per processor in the daemon and in the worker.  Neither multiplies matrices, and if the
-    # limit of threads is reached, OpenBLAS ends the process.
+    # OpenBLAS would start a thread per processor in the daemon and in the worker.  If the limit of threads is reached,
+    # OpenBLAS ends the process.
     environment = inherited | settings.variables() | {"OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-P", "-m", "gpuwatch.daemon.on_demand", *settings.flags()]
     try:

@@ -1,4 +1,4 @@
-"""The verdicts of many windows, waited for together."""
+"""The verdicts of many windows, requested over shared connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.utf8 import found_words
 
 
 def verdicts(windows: Iterable[Window]) -> tuple[Verdict, ...]:
-    """Return the deciding verdicts of many windows, after one wait for all.
+    """Return the deciding verdicts of many windows.
 
     Args:
         windows: Windows whose blocks have ended.

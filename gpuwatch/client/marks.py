@@ -34,7 +34,6 @@ class HostMarks:
         self._rows = array("q")
 
     def declared(self) -> dict[str, FactValue]:
-        """Return the facts that the marks declare, after a call of ``timings``."""
         return {"timer": self.timer}
 
     def begin(self, word: int = TIMED) -> int:  # noqa: ARG002 - as CudaMarks, which stamps iterations only
@@ -61,7 +60,7 @@ class HostMarks:
         return nullcontext()
 
     def timings(self) -> PackedTimes | None:
-        """Return the marked iterations in the order of their starts; None without iterations.
+        """Return the first TIMES_COUNT marked iterations in the order of their starts; None without iterations.
 
         This function avoids numpy, because the import would delay the benchmark.
         """

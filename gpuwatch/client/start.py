@@ -38,7 +38,7 @@ def _prepare() -> None:
 
 
 def warm_up(step: Callable[[], object], settings: Settings | None) -> dict[str, FactValue]:
-    """Start the daemon, run the step until it is steady, and return the facts of the warm-up.  Exceptions of the step propagate."""
+    """Start the daemon, run the step's warm-up, and return the facts of the warm-up.  Exceptions of the step propagate."""
     start(settings)
     # Imported by name: the import contract puts ``measuring`` above ``client``, and only a warm-up needs the module.
     warmed: dict[str, FactValue] = importlib.import_module("gpuwatch.measuring.warm_up").warm_until_steady(step)

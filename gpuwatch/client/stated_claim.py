@@ -50,9 +50,9 @@ class StatedClaim:
 
 
 def check_facts(facts: Mapping[str, object]) -> None:
-    """Check the declared facts that are parts of the claim.
+    """Check the declared clock, period and varying times.
 
-    Raises UsageError.
+    Raises UsageError: as ``StatedClaim.checked``.
     """
     stated = {name: facts.get(fact) for name, fact in (("locked_mhz", "locked_mhz"), ("every", "every_s"))}
     varies = facts.get("varies")

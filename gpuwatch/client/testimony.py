@@ -157,7 +157,7 @@ class Testimony:
         return self.iteration(word=self.beside.other.number_of(kind))
 
     def iteration(self, count: int = ROOM_COUNT, *, word: int = TIMED) -> Iteration:
-        """Make a context manager around one iteration of about ``count``, or around one piece of other work."""
+        """Make a context manager around one of about ``count`` iterations, or around one piece of other work."""
         try:
             torch_state.notice_profiler()
             if self._marks is None and self._is_marking:
@@ -191,7 +191,6 @@ class Testimony:
         self.beside.note_hand_over(now_ns, clock.now_ns())
 
     def _newest_recorded(self) -> RecordedTimes:
-        """Return the record to which new times are added."""
         newest = self._recorded[-1] if self._recorded else None
         if not isinstance(newest, RecordedTimes):
             newest = RecordedTimes()
@@ -204,7 +203,7 @@ class Testimony:
         return bool(self._recorded or self._marks or self.replace_times) or not self.beside.is_empty
 
     def hand_over_beside(self, client: Client, run: str) -> None:
-        """Send pauses of the host, and other work with the marked times."""
+        """Send the host's pauses and all other work, marked or recorded."""
         with spared("reading the times of other work"):
             if self._marks is not None:
                 for begin_ns, end_ns, word in self._marks.other_work():
@@ -212,7 +211,7 @@ class Testimony:
         self.beside.send(client, run)
 
     def hand_over_times(self, client: Client, run: str) -> None:
-        """Send the recorded times; without any, send the marked times."""
+        """Send the recorded times; without any, send the marked times or the harness's replacement."""
         declared: dict[str, FactValue] = {"timer": "caller"}
         pieces: list[Timings | PackedTimes] = []
         with spared("reading the times of iterations"):
@@ -227,7 +226,7 @@ class Testimony:
         except DaemonError as error:
             if error.code not in ("unknown-message", "usage"):
                 raise
-            # An older daemon, or too many times: the window is judged without times.
+            # An older daemon, or too many times: the window is judged without the refused times.
             _log.warning("gpuwatch: times of iterations: %s", error)
             return
         if pieces:
@@ -251,7 +250,7 @@ class Testimony:
             yield
 
     def all(self) -> dict[str, FactValue]:
-        """Return all facts at the end; an observed fact replaces a declared one, unless it is None, False, 0 or empty."""
+        """Return all facts at the end; a truthy observed fact replaces a declared one."""
         if self._seen is None:
             self.settle()
         at_beginning = {name: fact for name, fact in self.before.facts.items() if name in self._declared}
@@ -259,7 +258,7 @@ class Testimony:
         return self._declared | {name: fact for name, fact in seen.items() if fact or name not in self._declared}
 
     def _true_clock(self) -> dict[str, FactValue]:
-        """Return the mean clock and the time between the stamps at the window's edges; empty without stamps."""
+        """Return the mean clock and the time between the stamps at the window's edges; empty if no clock is known."""
         with spared("reading the true clock"):
             if self._stamps is not None and self._stamps.used == 2:
                 stamped = self._stamps.read()
@@ -269,7 +268,7 @@ class Testimony:
         return {}
 
     def close(self) -> None:
-        """Release the GPU memory of marks and stamps, and stop marking.  Every window calls this at its end."""
+        """Release the GPU memory of marks and stamps, and stop marking."""
         self._is_marking = False
         held = (self._marks, self._stamps)
         self._stamps = None

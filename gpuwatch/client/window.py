@@ -275,7 +275,6 @@ def window(
 
 
 def _prepare(made: Window, warm_up: Callable[[], object] | None, tags: Mapping[str, str]) -> Window:
-    """Set the warm-up step and the tags of a window, and return the window."""
     made.warm_up = warm_up
     made.tags.given = dict(tags)
     return made

@@ -14,7 +14,7 @@ from gpuwatch.wire.messages import LABEL_LENGTH, NAME_LENGTH
 
 
 def check_label(label: object) -> str | None:
-    """Return the label as UTF-8, without bytes that cannot be sent or stored.
+    """Return the label without characters that UTF-8 cannot hold; None for None.
 
     Raises UsageError: for another type, for a function decorated without parentheses, and for a long text.
     """
@@ -43,7 +43,7 @@ def check_kind(kind: object) -> str:
 
 
 def check_step(step: object) -> Callable[[], object] | None:
-    """Return the step of a warm-up.  Raises UsageError: for a value that cannot be called, and for coroutines and generators."""
+    """Return the step of a warm-up, or None.  Raises UsageError: for other values, and for coroutines and generators."""
     if step is not None and not callable(step):
         raise UsageError(f"warm_up: expected a function that runs one step, found {found_words(step)}")
     if inspect.iscoroutinefunction(step) or inspect.isgeneratorfunction(step):

@@ -48,7 +48,7 @@ class WindowTags:
         return {**self._found, **self.given, **self.declared}
 
     def take_unknown(self, facts: Mapping[str, FactValue], known: Iterable[str]) -> dict[str, FactValue]:
-        """Return the facts whose names are known; keep the others as tags, with a warning.
+        """Return the facts whose names are known; keep the others, except None, as tags with a warning.
 
         Raises UsageError: for an invalid or long tag, and for too many tags.
         """

@@ -60,7 +60,6 @@ class SocketPlace:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return the identity of the file at a path, or None for no file."""
     try:
         found = path.lstat()
     except OSError:

@@ -109,7 +109,7 @@ class UserThreads:
     def of(self, uid: int) -> InThread:
         """Return a function that runs work in a thread in this user's turn.
 
-        The function raises TimeoutError: when no thread becomes free in time.
+        The function raises TimeoutError: when the work is not done in time.
         """
 
         async def in_thread(work: Callable[..., _T], *arguments: object) -> _T:

@@ -36,12 +36,12 @@ LOOK_S = 10.0  # interval of attempts to open an absent driver
 
 
 class LatestSweeps:
-    """A sink that keeps the last sweep of each lane.  Sampling threads write it; any thread may read it."""
+    """A sink that keeps each lane's last sweep, written by sampling threads and readable from any thread."""
 
     def __init__(self) -> None:
         self._sweeps: dict[tuple[str, Lane], Sweep] = {}
         self._process_lists: dict[str, ProcessList] = {}
-        self._news: dict[str, tuple[int, object]] = {}  # by GPU, the time and processes of the last list that windows saw
+        self._news: dict[str, tuple[int, object]] = {}  # by GPU, the time and processes of the last list for windows
         self._with_use: dict[str, ProcessList] = {}  # by GPU, the last list that included each process's use
 
     def take(self, sweep: Sweep) -> None:
@@ -61,7 +61,7 @@ class LatestSweeps:
         return self._process_lists.get(uuid)
 
     def is_news(self, listed: Observed) -> TypeGuard[ProcessList]:
-        """Return whether a process list differs from the last list that windows saw, or whether a second has passed since."""
+        """Return whether a process list differs from the last list that this method accepted, or is a second newer."""
         if not isinstance(listed, ProcessList):
             return False
         content = (listed.visibility, tuple((each.pid, each.started_s) for each in listed.processes))
@@ -139,7 +139,7 @@ class WatchedGpus:
         wait([self._threads.submit(self.source.close)], STOP_S)
 
     async def first_sweep(self, wait_s: float) -> None:
-        """Wait at most ``wait_s`` until every GPU has been read once in every required lane, or until there is no GPU."""
+        """Wait at most ``wait_s`` until the source was looked for, and every GPU was read once in every required lane."""
         deadline_ns = self._clock.now_ns() + int(wait_s * 1e9)
         while self._clock.now_ns() < deadline_ns:
             wanted = {(uuid, lane) for uuid in self.devices for lane in (Lane.FAST, Lane.SLOW, Lane.PROCESSES)}
@@ -184,11 +184,9 @@ class WatchedGpus:
                     sampler.set_active(self._is_wanted(uuid))
 
     def _is_wanted(self, uuid: str) -> bool:
-        """Return whether an open window needs this GPU at the full rate."""
         return self._open_counts[None] > 0 or self._open_counts[uuid] > 0
 
     def _places(self) -> Mapping[tuple[int, int, int], str]:
-        """Return the GPUs by their PCI addresses."""
         found = {pci.place(device.pci_bus_id): uuid for uuid, device in self.devices.items()}
         return {place: uuid for place, uuid in found.items() if place is not None}
 
@@ -208,7 +206,7 @@ class WatchedGpus:
         thread.start()
 
     def _watch(self, source: Source, device: Device) -> None:
-        """Sample one GPU at once; measure its call costs when the daemon answers, so that the first window need not wait."""
+        """Sample one GPU at once; measure its call costs once the daemon answers, or after ``MEASURED_AFTER_S``."""
         uuid, settings = device.uuid, self._settings
         self._store.put_device(device)
         first = unmeasured(device, settings.idle_period_ns, settings.active_period_ns, why="the daemon has just started")

@@ -139,7 +139,7 @@ class WindowGpus:
     def covered(
         self, declared: Mapping[str, FactValue], watched: Sequence[str], absence: str | None, *, is_visible: bool
     ) -> tuple[tuple[str, ...], str]:
-        """Return the watched GPUs that the window covers, and a reason if none is covered or others are left out."""
+        """Return the watched GPUs that the window covers, and the reason for missing ones, if any."""
         if self.named is not None:
             beside = [uuid for uuid in self.seen if uuid not in self.named]
             return (
@@ -158,7 +158,7 @@ class WindowGpus:
 
 
 def find_named(names: Sequence[str] | None, watched: Sequence[str]) -> tuple[tuple[str, ...] | None, str | None]:
-    """Return the watched GPUs of these names (None if no name was given), and an error message for a wrong name."""
+    """Return the watched GPUs of these names (None for None), and an error message for a wrong name."""
     if names is None:
         return None, None
     found: list[str] = []
