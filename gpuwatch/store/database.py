@@ -21,7 +21,6 @@ class Database:
         self.conn = connection
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run one statement."""
         return self.conn.execute(sql, values)
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:

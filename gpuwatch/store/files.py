@@ -64,7 +64,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of the file at this path; None after it was removed or moved away."""
+    """Return device and inode of the file at this path; None without a file."""
     try:
         found = path.stat()
     except OSError:

@@ -36,7 +36,6 @@ class Segment(HeldFile):
 
     @staticmethod
     def create(path: Path, facts: WriterFacts, *, begin_ns: int, wall_offset_ns: int, wal: bool) -> Segment:
-        """Create a segment that begins at this time."""
         db = files.open_to_write(path, mode=facts.mode, wal=wal, durable=False)
         schema.prepare_readings(db, path)
         with db.atomic():

@@ -57,7 +57,6 @@ _READING_HINTS = get_type_hints(Reading)
 
 
 def stored(signal: str) -> StoredColumn:
-    """Return the column of a signal."""
     stem, _, unit = signal.rpartition("_")
     kind = sql_type(_READING_HINTS[signal])
     if unit in _SCALES and (kind == "REAL" or unit == "bytes"):
