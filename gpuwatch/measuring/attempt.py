@@ -18,7 +18,6 @@ from gpuwatch.timers import Timer, TimingPlan, joined
 from gpuwatch.timers.timer_protocol import joined_other_work
 from gpuwatch.wire.messages import FactValue
 
-# The length of a chunk of entries.
 CHUNK_S = 0.2
 _ENTRIES_MOST_COUNT = 2000
 

@@ -1,4 +1,4 @@
-"""The arguments of bench(), and one error line for each invalid argument."""
+"""The checked arguments of bench()."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ class Work:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """Return the first set of arguments."""
         return self.inputs[0]
 
 
