@@ -1,7 +1,7 @@
 """The columns of exported windows: a frozen contract, one row per window and GPU.
 
 A release may add columns under the same schema number, because readers find columns by name.  Renaming, retyping or
-removing a column needs a new number.  The last word of a column's name is the unit.  NULL means "not observed", never
+removing a column needs a new number.  The last word of a quantity's name is the unit.  NULL means "not observed", never
 zero.
 """
 
