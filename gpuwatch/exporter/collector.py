@@ -89,7 +89,6 @@ class Collector(Collecting):
         return self.page().families()
 
     def page(self) -> MetricsPage:
-        """Build a page of all current values."""
         with self._lock:
             self.collected_ns = self._daemon.now_ns()
             page = MetricsPage()

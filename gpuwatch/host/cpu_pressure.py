@@ -94,7 +94,7 @@ def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
 
 
 def _throttled_ns(pid: int, proc: Path, cgroups: Path) -> int | None:
-    """Return a group's throttled time: v2's ``throttled_usec``, else v1's ``throttled_time`` (ns); None without either."""
+    """Return a control group's throttled time, of version 2 or 1; None without it."""
     for line in (contents(proc / str(pid) / "cgroup") or "").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         path = path.lstrip("/")

@@ -52,7 +52,6 @@ class Job:
     progress: Progress
 
     def show(self, doing: str, share_ratio: float, interval: Interval | None) -> None:
-        """Show progress, and the interval with its target."""
         target = f"wanted ±{100 * self.limits.target_ratio:.2g} %"
         width = f"±{100 * interval.half_width_ratio:.2g} %, {target}" if interval else ""
         self.progress.show(doing, share_ratio, width)
@@ -104,7 +103,6 @@ class _Chunks:
         self._starved_count = self._entries_count = 0
 
     def take(self) -> Timings:
-        """Time the entries of one chunk."""
         job = self._job
         count = int(np.clip(CHUNK_S / max(self._entry_s, 1e-9), 1, _ENTRIES_MOST_COUNT))
         begin_ns = job.now_ns()
@@ -127,7 +125,7 @@ class _Chunks:
         return self._pieces[0]
 
     def other_work(self) -> OtherWork | None:
-        """Return the timer's work outside the timed entries: flushes, holds and untimed entries; None without any."""
+        """Return the timer's work outside the timed entries (flushes, holds, untimed entries); None without any."""
         return joined_other_work(self._other)
 
     @property

@@ -1,4 +1,4 @@
-"""Queries of the ledger: windows with evidence, times, spans and signatures; overlapping and recorded windows; Xids."""
+"""Queries of the ledger."""
 
 # ruff: noqa: S608 - names in these statements are constants; values are always bound
 

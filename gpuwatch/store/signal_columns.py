@@ -85,11 +85,10 @@ def device_from_row(row: dict[str, Any]) -> Device:
     return Device(**known)
 
 
-GPUS_COUNT = 64  # GPUs of a segment: 6 bits of a row's key; the other 57 bits hold four years of nanoseconds
+GPUS_COUNT = 64  # GPUs of a segment, 6 bits of a row's key; the other 57 bits hold four years of nanoseconds
 
 
 def key(at_ns: int, gpu: int) -> int:
-    """Return the primary key of a row of readings."""
     return at_ns * GPUS_COUNT + gpu
 
 

@@ -60,7 +60,7 @@ class Message(msgspec.Struct, tag_field="type", omit_defaults=True, frozen=True)
 
 
 class Hello(Message, tag="hello", frozen=True):
-    """A client's first line: its protocol, and the expected source and state folder; None accepts any."""
+    """A client's first line, with its protocol and the expected source and state folder; None accepts any."""
 
     protocol: _Whole
     version: _Name
@@ -74,7 +74,7 @@ class Open(Message, tag="open", frozen=True, rename={"declared": "told"}):
     claim: _Name = "sustained"
     label: Annotated[str, Meta(max_length=LABEL_LENGTH)] | None = None
     policy: Annotated[dict[_Name, _PolicyValue], Meta(max_length=POLICY_COUNT)] = {}  # in the form of Policy.to_dict
-    # UUIDs or their unique prefixes; None: the GPUs that the process tree uses
+    # UUIDs or their unique prefixes; None for the GPUs that the process tree uses
     gpus: Annotated[list[Annotated[str, Meta(max_length=GPU_LENGTH)]], Meta(max_length=GPUS_COUNT)] | None = None
     parent: Annotated[str, Meta(max_length=PARENT_LENGTH)] | None = None
     declared: _Declared = {}

@@ -73,7 +73,6 @@ class GpuScreen(SecondaryScreen):
 
     @property
     def uuid(self) -> str:
-        """Return the UUID of the GPU on the screen."""
         return self._timeline.uuid
 
     def show_content(self, content: ScreenContent) -> None:

@@ -23,7 +23,6 @@ class RowList(LineView):
         opened: bool
 
     def show_rows(self, rows: Iterable[tuple[str | None, list[Piece]]], chosen: str | None) -> None:
-        """Show lines, each with its name."""
         self._names, lines = zip(*rows, strict=True)
         self.draw_lines(lines, chosen=self.place(chosen))
 
