@@ -165,7 +165,7 @@ class AskReadings(Message, tag="readings", frozen=True):
 
 
 class Leave(Message, tag="leave", frozen=True):
-    """A request to exit, refused for tracked windows and a new client; with ``now``, open windows become unproven."""
+    """A request to exit, refused with tracked windows or a new client; with ``now``, open windows become unproven."""
 
     now: bool = False
 
