@@ -1,4 +1,4 @@
-"""One attempt: warm up until steady, then measure inside a window until the interval is narrow."""
+"""One attempt: a warm-up, then a measurement inside a window."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

@@ -46,7 +46,7 @@ REFUSALS = (sqlite3.Error, UnicodeDecodeError)
 
 
 def is_full(error: BaseException) -> bool:
-    """Return whether SQLite could not write because the disk or a quota is full."""
+    """Return whether SQLite could not write, as on a full disk or quota."""
     code = getattr(error, "sqlite_errorcode", None)
     return code in _FULL or (code or 0) & 0xFF == sqlite3.SQLITE_FULL
 
