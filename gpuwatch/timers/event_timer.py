@@ -89,7 +89,7 @@ class EventsTimer:
         return TimedEntries(joined(pieces), issue_s, busy_s, joined_other_work(other), starved_count)
 
     def _take(self, plan: TimingPlan, entries_count: int) -> tuple[Timings, float, OtherWork | None]:
-        """Time entries under one hold; return their times, the GPU's working time, and its other work.
+        """Time entries under one hold or none; return their times, the GPU's working time, and its other work.
 
         The working time includes zeroing, calibrating and copying stamps, and the microseconds in between.
         """
