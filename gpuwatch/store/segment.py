@@ -19,7 +19,7 @@ KNOWN_COUNT = 4096  # processes whose number is remembered; a forgotten process 
 
 
 class Segment(HeldFile):
-    """The live segment.  Its methods raise sqlite3.Error."""
+    """The live segment.  Methods raise sqlite3.Error."""
 
     def __init__(self, path: Path, db: Database, boot_id: str) -> None:
         super().__init__(path, db, durable=False)
