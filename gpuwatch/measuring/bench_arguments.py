@@ -168,7 +168,7 @@ def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | N
 
 
 def dtype_name(dtype: object) -> str | None:
-    """Return the name of a data type given as text or as an object of torch or numpy.
+    """Return the name of a data type given as text or as an object of torch or numpy; None for None.
 
     Raises UsageError: for a value that names no data type.
     """

@@ -18,7 +18,7 @@ PROTOCOL = 2  # since 2 verdicts have budgets; a client of protocol 1 gets schem
 OLDEST_PROTOCOL = 1
 LINE_BYTES = 1 << 20  # far above any declared facts; the daemon refuses a longer line
 ANSWER_BYTES = 16 << 20  # above any daemon's answer: 64 GPUs of a window have verdicts of 60 kB each
-# Bounds of a client's messages.  Every field of a request has a bound; a test finds a field without one.
+# Bounds of a client's messages.  Every text, list and map of a request has a bound; a test finds a missing bound.
 DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the second is the total length of a message's names and facts
 NAME_LENGTH = 64  # of a claim, rule, limit, fact or version
 LABEL_LENGTH, RUN_LENGTH, PARENT_LENGTH = 256, 64, 64
