@@ -1,4 +1,4 @@
-"""The kernel's counters of a process tree's competition for CPUs, meaningful only as differences."""
+"""The kernel's counters of a process tree's competition for CPUs."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressure:
-    """A snapshot of a tree's competition for CPUs: the allowed CPUs, and counters, meaningful only as differences."""
+    """A snapshot of the allowed CPUs, and of counters that are meaningful only as differences."""
 
     at_ns: int
     threads: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # thread id -> (ran ns, waited to run ns)

@@ -1,4 +1,4 @@
-"""A connection with transactions as blocks: the part of sqlite-utils' Database that the store uses, without its imports.
+"""A connection with transactions as blocks: the part of sqlite-utils' Database that the store uses, without that package's imports.
 
 sqlite-utils imports pandas where pandas is installed, which would slow down every daemon and every judge's worker (decision
 0081).

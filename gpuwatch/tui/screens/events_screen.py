@@ -1,4 +1,4 @@
-"""The screen of the last hour: the driver's own reports, and the windows."""
+"""The screen of the last hour: the GPUs' events, and the windows."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence

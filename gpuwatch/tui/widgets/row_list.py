@@ -1,4 +1,4 @@
-"""A list of lines with one selected: the screen handles keys, and this widget handles clicks."""
+"""A list of lines with at most one selected: the screen handles keys, and this widget handles clicks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
