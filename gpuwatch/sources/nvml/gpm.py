@@ -40,7 +40,7 @@ class Gpm:
         return bool(answer and answer.isSupportedDevice)
 
     def ask(self, wanted: Sequence[tuple[str, int]], values: dict[str, Any]) -> None:
-        """Store the means of ``means`` in ``values``, as ratios under the signals' names."""
+        """Call ``means``, and store each mean in ``values`` as a ratio under the signal's name."""
         _, means = self.means([metric for _, metric in wanted])
         for name, metric in wanted:
             if metric in means:
