@@ -89,7 +89,6 @@ class Collector(Collecting):
         return self.page().families()
 
     def page(self) -> MetricsPage:
-        """Build a page of all current values."""
         with self._lock:
             self.collected_ns = self._daemon.now_ns()
             page = MetricsPage()
@@ -114,7 +113,7 @@ class Collector(Collecting):
         now_ns = self._daemon.now_ns()
         for watched in gpus:
             gpu_series.identity(page, watched)
-            # Include counters of a GPU without samples: Prometheus must see a counter at zero first.
+            # Include counters of a GPU without samples, because increase() needs a first value of zero.
             tally = (self._tallies.of(watched.device.uuid) or self._tallies.fresh(watched.device)).copy()
             gpu_series.watching(page, watched, tally, now_ns)
             gpu_series.canary(page, watched, self._outcomes.canaries.get(watched.device.uuid))

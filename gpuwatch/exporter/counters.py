@@ -123,7 +123,6 @@ class GpuTally:
                 self.peaks_w.append((observed.at_ns, max(observed.sample_w)))
 
     def copy(self) -> GpuTally:
-        """Return a copy of the counts."""
         other = GpuTally(self.device)
         with self.lock:
             other.fast, other.slow, other.process_list = self.fast, self.slow, self.process_list
@@ -227,7 +226,6 @@ class Buckets:
         self.total += value
 
     def copy(self) -> Buckets:
-        """Return a copy for a page."""
         other = Buckets(self.bounds)
         other.counts, other.total = self.counts.copy(), self.total
         return other

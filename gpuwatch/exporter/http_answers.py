@@ -25,7 +25,7 @@ _VERSION = re.compile(r"1(\.\d{1,3}){0,2}")
 
 
 class MetricsSite:
-    """The metrics page with access control.  ``own_names``: the Host names that requests must use; None allows any."""
+    """The metrics page with access control.  ``own_names`` are the Host names that requests must use; None allows any."""
 
     def __init__(
         self, access: Access, collector: Collector, ready: Callable[[], bool], own_names: frozenset[str] | None

@@ -109,7 +109,6 @@ class HttpServer:
         task.add_done_callback(lambda done: self._open.pop(done, None))
 
     async def _attend(self, connection: socket.socket, peer: str) -> None:
-        """Serve the one request of a connection."""
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(self._connection_s):

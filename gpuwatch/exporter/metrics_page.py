@@ -80,7 +80,7 @@ def _label_names(name: str, ending: str) -> tuple[str, ...]:
 
 @cache
 def _head(name: str, is_openmetrics: bool) -> str:  # noqa: FBT001 - a key of the cache
-    """Return the two lines before a family's samples; in the text format, they have the samples' name."""
+    """Return the two lines before a family's samples; in the text format, both lines have the samples' name."""
     family, text = _family(name), METRICS[name].help
     if is_openmetrics:
         return f"# HELP {family.name} {_escaped(text)}\n# TYPE {family.name} {family.type}\n"

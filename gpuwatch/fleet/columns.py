@@ -1,7 +1,7 @@
 """The columns of exported windows: a frozen contract, one row per window and GPU.
 
 A release may add columns under the same schema number, because readers find columns by name.  Renaming, retyping or
-removing a column needs a new number.  The last word of a column's name is the unit.  NULL means "not observed", never
+removing a column needs a new number.  The last word of a quantity's name is the unit.  NULL means "not observed", never
 zero.
 """
 
@@ -54,7 +54,7 @@ _HAZARD = (
     ExportColumn("remedy", ColumnKind.TEXT, "the remedy's text"),
     ExportColumn("basis", ColumnKind.TEXT, "origin of the evidence: telemetry, host, told, timings, baseline"),
     ExportColumn("accepted", ColumnKind.FLAG, "true if the window's policy accepts the finding", always=True),
-    ExportColumn("effect_ratio", ColumnKind.NUMBER, "the affected share of the window or of its times"),
+    ExportColumn("effect_ratio", ColumnKind.NUMBER, "the change of the measured time, as a ratio; NULL: unknown"),
     ExportColumn("begin_ns", ColumnKind.WHOLE, "start of the finding on the monotonic clock of the boot"),
     ExportColumn("end_ns", ColumnKind.WHOLE, "end of the finding on the same clock"),
     ExportColumn("numbers", ColumnKind.NUMBERS, "the finding's numeric facts, by names that end in the unit", always=True),

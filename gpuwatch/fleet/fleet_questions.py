@@ -57,7 +57,6 @@ class FleetAnswer:
 
 @cache
 def questions() -> dict[str, FleetQuestion]:
-    """Return all questions by name."""
     folder = Path(__file__).with_name("sql")
     return {path.stem: _read(path) for path in sorted(folder.glob("*.sql"))}
 

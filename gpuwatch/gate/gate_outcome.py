@@ -33,7 +33,7 @@ MACHINE_RULES = CLOCK_RULES | {
     "setting-changed", "hardware-error", "persistence-off", "clock-source-step", "hardware-mismatch", "software-mismatch",
     "boot-changed", "clock-between-arms", "order-bias", "aa-noise-floor-missing", "multiple-looks",
 }  # fmt: skip
-# The machine's fault only if the finding names this cause.
+# Causes that make any finding the machine's.
 _MACHINE_CAUSES = frozenset({"run-queue", "suspended"})
 _UNFINISHED = "incomplete-body"
 _AT_ONE_CLOCK = ("corrected to", "two machines, at")

@@ -33,8 +33,8 @@ def patch_inductor(benchmarking: ModuleType) -> None:
 class _BenchmarkLock:
     """The context that inductor enters around every benchmark on a GPU, inside a previously registered lock.
 
-    The first benchmark of a compilation opens a window, and the compilation's end closes it.  Outside a compilation the end
-    of tuning is unknown, so benchmarks open no window.
+    The first benchmark of a compilation opens a window, and the compilation's end closes the window.  Outside a compilation
+    the end of tuning is unknown, so benchmarks open no window.
     """
 
     def __init__(self, before: Factory | None) -> None:

@@ -25,7 +25,6 @@ def replace_function(owner: Any, name: str, make: Callable[[Callable[..., Any]],
 
 
 def original_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the harness's original function."""
     found: Callable[..., Any] = getattr(function, OURS, function)
     return found
 

@@ -93,7 +93,7 @@ class BenchmarkRounds:
 
 
 def is_known(benchmark: Any) -> bool:
-    """Return True if this fixture has the methods that the window needs; versions 5.2.3 and 5.3.1 have them."""
+    """Return True if this fixture has the methods that the window needs, as in versions 5.2.3 and 5.3.1."""
     return (
         all(hasattr(benchmark, name) for name in ("_raw", "_raw_pedantic", "extra_info"))
         and has_parameters(getattr(benchmark, "_make_runner", len), "function_to_benchmark", "args", "kwargs")

@@ -20,7 +20,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.harness.harness_window import HarnessWindow
 from gpuwatch.harness.quiet_log import quietly, take_messages
 
-_MOST_WINDOWS_COUNT = 500  # per process; the daemon keeps at most 2048 open windows of a user
+_MOST_WINDOWS_COUNT = 500  # per process; the daemon tracks at most 2048 windows of a user
 _OFF = frozenset({"off", "0", "no", "false"})
 _EXTEND = frozenset({"1", "on", "yes", "true"})
 

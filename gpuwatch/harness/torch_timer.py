@@ -54,7 +54,6 @@ class _Blocks:
         return took_s
 
     def finish(self, calls_count: int) -> None:
-        """Pass the times to the window and close it."""
         self.window.declare_quietly(timer="host")
         if self._took_s:
             self.window.narrow(self._begins_ns[0], self._begins_ns[-1] + int(1e9 * self._took_s[-1]))

@@ -1,4 +1,4 @@
-"""The kernel's counters of a process tree's competition for CPUs, meaningful only as differences."""
+"""The kernel's counters of a process tree's competition for CPUs."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressure:
-    """A snapshot of a tree's competition for CPUs: the allowed CPUs, and counters, meaningful only as differences."""
+    """A snapshot of the allowed CPUs, and of counters that are meaningful only as differences."""
 
     at_ns: int
     threads: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # thread id -> (ran ns, waited to run ns)
@@ -94,7 +94,7 @@ def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
 
 
 def _throttled_ns(pid: int, proc: Path, cgroups: Path) -> int | None:
-    """Return a group's throttled time: v2's ``throttled_usec``, else v1's ``throttled_time`` (ns); None without either."""
+    """Return a control group's throttled time, of version 2 or 1; None without it."""
     for line in (contents(proc / str(pid) / "cgroup") or "").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         path = path.lstrip("/")

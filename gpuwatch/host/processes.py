@@ -24,7 +24,7 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def contents(path: Path | str) -> str | None:
-    """Return the text of a file of /proc or /sys; None if it is missing, forbidden or gone."""
+    """Return the text of a file of /proc or /sys; None if the file is missing, forbidden or gone."""
     # Bare descriptors: a snapshot reads a file for each thread, and buffered text files are slower.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

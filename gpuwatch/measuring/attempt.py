@@ -1,4 +1,4 @@
-"""One attempt: warm up until steady, then measure inside a window until the interval is narrow."""
+"""One attempt: a warm-up, then a measurement inside a window."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -18,7 +18,6 @@ from gpuwatch.timers import Timer, TimingPlan, joined
 from gpuwatch.timers.timer_protocol import joined_other_work
 from gpuwatch.wire.messages import FactValue
 
-# The length of a chunk of entries.
 CHUNK_S = 0.2
 _ENTRIES_MOST_COUNT = 2000
 
@@ -53,7 +52,6 @@ class Job:
     progress: Progress
 
     def show(self, doing: str, share_ratio: float, interval: Interval | None) -> None:
-        """Show progress, and the interval with its target."""
         target = f"wanted ±{100 * self.limits.target_ratio:.2g} %"
         width = f"±{100 * interval.half_width_ratio:.2g} %, {target}" if interval else ""
         self.progress.show(doing, share_ratio, width)
@@ -105,7 +103,6 @@ class _Chunks:
         self._starved_count = self._entries_count = 0
 
     def take(self) -> Timings:
-        """Time the entries of one chunk."""
         job = self._job
         count = int(np.clip(CHUNK_S / max(self._entry_s, 1e-9), 1, _ENTRIES_MOST_COUNT))
         begin_ns = job.now_ns()
@@ -128,7 +125,7 @@ class _Chunks:
         return self._pieces[0]
 
     def other_work(self) -> OtherWork | None:
-        """Return the timer's work outside the timed entries: flushes, holds and untimed entries; None without any."""
+        """Return the timer's work outside the timed entries (flushes, holds, untimed entries); None without any."""
         return joined_other_work(self._other)
 
     @property

@@ -22,7 +22,7 @@ def try_call(setting: CacheSetting, timer: Timer) -> tuple[float, float | None]:
 
 
 def size_entries(setting: CacheSetting, timer: Timer) -> tuple[TimingPlan, float, float | None]:
-    """Plan entries of about ENTRY_S; return the plan, the estimated time of an entry, and the host's time to launch a call."""
+    """Return the plan of the entries, the estimated time of an entry, and the host's time to launch a call."""
     call_s, issue_s = try_call(setting, timer)
     count = 1
     if setting.batches:

@@ -1,4 +1,4 @@
-"""The arguments of bench(), and one error line for each invalid argument."""
+"""The checked arguments of bench()."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ class Work:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """Return the first set of arguments."""
         return self.inputs[0]
 
 
@@ -169,7 +168,7 @@ def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | N
 
 
 def dtype_name(dtype: object) -> str | None:
-    """Return the name of a data type given as text or as an object of torch or numpy.
+    """Return the name of a data type given as text or as an object of torch or numpy; None for None.
 
     Raises UsageError: for a value that names no data type.
     """

@@ -141,7 +141,7 @@ class TimeFigures:
 
     @property
     def effective_count(self) -> float:
-        """Return the equivalent number of independent entries; see the rule ``autocorrelated``."""
+        """Return the equivalent number of independent entries."""
         middle_s, noise_s = usual_s(self.timings.took_s)
         return worth_count(np.clip(self.timings.took_s, middle_s - 5.0 * noise_s, middle_s + 5.0 * noise_s))
 

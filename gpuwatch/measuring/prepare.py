@@ -34,7 +34,6 @@ class WorkChecks:
 
     @property
     def facts(self) -> dict[str, FactValue]:
-        """Return the facts to declare."""
         found: dict[str, FactValue | None] = {
             "dtype": self.cost.dtype,
             "call_flops_count": self.cost.flops_count,

@@ -21,7 +21,6 @@ class Progress:
             self._shown = self._shown or (shown is None and self._stream is not None and self._stream.isatty())
 
     def close(self) -> None:
-        """Remove the line."""
         if self._width:
             self._write("\r" + " " * self._width + "\r")
 

@@ -1,4 +1,4 @@
-"""A measurement as text and as HTML, for a terminal and a notebook, without colour and without a label's control characters."""
+"""A measurement as text and as HTML, for a terminal and a notebook, without a label's control characters."""
 
 import math
 from html import escape

@@ -23,7 +23,7 @@ def power_limited(
 ) -> bool | None:
     """Return True if the true clock under load is more than 3 % below the device's maximum; None for an unknown clock.
 
-    Power is the usual reason.  A lock or heat has the same effect, and needs the same time.
+    Power, a lock or heat can be the reason.
     """
     if timings.sm_clock_mhz is None or clock_max_mhz is None:
         return None

@@ -42,7 +42,6 @@ class Stopping:
         self._next_s = max(self._next_s, self.least_s)
 
     def is_due(self, spent_s: float) -> bool:
-        """Return True if a decision is due."""
         return spent_s >= self._next_s or spent_s >= self._most_s
 
     def decide(self, timings: Timings, spent_s: float) -> Stopped | None:

@@ -34,7 +34,6 @@ class CompilationPauses:
             self._listen_to_torch()
 
     def stop(self) -> None:
-        """Remove the listeners."""
         while self._undo:
             with contextlib.suppress(AttributeError, TypeError, ValueError, LookupError):
                 self._undo.pop()()

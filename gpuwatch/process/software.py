@@ -57,7 +57,7 @@ def cudnn_version() -> dict[str, FactValue]:
 
 def _known(name: str, ask: Callable[[], Any] | None) -> dict[str, FactValue]:
     """Read one fact of torch; return an empty dictionary if this version lacks the fact or raises an error."""
-    # torch 2.9 and later raises RuntimeError if the program used both its older and its newer switches for TF32.
+    # torch 2.9 and later raise RuntimeError if the program used both the older and the newer switches for TF32.
     with contextlib.suppress(AttributeError, RuntimeError, TypeError, ImportError):
         value = ask() if ask is not None else None
         if isinstance(value, str | int | bool):

@@ -94,7 +94,7 @@ def facts_since(before: Snapshot) -> dict[str, FactValue]:
 def notice_profiler() -> bool:
     """Return True if a profiler or tracer runs, or torch's profiler ran before, because CUPTI then stays attached.
 
-    A profiler may start and stop between a window's edges, so this is also called between the edges.
+    A profiler may start and stop between a window's edges, so windows also call this function between the edges.
     """
     autograd = getattr(sys.modules.get("torch"), "autograd", None)
     asked = getattr(autograd, "_profiler_enabled", None)

@@ -55,7 +55,7 @@ class Record:
         return any(window.verdict.simulated for window in self.windows)
 
 
-@cache  # a digest of two hundred files takes time: compute it once
+@cache  # the digest reads more than a hundred files
 def maker() -> str:
     """Return versions and a digest of this package and the judge: a page of other code then does not look forged."""
     digest = hashlib.sha256()

@@ -13,7 +13,6 @@ _MOST_POINTS = 1500  # each is an element of the page, which slows the browser
 
 
 def plot_series(name: str, at_ns: Times, values: Values, evidence: Evidence, *, shape: str = "line") -> dict[str, Any]:
-    """Return the data of one plotted series."""
     places = thinned(values, most=_MOST_POINTS) if shape == "points" else thinned(values)
     return {
         "name": name,

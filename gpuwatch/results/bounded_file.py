@@ -28,12 +28,12 @@ def decode(blob: bytes | msgspec.Raw, form: type[_T]) -> _T:
 
 
 def as_seconds(values: Iterable[object], scale: float = 1.0) -> Values:
-    """Return durations times ``scale``, with zero for invalid ones.
+    """Return durations times ``scale``; infinities, NaN and values from 1e9 s on become zero.
 
     Raises ValueError: for non-numbers, and for too many values.
     """
     found = as_floats(values) * scale
-    # An invalid duration becomes zero, which the judge reports as impossible.
+    # The judge reports a zero duration as impossible.
     return np.where(np.isfinite(found) & (found < 1e9), found, 0.0)
 
 

@@ -64,7 +64,7 @@ def _evaluations(problems: Mapping[str, list[_Evaluation]]) -> Iterator[ResultSe
 
 
 def read_kernelbot(_path: Path, blob: bytes) -> ResultFile:
-    """Read kernelbot's results: JSON, or the ``key: value`` lines of its harness.
+    """Read kernelbot's results, as JSON or as the ``key: value`` lines of its harness.
 
     Raises ValueError: for a damaged file.
     """

@@ -88,7 +88,7 @@ class FastLaneLoop:
             self._awaited.append(given)
 
     def give_all(self) -> None:
-        """Give other threads' sweeps to the sinks and release waiting callers; called by the fast thread after its own."""
+        """Give other threads' sweeps to the sinks and release waiting callers; only the fast thread calls this method."""
         awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
         while self._aside:
             self._give(self._aside.popleft())

@@ -156,7 +156,6 @@ def _lanes(costs: _Costs, unanswered: frozenset[str], targets: PlanTargets) -> t
     reasons = {name: "this GPU or driver does not report it" for name in SIGNALS if name in unanswered}
     names = {lane: [name for name in signals(lane) if name not in reasons] for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}
     if "sw_thermal_ns" in names[Lane.FAST] and "thermal_violation_ns" in names[Lane.EDGE]:
-        # The counters give the same value faster.
         names[Lane.EDGE].remove("thermal_violation_ns")
         reasons["thermal_violation_ns"] = "the thermal counters give the same value at less cost"
     for name in _too_expensive(names[Lane.FAST], costs.signals_ns, targets):

@@ -95,7 +95,7 @@ class WatchRate(Enum):
 
 
 class LanePeriods:
-    """The plan's periods, as configured within the plan's budget.  Any thread may read them."""
+    """The plan's periods, as configured within the plan's budget.  Any thread may read the periods."""
 
     def __init__(self, plan: SamplingPlan) -> None:
         self.is_active = False

@@ -1,6 +1,6 @@
 """A wake-up for one waiting thread: a replacement for threading.Event that needs less CPU time.
 
-An Event creates a lock, a list entry and two wake-ups for every wait.  Here a wait is one lock, acquired with a timeout.
+An Event creates a lock, a list entry and two wake-ups for every wait.  A Wakeup only acquires one lock with a timeout.
 """
 
 import contextlib

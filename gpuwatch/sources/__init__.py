@@ -15,7 +15,7 @@ def open_source(spec: str, clock: Clock) -> Source:
     """Open the source of ``auto``, ``nvml``, ``simulated[:SCENE[,SCENE…]]`` or ``replay:PATH``.
 
     ``auto`` is the driver: the simulation never replaces a missing or failing driver (docs/decisions/0005).
-    Raises UsageError: for an unknown specification or scene, or an unreadable recording.
+    Raises UsageError: for an unknown specification or scene, or an unusable recording.
     Raises SourceGoneError: when the driver is missing or does not answer.
     """
     kind, colon, argument = spec.partition(":")

@@ -142,7 +142,7 @@ def _array(
 
 
 def _wrong(path: Path, reason: object) -> UsageError:
-    """Return the error with its text on one line, cut to 400 characters: a foreign archive can contain any name."""
+    """Return the error with its reason on one line, cut to 400 characters: a foreign archive can contain any name."""
     text = " ".join(str(reason).split())
     return UsageError(f"{path}: {text if len(text) <= _TEXT_LENGTH else text[: _TEXT_LENGTH - 1] + '…'}")
 

@@ -1,4 +1,4 @@
-"""Recordings as evidence: the only module that distinguishes the file formats."""
+"""Recordings of all file formats as evidence."""
 
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _HEAD_BYTES = 4096
 
 
 def load(path: str | Path, *, query: str | None = None) -> tuple[Evidence, ...]:
-    """Load a recording: one piece of evidence for each of its windows, or for each GPU if the recording marks no window.
+    """Load a recording: one piece of evidence for each of its windows, or for each GPU of a log.
 
     ``query`` names the columns of an nvidia-smi log without a header.
     Raises UsageError: with a text of one line, for a file in none of the formats.

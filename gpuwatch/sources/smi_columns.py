@@ -33,7 +33,7 @@ SIGNAL_COLUMNS: Mapping[str, Meaning] = {
     "clocks.sm": _SM,
     "clocks.current.memory": _MEMORY,
     "clocks.mem": _MEMORY,
-    # From Ampere on power.draw is the mean of the last second (nvidia-smi --help-query-gpu), never an instantaneous value.
+    # From Ampere on, power.draw is the mean of the last second (nvidia-smi --help-query-gpu).
     "power.draw": Meaning("power_average_w", "W"),
     "power.draw.average": Meaning("power_average_w", "W"),
     "power.draw.instant": Meaning("power_w", "W"),

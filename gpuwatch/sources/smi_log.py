@@ -44,7 +44,7 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
     """Return one piece of evidence per GPU, in the order of the log, with one window over all rows of the GPU.
 
     ``query`` replaces the header of a log written with ``noheader``.  Cells that are N/A count as not observed.
-    Raises UsageError: naming the line, the expected and the found content.
+    Raises UsageError: for a malformed or empty log.
     """
     lines = _lines(path)
     readers: tuple[ColumnReader, ...] | None = None
@@ -75,7 +75,7 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
-    """Yield number, text, and True for a complete line (with its newline) of each non-blank line.  Raises UsageError."""
+    """Yield number and text of each non-blank line, and True if the line ends with a newline.  Raises UsageError."""
     with path.open("rb") as file:
         number, raw = 0, file.readline(_LINE_BYTES + 1)
         while raw:
@@ -127,7 +127,7 @@ def _add_row(where: str, readers: tuple[ColumnReader, ...], cells: list[str], gp
             reasons[REASON_COLUMNS[reader.name]] = reader.number(where, cell)
         elif reader.name in SIGNAL_COLUMNS:
             values[SIGNAL_COLUMNS[reader.name].signal] = reader.number(where, cell)
-    # A log with only some of the reasons gets no mask: the mask would state that the other reasons were inactive.
+    # A log without one of the limiting reasons gets no mask: a mask would state that the missing reason was inactive.
     if "event_reasons_mask" not in values and reasons.keys() >= FAULT_REASONS:
         values["event_reasons_mask"] = float(sum(bit * active for bit, active in reasons.items()))
     gpu = gpus.setdefault(str(facts.get("uuid") or facts.get("pci_bus_id") or facts.get("index", "")), _LoggedGpu())
@@ -176,8 +176,8 @@ def _time_ns(where: str, cell: str) -> int:
 
 @lru_cache(maxsize=16)
 def _second_ns(text: str) -> int:
-    # nvidia-smi writes local time without a zone, so this assumes the zone of this machine.  A change to or from summer time
-    # within a log moves the times by an hour.
+    # nvidia-smi writes local time without a zone, so this assumes the zone of this machine.  The hour that repeats at the end
+    # of summer time counts as the first of the two.
     return round(datetime.strptime(text, "%Y/%m/%d %H:%M:%S").astimezone().timestamp()) * 1_000_000_000
 
 

@@ -27,7 +27,7 @@ class SegmentSpan:
 
 
 class Boot(LedgerConnection):
-    """The last boot in a store.  Every method raises StoreError, in one line, when it cannot read the store."""
+    """The last boot in a store.  Every method raises a one-line StoreError when the store cannot be read."""
 
     def __init__(self, state: Path) -> None:
         super().__init__(state)

@@ -37,7 +37,7 @@ Storable: TypeAlias = Sweep | SegmentRows | LedgerWrite
 
 
 class LedgerWriter:
-    """A writer of changes, in order, with one transaction per commit.  Only the store's writer thread may call it."""
+    """A writer of changes, in order, with one transaction per commit.  Only the store's writer thread calls the methods."""
 
     def __init__(self, folder: StateFolder, retries: Retries) -> None:
         self._folder = folder

@@ -142,7 +142,7 @@ class Compactor:
         return rows
 
     def restart(self) -> None:
-        """Extend no earlier row from now on, because earlier rows are in another file."""
+        """Extend no earlier row from now on, because earlier rows are in another file or lost."""
         for gpu in self._gpus.values():
             gpu.fast = gpu.pulse = gpu.listing = None
             gpu.power_at_ns, gpu.power_w, gpu.power_handed = [], [], 0

@@ -1,4 +1,4 @@
-"""A connection with transactions as blocks: the part of sqlite-utils' Database that the store uses, without its imports.
+"""A connection with transactions as blocks: the part of sqlite-utils' Database that the store uses, without that package's imports.
 
 sqlite-utils imports pandas where pandas is installed, which would slow down every daemon and every judge's worker (decision
 0081).
@@ -21,7 +21,6 @@ class Database:
         self.conn = connection
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run one statement."""
         return self.conn.execute(sql, values)
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The codec of the dense power record: times in milliseconds, power in tenths of a watt, less than two bytes per sample.
 
-The driver's samples are means over about 25 ms, about 20 ms apart.
+The driver's samples are 20 ms apart (docs/HARDWARE.md).
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ REFUSALS = (sqlite3.Error, UnicodeDecodeError)
 
 
 def is_full(error: BaseException) -> bool:
-    """Return whether SQLite could not write because the disk or a quota is full."""
+    """Return whether SQLite could not write, as on a full disk or quota."""
     code = getattr(error, "sqlite_errorcode", None)
     return code in _FULL or (code or 0) & 0xFF == sqlite3.SQLITE_FULL
 
@@ -64,7 +64,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of the file at this path; None after it was removed or moved away."""
+    """Return device and inode of the file at this path; None without a file."""
     try:
         found = path.stat()
     except OSError:

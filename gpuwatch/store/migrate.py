@@ -83,7 +83,6 @@ def is_newer(db: Database, migrations: MigrationSet) -> bool:
 
 
 def applied(db: Database, migrations: MigrationSet) -> set[str]:
-    """Return the names of a file's applied migrations."""
     if "_sqlite_migrations" not in db.table_names():
         return set()
     return {row[0] for row in db.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = ?", (migrations.name,))}

@@ -19,7 +19,7 @@ HELD_COUNT = 100_000  # most rows that wait while another process locks the segm
 
 
 class RowWriter:
-    """A writer of sweeps as rows of the live segment.  Only the store's writer thread may call it."""
+    """A writer of sweeps as rows of the live segment.  Only the store's writer thread calls the methods."""
 
     def __init__(self, segments: Segments, retries: Retries) -> None:
         self._segments = segments

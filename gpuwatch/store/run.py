@@ -17,13 +17,13 @@ UNJUDGED = "the daemon ended before it had judged; the evidence is kept: gpuwatc
 # For sorting worst first; windows without a verdict come last.
 BADNESS: Mapping[str, int] = {**{status.value: status.badness for status in Status}, **dict.fromkeys(UNFINISHED, -1)}
 
-# Made here, not at the first use: two threads that described a type together would crash (annotate/verdict.py).
+# Made here: two threads that use a type for the first time together would crash (annotate/verdict.py).
 _host: msgspec.json.Decoder[Host] = msgspec.json.Decoder(Host)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The id, boot, start and host of a finished run; ``hostname`` is None if the daemon died before reading the host."""
+    """The id, boot, start and host of a finished run; ``hostname`` is None if none is stored."""
 
     id: str
     boot_id: str

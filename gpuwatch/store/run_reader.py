@@ -1,4 +1,4 @@
-"""Queries of the ledger: windows with evidence, times, spans and signatures; overlapping and recorded windows; Xids."""
+"""Queries of the ledger."""
 
 # ruff: noqa: S608 - names in these statements are constants; values are always bound
 
@@ -23,7 +23,7 @@ from gpuwatch.wire.spans import NamedSpans
 
 SHORTEST_PREFIX = 4
 
-# Made here, not at the first use: two threads that described a type together would crash (annotate/verdict.py).
+# Made here: two threads that use a type for the first time together would crash (annotate/verdict.py).
 _recorded: msgspec.json.Decoder[RecordedWindow] = msgspec.json.Decoder(RecordedWindow)
 
 # Errors from rows of a damaged file: SQLite cannot read them, or they hold impossible values.
@@ -51,7 +51,6 @@ class LedgerConnection:
         self._db = files.open_to_read(self.path)
 
     def close(self) -> None:
-        """Close the connection."""
         self._db.conn.close()
 
     def __enter__(self) -> Self:

@@ -19,7 +19,7 @@ KNOWN_COUNT = 4096  # processes whose number is remembered; a forgotten process 
 
 
 class Segment(HeldFile):
-    """The live segment.  Its methods raise sqlite3.Error."""
+    """The live segment.  Methods raise sqlite3.Error."""
 
     def __init__(self, path: Path, db: Database, boot_id: str) -> None:
         super().__init__(path, db, durable=False)
@@ -36,7 +36,6 @@ class Segment(HeldFile):
 
     @staticmethod
     def create(path: Path, facts: WriterFacts, *, begin_ns: int, wall_offset_ns: int, wal: bool) -> Segment:
-        """Create a segment that begins at this time."""
         db = files.open_to_write(path, mode=facts.mode, wal=wal, durable=False)
         schema.prepare_readings(db, path)
         with db.atomic():

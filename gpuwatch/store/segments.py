@@ -35,7 +35,7 @@ class Segments:
         return self.live.pages_bytes >= self.segment_bytes
 
     def rotate_if_full(self) -> bool:
-        """Begin a new segment if the live one is full; the old one becomes a plain file once no process reads it."""
+        """Begin a new segment and return True if the live one is full; the old one later becomes a plain file."""
         if not self.is_full():
             return False
         old, self.live = self.live, self._create()

@@ -57,7 +57,6 @@ _READING_HINTS = get_type_hints(Reading)
 
 
 def stored(signal: str) -> StoredColumn:
-    """Return the column of a signal."""
     stem, _, unit = signal.rpartition("_")
     kind = sql_type(_READING_HINTS[signal])
     if unit in _SCALES and (kind == "REAL" or unit == "bytes"):
@@ -86,11 +85,10 @@ def device_from_row(row: dict[str, Any]) -> Device:
     return Device(**known)
 
 
-GPUS_COUNT = 64  # GPUs of a segment: 6 bits of a row's key; the other 57 bits hold four years of nanoseconds
+GPUS_COUNT = 64  # GPUs of a segment, 6 bits of a row's key; the other 57 bits hold four years of nanoseconds
 
 
 def key(at_ns: int, gpu: int) -> int:
-    """Return the primary key of a row of readings."""
     return at_ns * GPUS_COUNT + gpu
 
 

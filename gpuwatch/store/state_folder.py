@@ -90,7 +90,6 @@ class StateFolder:
                 )
 
     def broken(self) -> list[Ledger | Segment]:
-        """Return the damaged files."""
         return [each for each in (self.segments.live, self.ledger) if self._is_broken(each)]
 
     def set_aside(self, broken: Ledger | Segment, why: object) -> None:

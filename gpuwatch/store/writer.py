@@ -42,7 +42,7 @@ class Store:
         limits: StoreLimits = StoreLimits(),  # noqa: B008 - frozen
         clock: Clock | None = None,
         wall_offset_ns: Callable[[], int] = clocks.wall_offset_ns,
-        mode: int = 0o600,  # mode of the files; the system's daemon lets its group read: 0o640
+        mode: int = 0o600,  # mode of the files; 0o640 for the system's daemon, so that its group can read
     ) -> None:
         self._limits = limits
         self._facts = WriterFacts(

@@ -26,7 +26,7 @@ class Manager:
 
     def __init__(self, address: str | None = None, *, watchdog_s: float | None = None) -> None:
         self._address = address
-        self.watchdog_s = watchdog_s  # the manager kills this process after this time without WATCHDOG=1; None: no watchdog
+        self.watchdog_s = watchdog_s  # longest time between two WATCHDOG=1, or None without a watchdog
 
     @property
     def listens(self) -> bool:

@@ -89,7 +89,7 @@ class EventsTimer:
         return TimedEntries(joined(pieces), issue_s, busy_s, joined_other_work(other), starved_count)
 
     def _take(self, plan: TimingPlan, entries_count: int) -> tuple[Timings, float, OtherWork | None]:
-        """Time entries under one hold; return their times, the GPU's working time, and its other work.
+        """Time entries under one hold or none; return their times, the GPU's working time, and its other work.
 
         The working time includes zeroing, calibrating and copying stamps, and the microseconds in between.
         """
@@ -160,7 +160,7 @@ class EventsTimer:
         return calls_ns / timed_count / 1e9, all_ns / timed_count / 1e9
 
     def _end_reading(self, plan: TimingPlan) -> float:
-        """Measure the time to read the previous take's times; return the part of it during which the filler kept the GPU busy."""
+        """Measure the time to read the previous take's times; return the part during which the filler kept the GPU busy."""
         if self._taken is None or self._taken[0] is not plan:
             return 0.0
         reading_s = (self._now_ns() - self._taken[1]) / 1e9
@@ -236,7 +236,6 @@ def _has_hold(other: OtherWork | None) -> bool:
 
 
 def _launches_count(plan: TimingPlan) -> int:
-    """Return the launches of an entry."""
     return plan.calls_count + _OWN_LAUNCHES_COUNT + (_FLUSH_EVENTS_COUNT if plan.before is not None else 0)
 
 

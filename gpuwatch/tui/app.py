@@ -136,7 +136,7 @@ class TopApp(TimeTravelApp):
             top.show_content(self.content)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer only the keys that have an effect now."""
+        """Offer live, hold and retry only if they have an effect now."""
         match action:
             case "live":
                 return self._state is ScreenState.PAST and self.feed.source is not None

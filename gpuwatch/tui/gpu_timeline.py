@@ -44,7 +44,6 @@ class GpuTimeline:
         return min(max(DRAWN_NS, self.range.dot_ns(viewport) // 2), 2_000_000_000)
 
     def view(self, gpu: LiveGpu, content: ScreenContent, viewport: Viewport) -> ChartView:
-        """Return the data of the curves."""
         begin_ns, end_ns = self.range.edges(viewport)
         refusal = self._fetcher.refusal
         return ChartView(

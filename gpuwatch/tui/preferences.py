@@ -48,7 +48,7 @@ class PreferencesFile:
                 self.complaint = f"{path}: {reason}; correct or delete the file, which is ignored until then"
 
     def store(self, **changed: Any) -> str | None:
-        """Apply these changes, and store them unless the file has a mistake; return a one-line error if the write fails."""
+        """Apply these changes, and store them unless the file has a mistake; return the write's error in one line, or None."""
         self.preferences = replace(self.preferences, **changed)
         if self.path is None or self.complaint is not None:
             return None

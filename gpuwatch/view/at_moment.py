@@ -9,7 +9,7 @@ import numpy as np
 from annotate.evidence import SIGNALS, Column, Device, Lane, ProcessList, Reading, Trace
 from gpuwatch.view.live import LiveGpu
 
-REACH_NS = 12_000_000_000  # the slow lane is read every ten seconds while no window is open
+REACH_NS = 12_000_000_000  # longer than the slow lane's usual period of ten seconds without a window
 
 # Types of a reading's fields other than float: columns hold every signal as float.
 _TYPES: Mapping[str, type] = {

@@ -18,7 +18,7 @@ PROTOCOL = 2  # since 2 verdicts have budgets; a client of protocol 1 gets schem
 OLDEST_PROTOCOL = 1
 LINE_BYTES = 1 << 20  # far above any declared facts; the daemon refuses a longer line
 ANSWER_BYTES = 16 << 20  # above any daemon's answer: 64 GPUs of a window have verdicts of 60 kB each
-# Bounds of a client's messages.  Every field of a request has a bound; a test finds a field without one.
+# Bounds of a client's messages.  Every text, list and map of a request has a bound; a test finds a missing bound.
 DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the second is the total length of a message's names and facts
 NAME_LENGTH = 64  # of a claim, rule, limit, fact or version
 LABEL_LENGTH, RUN_LENGTH, PARENT_LENGTH = 256, 64, 64
@@ -60,7 +60,7 @@ class Message(msgspec.Struct, tag_field="type", omit_defaults=True, frozen=True)
 
 
 class Hello(Message, tag="hello", frozen=True):
-    """A client's first line: its protocol, and the expected source and state folder; None accepts any."""
+    """A client's first line, with its protocol and the expected source and state folder; None accepts any."""
 
     protocol: _Whole
     version: _Name
@@ -74,7 +74,7 @@ class Open(Message, tag="open", frozen=True, rename={"declared": "told"}):
     claim: _Name = "sustained"
     label: Annotated[str, Meta(max_length=LABEL_LENGTH)] | None = None
     policy: Annotated[dict[_Name, _PolicyValue], Meta(max_length=POLICY_COUNT)] = {}  # in the form of Policy.to_dict
-    # UUIDs or their unique prefixes; None: the GPUs that the process tree uses
+    # UUIDs or their unique prefixes; None for the GPUs that the process tree uses
     gpus: Annotated[list[Annotated[str, Meta(max_length=GPU_LENGTH)]], Meta(max_length=GPUS_COUNT)] | None = None
     parent: Annotated[str, Meta(max_length=PARENT_LENGTH)] | None = None
     declared: _Declared = {}
@@ -165,7 +165,7 @@ class AskReadings(Message, tag="readings", frozen=True):
 
 
 class Leave(Message, tag="leave", frozen=True):
-    """A request to exit, refused for tracked windows and a new client; with ``now``, open windows become unproven."""
+    """A request to exit, refused with tracked windows or a new client; with ``now``, open windows become unproven."""
 
     now: bool = False
 

@@ -33,7 +33,6 @@ class PackedTimes:
 
     @staticmethod
     def of(timings: Timings) -> PackedTimes:
-        """Pack arrays."""
         clock = timings.sm_clock_mhz
         return PackedTimes(
             timings.at_ns.astype("<i8").tobytes(),

@@ -41,7 +41,7 @@ class RecordedTimes:
         """Keep durations in seconds; without start times, the durations count as back to back until now.
 
         Never raises, because the benchmark continues.  An invalid duration becomes zero, which the judge rejects.  Invalid start
-        times are dropped.  ``complain`` receives a message about either, and about missing durations.
+        times are dropped.  ``complain`` receives a message about invalid times and missing durations.
         """
         before_count = len(self._took_s)
         _add_durations(self._took_s, times, complain)

@@ -17,7 +17,7 @@ class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True, rename={"process
 
 
 class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
-    """One window: ``status`` is open, closing, judging or the verdict's; ``hazards`` are rules, worst first."""
+    """One window.  ``status`` is open, closing, judging or the verdict's; ``hazards`` are rules, worst first."""
 
     run: str
     claim: str

@@ -62,7 +62,7 @@ def too_old(error: Exception) -> str:
 
 
 def treat(error: Exception, uuid: str | None = None) -> None:
-    """Raise the matching gpuwatch error; return if the error only means "no answer this time"."""
+    """Raise the gpuwatch error for a missing driver or a lost GPU; return for any other error."""
     code = error.value  # type: ignore[attr-defined]  # an NVMLError, whose class is only known to the untyped binding
     if code in _GONE:
         raise SourceGoneError(_GONE[code]) from error
@@ -105,5 +105,4 @@ def read_text(ask: Callable[[], Any]) -> Any:
 
 
 def error_text(error: Exception) -> str:
-    """Return the driver's text of an NVMLError."""
     return str(read_text(lambda: str(error)))

@@ -1,4 +1,4 @@
-"""Enumeration of all listed GPUs, in one thread per GPU, so that a hanging or lost GPU does not delay the others."""
+"""Enumeration of all listed GPUs, in one thread per GPU, so that a hanging GPU does not block the others."""
 
 import threading
 from concurrent.futures import FIRST_COMPLETED, Future, wait

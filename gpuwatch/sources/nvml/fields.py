@@ -113,8 +113,8 @@ def answers(api: Api, uuid: str, handle: Handle, ids: Sequence[int], *, kind: in
 def slowdown_counters(api: Api, uuid: str, handle: Handle, driver_version: str | None) -> tuple[int, int, int] | None:
     """Return the field ids of software-thermal, hardware-thermal and power-brake time; None unless the driver answers all.
 
-    The ids are 269-271.  On drivers 575 to 589 they may be 251-253, which mean power smoothing from 590 on.  The version
-    alone does not decide (580.159.04 answers 269-271), so this function first tries 269-271.  Only 64-bit answers count.
+    The ids are 269-271, or on drivers 575 to 589 also 251-253, which mean power smoothing from 590 on.  The version alone
+    does not decide (580.159.04 answers 269-271), so this function first tries 269-271.  Only 64-bit answers count.
     """
     if answers(api, uuid, handle, (269, 270, 271), kind=_UNSIGNED_LONG_LONG):
         return (269, 270, 271)

@@ -40,17 +40,14 @@ class Gpm:
         return bool(answer and answer.isSupportedDevice)
 
     def ask(self, wanted: Sequence[tuple[str, int]], values: dict[str, Any]) -> None:
-        """Store each metric's mean since the previous sample in ``values``, as a ratio under the signal's name.
-
-        The first call, and a call too soon after the previous sample, store nothing.
-        """
+        """Call ``means``, and store each mean in ``values`` as a ratio under the signal's name."""
         _, means = self.means([metric for _, metric in wanted])
         for name, metric in wanted:
             if metric in means:
                 values[name] = means[metric] / 100
 
     def means(self, metrics: Sequence[int]) -> tuple[int, dict[int, float]]:
-        """Return the nanoseconds since the previous sample, and each metric's mean over that time in NVML's unit.
+        """Return the nanoseconds since the previous sample, and the known means over that time in NVML's unit.
 
         Return 0 and no means at the first call, too soon after the previous sample, or if the driver does not answer.
         Raises DeviceLostError, SourceGoneError.

@@ -82,7 +82,7 @@ class Nvml:
         return tuple(device for _, device in present)
 
     def _register_events(self, boards: tuple[device_facts.BoardHandles, ...]) -> None:
-        """Store these boards; close the event set if they differ, so that ``events`` opens one for the new boards."""
+        """Store these boards; if the list changed, close the event set, so that ``events`` opens a new set."""
         with self._lock:
             deaf = self._events if [board.uuid for board in boards] != [board.uuid for board in self._boards] else None
             self._boards = boards
@@ -166,7 +166,7 @@ class Nvml:
         return waiting.wait(timeout_s)
 
     def supported(self, uuid: str) -> frozenset[str]:
-        """Return the signals that this GPU answers, found by a probe of each."""
+        """Return the signals that this GPU supports, found by a probe of each."""
         gpu = self._gpu(uuid)
         with gpu.lock:
             return frozenset(name for name in SIGNALS if gpu.questions.chosen(name) is not None)
@@ -215,7 +215,7 @@ class Nvml:
 
     @contextmanager
     def _answering(self, uuid: str) -> Iterator[_NvmlGpu]:
-        """Yield a GPU to read; drop its state if it is lost."""
+        """Yield a GPU to read; drop a lost GPU's state."""
         gpu = self._gpu(uuid)
         try:
             yield gpu

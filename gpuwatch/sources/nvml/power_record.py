@@ -41,7 +41,7 @@ class DensePower:
     def gained(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Return times (CLOCK_MONOTONIC ns) and watts since the last call, oldest first.
 
-        Both are empty without new samples, after a step of the stamps' clock, or if that clock is unknown.
+        Return empty tuples without new samples, after a step of the stamps' clock, or if that clock is unknown.
 
         Raises DeviceLostError, SourceGoneError.
         """

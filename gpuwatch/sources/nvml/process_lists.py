@@ -1,4 +1,4 @@
-"""The driver's lists, each read in one call, and the processes of a GPU from those lists.
+"""The driver's lists, normally read in one call, and the processes of a GPU from those lists.
 
 NVIDIA's binding makes two calls for every list, the first only for the length (docs/decisions/0072).
 """
@@ -31,7 +31,7 @@ class Lists:
     def __init__(self, api: Api, handle: Handle) -> None:
         self._api = api
         self._handle = handle
-        self._rooms: dict[str, int] = {}  # by function: the entries in the last buffer that was large enough
+        self._rooms: dict[str, int] = {}  # by function: the size of an enlarged buffer, in entries
 
     def processes(self, function: str) -> list[tuple[int, int | None]]:
         """Return PID and bytes of memory (None if not available) from one of the lists of running processes."""

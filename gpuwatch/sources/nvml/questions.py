@@ -82,14 +82,13 @@ class Questions:
         return Row(self._api, board.uuid, steps, batch, partial(self.gpm.ask, metrics) if metrics else None)
 
     def chosen(self, name: str) -> Question | None:
-        """Return the alternative that this GPU answers; None if it has none."""
+        """Return the first alternative that this GPU supports; None without one."""
         if name not in self._chosen:
             self._chosen[name] = next((question for question in SIGNALS.get(name, ()) if self._works(question)), None)
         return self._chosen[name]
 
     @property
     def counters(self) -> str:
-        """Return a description of the counters that report slow-down time."""
         ids = self._slowdown_counters
         if ids is None:
             return "nvmlDeviceGetViolationStatus (thermal and power only; this driver answers no slow-down counters)"

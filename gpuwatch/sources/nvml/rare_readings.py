@@ -67,7 +67,6 @@ class RareQuestions:
         return RareReading(uuid=self._board.uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, instances=instances, **values)
 
     def close(self) -> None:
-        """Free the samples of the performance monitor."""
         for gpm in (self._gpm, *self._instances.values()):
             gpm.close()
 

@@ -1,7 +1,6 @@
 """The table of signals: for each, the driver's calls and the conversion of units.
 
-A new signal of the driver is one line here.  The alternatives of a signal are tried in order, once per GPU: successors
-first, then calls that NVIDIA has deprecated (removed with CUDA 14).
+The alternatives of a signal are tried in order at its first use on a GPU.
 """
 
 from collections.abc import Callable, Mapping

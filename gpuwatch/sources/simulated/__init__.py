@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:  # the type depends on the name
     if name != "simulate":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from gpuwatch.sources.simulated.offline import simulate  # imports numpy, and a daemon does not need it
+    from gpuwatch.sources.simulated.offline import simulate  # imports numpy, which a daemon does not need
 
     globals()[name] = simulate
     return simulate

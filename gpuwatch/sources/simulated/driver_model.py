@@ -13,11 +13,11 @@ from gpuwatch.sources.simulated.scenes import Fault
 from gpuwatch.sources.simulated.script import Script
 
 PAGE_NS, UTILIZATION_NS, TEMPERATURE_NS = 100_000_000, 208_000_000, 200_000_000
-GPM_NS = 100_000_000  # two GPM samples closer than this give no value
+GPM_NS = 100_000_000  # least time between two GPM samples; an earlier read repeats the last means
 RESERVED_BYTES = 645_000_000
 OWN_BYTES = 2_300_000_000
 
-# Cost of each call in nanoseconds; a signal that is not listed costs ``_PAGE_COST_NS``.
+# Cost of each call in nanoseconds; any other signal costs ``_PAGE_COST_NS``, except the other GPM ratios (``cost_ns``).
 _PAGE_COST_NS = 800
 COST_NS: Mapping[str, int] = {
     "power_w": 2_600, "memory_used_bytes": 4_000, "power_cap_ns": 2_600, "sync_boost_ns": 2_600, "sw_thermal_ns": 2_600,

@@ -1,4 +1,4 @@
-"""The kernels of a simulated GPU: the only module that holds the figures of single kernels.
+"""The kernels of a simulated GPU, with their figures.
 
 Clocks are true SM clocks (cycle counter over global timer), from the H200 recordings in ``tests/traces/README.md``.
 """

@@ -37,7 +37,7 @@ _EPOCH_NS = 1_000_000_000_000
 
 
 class _Witness:
-    """A single-threaded stand-in for the sampler of one GPU: it stores rows, and a gap for each time the GPU was lost."""
+    """A single-threaded stand-in for the sampler of one GPU, which stores rows and gaps."""
 
     def __init__(self, source: Simulated, device: Device) -> None:
         self.source, self.uuid = source, device.uuid

@@ -1,4 +1,4 @@
-"""One simulated board: the load determines clock, power, heat and counters.  The only module that integrates over time.
+"""One simulated board: the load determines clock, power, heat and counters.
 
 The figures come from the H200 recordings in ``tests/traces/README.md``; ``tests/gpuwatch/sources/test_fit.py`` compares the
 results with other recordings.  No code here depends on a scene's name.
@@ -17,7 +17,7 @@ STEP_NS = 5_000_000
 BIN_NS = 20_000_000  # bin of the driver's dense power record; the controllers act once per bin
 RECORD_COUNT = 119  # bins in the dense power record
 _AVERAGE_COUNT = 50  # bins in the trailing second of the average power, which the power controller watches
-_HISTORY_COUNT = 12_000  # steps kept for kernel times: a minute
+_HISTORY_COUNT = 12_000  # steps kept for kernel times: at most a minute
 
 # Static power without and with a context, and the growth of leakage power above 40 °C.
 _BARE_W, _CONTEXT_W, _LEAK_W_PER_C = 82.0, 123.0, 0.8
@@ -38,7 +38,7 @@ _LOAD_MEMORY = 0.7  # the kernels' power varies as AR(1), one step per bin
 _CAPPED, _SHUT = int(Reason.SW_POWER_CAP), int(Reason.HW_THERMAL | Reason.HW_SLOWDOWN)
 _HOT, _IDLE = int(Reason.SW_THERMAL), int(Reason.GPU_IDLE)
 
-# Software cuts the clock by a fifth for heat; hardware halves it at the slow-down temperature.
+# Software lowers the clock by a fifth for heat; hardware halves the clock at the slow-down temperature.
 SLOWDOWN_C = 87
 _HOT_C, _COOL_C, _HOT_SHARE, _SHUT_SHARE = 85.0, 82.0, 0.8, 0.5
 
@@ -110,7 +110,6 @@ class Physics:
 
     @property
     def reasons_mask(self) -> int:
-        """Current clock event reasons."""
         mask = self.stretch.reasons_mask
         if self.capped:
             mask |= _CAPPED
@@ -141,7 +140,6 @@ class Physics:
         return mark_ns if mark_ns < self._stretch_end_ns else self._stretch_end_ns
 
     def step(self) -> None:
-        """Integrate one step."""
         stretch, sums = self.stretch, self.stretch.sums
         end_ns = self.next_ns()
         length_ns = end_ns - self.now_ns
@@ -171,7 +169,6 @@ class Physics:
             self._enter(end_ns)
 
     def _enter(self, now_ns: int) -> None:
-        """Enter the stretch that starts now."""
         round_begin_ns = now_ns - now_ns % self._round_ns
         # Add a microsecond, so that rounding cannot find the previous stretch.
         self.stretch = self.script.at((now_ns - round_begin_ns) / 1e9 + 1e-6)

@@ -1,4 +1,4 @@
-"""The scenes: the scripted events on each simulated GPU.  The only module with the scenes' names.
+"""The scenes: the scripted events on each simulated GPU.
 
 A scene scripts causes (load, neighbours, faults of the board), never readings: the driver's values and the judge's
 findings follow from the physics.  The judge never reads ``status`` and ``rules``, the correct verdict on the scene's
@@ -33,7 +33,7 @@ class Fault(StrEnum):
     SYNC_BOOST = "sync-boost"  # value: remaining share of the clock, set by the group's slowest GPU
     MEMORY_CLOCK = "mem-clock"  # value: MHz
     POWER_LIMIT = "power-limit"  # value: watts, set by another user
-    CLOCK_SAG = "clock-sag"  # the clock falls linearly without a reported reason; value: remaining ratio at the end
+    CLOCK_SAG = "clock-sag"  # falling linearly without a reported reason; value: remaining ratio at the end
     XID = "xid"  # value: number of the Xid
     ECC_CORRECTED = "ecc-corrected"  # value: errors added at the start
     ECC_UNCORRECTED = "ecc-uncorrected"
@@ -56,8 +56,8 @@ class SimulatedBoard:
 class Phase:
     """A period of work of the benchmark's own process.  Between periods the process is idle and keeps its context.
 
-    Work and idleness alternate with ``on_s`` and ``off_s``.  ``share`` is the GPU's busy share of the work; below 1, late
-    launches or similar interruptions are too short to be observed.
+    Work and idleness alternate with ``on_s`` and ``off_s``.  ``share`` is the GPU's busy share of the work; a share below 1
+    simulates interruptions that are too short to be observed, such as late launches.
     """
 
     begin_s: float

@@ -15,7 +15,7 @@ OWN_PID = 51_301  # of the scene's own process, until a window adopts a real pro
 
 @dataclass(slots=True)
 class SimulatedGpu:
-    """A board, and the driver's cursors for its callers.  Times are nanoseconds since the source's ``epoch_ns``.
+    """A board, and the driver's cursors for its callers.  ``now_ns`` counts from the source's ``epoch_ns``.
 
     Callers must hold ``lock`` to use ``driver``, ``adopt``, ``fresh_record`` or ``processes``.
     """

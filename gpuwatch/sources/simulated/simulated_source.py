@@ -148,11 +148,11 @@ class Simulated:
             self._clock.wait_until(min([deadline_ns, *ahead_ns]), self._closed)
 
     def timings(self, uuid: str, begin_ns: int, end_ns: int) -> Timings | None:
-        """Return kernel times of the scene's own process over an interval of the last minute; None if it ran no kernel.
+        """Return kernel times of the scene's own process over an interval of the last minute; None without a kernel.
 
         The times follow the true clock, which the driver does not report.  This method is not part of the Source protocol.
         """
-        from gpuwatch.sources.simulated.iteration_times import kernel_times  # imports numpy, and watching does not need it
+        from gpuwatch.sources.simulated.iteration_times import kernel_times  # imports numpy, which watching does not need
 
         gpu, now_ns = self._at_now(uuid)
         with gpu.lock:
@@ -201,7 +201,7 @@ def profile_bytes(name: str) -> int:
 def scenes_named(names: str) -> tuple[Scene, ...]:
     """Return the scenes of ``NAME[,NAME…]``, with fleets expanded.
 
-    Raises UsageError: with the nearest known name.
+    Raises UsageError: for an unknown name.
     """
     out: list[Scene] = []
     for name in names.split(","):

@@ -1,4 +1,4 @@
-"""The screen of the last hour: the driver's own reports, and the windows."""
+"""The screen of the last hour: the GPUs' events, and the windows."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -85,7 +85,7 @@ def lines(found: Sequence[EventEntry], live: Live, format_time: Callable[[int], 
 
 
 class EventsScreen(ChoosingScreen, SecondaryScreen):
-    """The last hour, newest first; one line is selected."""
+    """The last hour, newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The event above, a newer one"),

@@ -73,7 +73,6 @@ class GpuScreen(SecondaryScreen):
 
     @property
     def uuid(self) -> str:
-        """Return the UUID of the GPU on the screen."""
         return self._timeline.uuid
 
     def show_content(self, content: ScreenContent) -> None:
@@ -123,7 +122,7 @@ class GpuScreen(SecondaryScreen):
         self._redraw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - textual's signature
-        """Offer only keys that have an effect."""
+        """Offer the keys for another GPU only if there are several."""
         return action != "turn" or len(self._content.live.gpus) > 1
 
     @property

@@ -34,7 +34,7 @@ class GpuProcess:
 
 
 def gpu_processes(live: Live) -> list[GpuProcess]:
-    """Return every listed process of every GPU with its owner."""
+    """Return the processes of all GPUs, each with its owner."""
     return [
         GpuProcess(position, process, owner)
         for position, gpu in enumerate(live.gpus)

@@ -19,7 +19,7 @@ from gpuwatch.wire.shown import Shown
 
 
 class WindowScreen(ChoosingScreen, SecondaryScreen):
-    """The findings of one window, worst first; one is selected."""
+    """The findings of one window, worst first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The finding above"),

@@ -12,7 +12,7 @@ from gpuwatch.tui.text import plot
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces, span
 
 DENSE_HOLDS_NS = 100_000_000  # five samples of the record: a longer pause is a gap, and sampled power fills it
-PROCESS_LIST_HOLDS_NS = 11_000_000_000  # longer than the slow lane's period, with which some sources read process lists
+PROCESS_LIST_HOLDS_NS = 11_000_000_000  # longer than the slow lane's usual period
 MOST_ROWS_COUNT = 16  # more lines add nothing to a curve
 AT_LIMIT_RATIO = 0.98  # this and NEAR_C: as in the table of all GPUs
 NEAR_C = 5.0

@@ -106,7 +106,7 @@ def _process_chip(count: float, foreign_counts: float) -> Chip:
 
 
 def foreign(process_list: ProcessList, uuid: str, windows: Sequence[Shown]) -> int:
-    """Count the listed processes outside every window open on that GPU at the time; 0 without an open window."""
+    """Count the list's processes outside every window open on that GPU at the time; 0 if no such window has processes."""
     then = [
         each
         for each in windows

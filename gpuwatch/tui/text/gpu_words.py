@@ -44,7 +44,7 @@ def power(gpu: LiveGpu) -> Piece:
 
 
 def temperature(gpu: LiveGpu) -> Piece:
-    """Format the temperature against the slow-down; ``!`` within 5 °C of it, ``!!`` at or above it."""
+    """Format the temperature against the slow-down: ``!`` from 5 °C below, ``!!`` from the slow-down on."""
     degrees, most = gpu.said("temperature_c"), gpu.device.temperature_slowdown_c
     if degrees is None:
         return Piece(NOTHING, Tone.DIM)

@@ -25,7 +25,7 @@ class TableColumn:
 
 
 def columns(width: int) -> list[TableColumn]:
-    """Return the columns that fit, with bars on a wide screen.  Reasons take the rest of the line."""
+    """Return the columns, with bars on a wide screen.  Reasons take the rest of the line."""
     bar = [TableColumn("", BAR_COUNT, left=True)] if width >= WIDE_COLUMNS else []
     return [
         TableColumn("GPU", 3),

@@ -158,12 +158,10 @@ class PlotStyle:
 
 
 def plain_tones(count: int) -> Tones:
-    """Return the plain tone for every cell."""
     return np.full(count, _TONES.index(Tone.PLAIN), np.intp)
 
 
 def toned(cells: Tones, where: npt.NDArray[np.bool_], tone: Tone) -> Tones:
-    """Return the tones with ``tone`` in the cells of ``where``."""
     return np.where(where, _TONES.index(tone), cells)
 
 

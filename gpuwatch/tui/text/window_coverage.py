@@ -24,7 +24,6 @@ def is_window_on(window: Shown, uuid: str, pids: Collection[int]) -> bool:
 
 
 def open_windows_on(windows: Iterable[Shown], uuid: str, pids: Collection[int]) -> list[Shown]:
-    """Return the open windows on this GPU."""
     return [each for each in windows if each.end_ns is None and is_window_on(each, uuid, pids)]
 
 

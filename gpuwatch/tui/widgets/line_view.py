@@ -70,5 +70,4 @@ class LineView(Widget):
 
     @property
     def text(self) -> str:
-        """Return the shown text."""
         return "\n".join("".join(piece.text for piece in line).rstrip() for line in self._lines)

@@ -1,4 +1,4 @@
-"""A list of lines with one selected: the screen handles keys, and this widget handles clicks."""
+"""A list of lines with at most one selected: the screen handles keys, and this widget handles clicks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,6 @@ class RowList(LineView):
         opened: bool
 
     def show_rows(self, rows: Iterable[tuple[str | None, list[Piece]]], chosen: str | None) -> None:
-        """Show lines, each with its name."""
         self._names, lines = zip(*rows, strict=True)
         self.draw_lines(lines, chosen=self.place(chosen))
 

@@ -51,7 +51,7 @@ def screen_state(content: ScreenContent | None, problem: str | None) -> ScreenSt
 
 
 class StatusLine(TextLines):
-    """LIVE, PAUSED, STALE, GONE with the reason, or PAST and how long ago; the time, and the number of GPUs and windows."""
+    """The screen's state, the displayed time, and the numbers of GPUs and open windows."""
 
     def show_content(
         self, content: ScreenContent | None, problem: str | None, width: int, now_ns: int | None, *, is_small: bool = False

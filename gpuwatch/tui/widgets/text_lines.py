@@ -34,7 +34,6 @@ class TextLines(Static):
 
     @property
     def text(self) -> str:
-        """Return the shown text."""
         return "\n".join("".join(piece.text for piece in line) for line in self._shown)
 
 
