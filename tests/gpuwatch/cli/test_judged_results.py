@@ -86,7 +86,7 @@ def test_judge_prints_the_notes_of_a_result_file(gpuwatch: Gpuwatch, name: str, 
 
 
 def serving(path: Path, seconds: float) -> None:
-    """Write a vLLM result file of requests in real time for this many seconds."""
+    """Write a vLLM result file of requests made during this many seconds."""
     begins, ttfts, itls = [], [], []
     end_s = time.perf_counter() + seconds
     while (begin_s := time.perf_counter()) < end_s:
