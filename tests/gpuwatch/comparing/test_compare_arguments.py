@@ -1,4 +1,4 @@
-"""Tests of compare()'s arguments: a wrong argument gives a one-line error, and a failing service does not stop the comparison."""
+"""Tests of compare() with wrong arguments and failing services."""
 
 from __future__ import annotations
 

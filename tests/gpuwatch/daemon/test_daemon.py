@@ -158,7 +158,7 @@ def test_daemon_of_a_user_refuses_another_user() -> None:
 def _as_nobody(settings: Settings, line: bytes) -> bytes:
     """Return the daemon's answer to a process of another user."""
     here, there = os.pipe()
-    # Created before the switch, because that user may not read the interpreter's own library.
+    # The socket is made before the switch, because another user may be unable to read Python's library.
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path = str(settings.socket)
     child = os.fork()
