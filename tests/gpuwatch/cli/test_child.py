@@ -21,7 +21,7 @@ WRAP += "    pid = child.spawn(sys.argv[1:], __import__('os').environ, mask)\n  
 WRAP += "sys.exit(outcome.exit_code)"
 
 # A command that prints each signal at once, and all signals at the end; "ready" means that the handlers are set.
-# Handlers use os.write, because one may run while `print` flushes.
+# Handlers use os.write, because a signal may arrive while `print` flushes.
 COUNTER = """
 import os, signal, sys, time
 got = []

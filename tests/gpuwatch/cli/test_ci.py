@@ -1,4 +1,4 @@
-"""Tests of gpuwatch ci in a job: stored windows, baselines, retries, and the runner's files."""
+"""Tests of gpuwatch ci, and of the action and examples that call the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of all commands: exit codes, one line per mistake, data on standard output and messages on standard error."""
+"""Tests of all commands' exit codes, errors and streams."""
 
 from __future__ import annotations
 

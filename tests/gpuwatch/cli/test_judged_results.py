@@ -104,7 +104,7 @@ def serving(path: Path, seconds: float) -> None:
 
 
 def test_judge_places_requests_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
-    """Monotonic start times select the interval and stored contexts select the GPU; future start times are refused."""
+    """Monotonic start times select the interval and stored contexts select the GPU; otherwise the output gives a reason."""
     path = tmp_path / "serve.json"
     serving(path, 1.0)
     sample_for(1.6)  # the daemon commits every 0.5 s

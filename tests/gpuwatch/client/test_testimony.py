@@ -1,4 +1,4 @@
-"""Tests of facts and times that the measured process sends: limits, invalid values, and a lost connection."""
+"""Tests of facts and times that the measured process sends."""
 
 from __future__ import annotations
 

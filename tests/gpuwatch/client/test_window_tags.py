@@ -1,4 +1,4 @@
-"""Tests of a window's tags: given, found in the environment, limited, stored, listed and shown."""
+"""Tests of a window's tags."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_tags_survive_the_environment_variable(tags: dict[str, str]) -> None:
 
 
 def test_user_tags_win_over_the_environment(tmp_path: Path) -> None:
-    """Precedence of tags: the user's, the outer window's, the variable's, the job's."""
+    """Tags win in this order: the user's, the outer window's, the variable's, the job's."""
     environment = {**SLURM, VARIABLE: "account=chemistry,team=robots,room=1"}
     outer = WindowTags({"team": "vision", "room": "2"})
     tags = WindowTags({"team": "language"}).at_opening(outer, environment)
