@@ -46,7 +46,7 @@ IMPORTED = (
     "numpy.ma",
     "psutil",
 )
-_PATH = sys.path[1:]  # without the folder of the start
+_PATH = sys.path[1:]  # without the folder that ``-m`` adds
 
 
 def serve(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""Tests of commands on a store with unreadable JSON."""
+"""Tests of a store with unreadable JSON."""
 
 from __future__ import annotations
 

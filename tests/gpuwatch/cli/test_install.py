@@ -30,7 +30,7 @@ def test_install_without_confirmation_writes_nothing(
 
 
 def test_install_writes_only_differing_files(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """The first install writes every file, and the next only differing files; `uninstall` keeps the administrator's file."""
+    """The first install writes every file, later installs write differing files, and `uninstall` keeps the administrator's file."""
     install = ("daemon", "install", "--root", str(tmp_path), "--yes")
     assert gpuwatch(*install, "--with", "kernel-log").code == 0
     found = files(tmp_path / "etc")

@@ -167,7 +167,7 @@ def _table(metrics: Sequence[Metric]) -> str:
 
 
 def _unit(metric: Metric) -> str:
-    """Return the unit in the metric's name, without ``_total``: a base unit, or a base unit per second; otherwise ``1``."""
+    """Return the unit in the metric's name, a base unit or a base unit per second; otherwise ``1``."""
     last = metric.name.removesuffix("_total").removesuffix("_per_second").rpartition("_")[2]
     if last not in _UNITS:
         return "1"

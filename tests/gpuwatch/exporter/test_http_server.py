@@ -65,7 +65,7 @@ def test_server_survives_requests_that_are_not_http(fleet: Fleet, noise: bytes) 
 
 @pytest.mark.parametrize("said", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"])
 def test_server_answers_with_many_slow_connections(fleet: Fleet, said: bytes) -> None:
-    """Probes and a scrape get answers after more than ``CONNECTIONS_COUNT`` clients sent unfinished requests."""
+    """Probes and a scrape get answers after more than ``CONNECTIONS_COUNT`` clients connected without a complete request."""
     with serving(fleet) as web, contextlib.ExitStack() as stack:
         for _ in range(CONNECTIONS_COUNT + 10):
             stack.enter_context(raw(web)).sendall(said)
