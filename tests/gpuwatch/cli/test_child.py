@@ -123,8 +123,6 @@ def read_until(descriptor: int, enough: Callable[[str], bool]) -> str:
 
 
 def test_child_inherits_no_blocked_or_ignored_signal() -> None:
-    """The command inherits no signal that gpuwatch blocked or ignored."""
-
     def masks(report: bytes) -> list[int]:
         # Without signals 32 and 33: glibc uses these for threads, and posix_spawn leaves them ignored.
         return [int(line.split()[1], 16) & ~(3 << 31) for line in report.splitlines()]

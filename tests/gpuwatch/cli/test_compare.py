@@ -84,7 +84,6 @@ class TestRuns:
         assert "expected some of faster, slower" in refused.err
 
     def test_compare_escapes_control_characters_of_runs(self, gpuwatch: Gpuwatch, store: Stored) -> None:
-        """Control characters in a stored UUID are escaped in the output."""
         text = gpuwatch(*store(-0.2, uuid="GPU-f\x1b[31m\x07"), "compare", "0ca7", "1ca7").out
         assert "GPU-f\\x1b[31m\\x07" in text
         assert "\x1b" not in text

@@ -265,7 +265,6 @@ def test_rejudging_in_several_processes_gives_equal_verdicts(daemon: Settings, s
 def test_audit_trace_refuses_limit_outside_its_range(
     gpuwatch: Gpuwatch, daemon: Settings, longer: Window, tmp_path: Path
 ) -> None:
-    """A limit outside its range is refused in one line, without a traceback."""
     file = tmp_path / "window.gpuwatch"
     assert gpuwatch(*daemon.flags(), "record", "-o", str(file), "--run", str(longer.run_id)).code == 0
     ended = gpuwatch("audit", "--trace", str(file), "--limit", "no-work.busy_ratio=0")

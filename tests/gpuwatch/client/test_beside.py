@@ -204,7 +204,6 @@ def test_window_calls_create_no_tracked_object_or_import(copying: Settings) -> N
 
 
 def test_window_without_spans_has_unobserved_other_work(tmp_path: Path) -> None:
-    """A window without stored spans has unobserved other work, not empty other work."""
     with running(tmp_path) as daemon:
         with gpuwatch.window(settings=daemon.settings) as w:
             piece()

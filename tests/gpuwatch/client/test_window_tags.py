@@ -197,7 +197,6 @@ def test_daemon_limits_the_tags_of_a_hostile_client(copying: Settings) -> None:
 
 
 def test_old_greeting_means_that_tags_are_not_stored() -> None:
-    """A greeting without ``takes_tags`` means that the daemon stores no tags."""
     old = msgspec.json.decode(
         b'{"type":"welcome","protocol":2,"version":"0.1","source":"nvml","simulated":false,"state":"","pid":1,"boot_id":""}',
         type=messages.Welcome,

@@ -343,7 +343,6 @@ def test_missing_result_gives_null_error_ratio_in_json() -> None:
 
 
 def test_long_variant_names_have_a_window(copying: Settings) -> None:
-    """Variants with names of 150 characters have a window."""
     variants = {"x" * 150: lambda: 1.0, "y" * 150: lambda: 1.0}
     found = compare(variants, seconds=0.05, warm_s=0.0, timer=HostBlocks(), settings=copying)
     assert found.window is not None

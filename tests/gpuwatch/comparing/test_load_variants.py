@@ -49,7 +49,6 @@ def test_load_ignores_repositories_of_the_environment(
 
 
 def test_load_ignores_textconv_of_git(committed: Path) -> None:
-    """A file with a textconv filter in git is loaded as committed."""
     (committed.parent / ".gitattributes").write_text("*.py diff=loud\n")
     git(committed.parent, "config", "diff.loud.textconv", "tr a-z A-Z <")
     assert load(f"{committed}:f", at="HEAD").call() == 1
