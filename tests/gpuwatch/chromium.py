@@ -63,7 +63,7 @@ class Browser:
             self.events.append(found)
 
     def wait(self, method: str, session: str) -> dict[str, Any]:
-        """Return the next event of this kind."""
+        """Return a session's next event of this kind."""
         while True:
             for place, event in enumerate(self.events):
                 if event.get("method") == method and event.get("sessionId") == session:
@@ -82,7 +82,7 @@ class Browser:
         return found
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900) -> Page:
-        """Open a file in a new page, and wait until it is loaded."""
+        """Open a file in a new page, and wait for the load event."""
         target = self.ask("Target.createTarget", url="about:blank", newWindow=True, width=width, height=height)["targetId"]
         page = Page(self, self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"], target)
         for domain in ("Page", "Runtime", "Network", "Log", "Security"):
@@ -162,7 +162,7 @@ class Page:
 
 @contextlib.contextmanager
 def running() -> Iterator[Browser]:
-    """Run a Chromium with an empty profile; end it with all its processes."""
+    """Run a Chromium with an empty profile, and end all its processes after the block."""
     path = program("chromium")
     profile = tempfile.mkdtemp(prefix="gpuwatch-chromium-")
     sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()

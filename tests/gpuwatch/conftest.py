@@ -1,4 +1,4 @@
-"""Daemons shared by the tests of a module, because starting daemons takes CPU time, and the signals that tests need."""
+"""Daemons shared by the tests of a module, and the signals that tests need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.config.settings import Settings
 from tests.gpuwatch.live import running
 
-# Tests need SIGINT and SIGHUP.  Background jobs can start with SIGINT ignored, commands of nohup with SIGHUP ignored.
+# Tests need SIGINT and SIGHUP.  A background job can start with SIGINT ignored, and nohup ignores SIGHUP.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -46,7 +46,7 @@ IMPORTED = (
     "numpy.ma",
     "psutil",
 )
-_PATH = sys.path[1:]  # without the folder of the start
+_PATH = sys.path[1:]  # without the folder that ``-m`` adds
 
 
 def serve(descriptor: int) -> None:
@@ -160,7 +160,7 @@ def stream_of(number: int) -> TextIO:
 
 
 def serve_to_the_end(descriptor: int) -> None:
-    """Fork a process for each message; in each, run the module that the message names or the code in it, and end."""
+    """Fork a process for each message, and run the message's module or code in that process."""
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     serve(descriptor)

@@ -142,7 +142,7 @@ class ForkServer:
         self._end, self._process = end, process  # the process is kept, because Popen warns of unreferenced living processes
 
     def start(self, message: Mapping[str, Any], streams: Sequence[int]) -> int:
-        """Start the module of a message as a child of this process, with these standard streams; return the child's PID.
+        """Start the program of a message as a child of this process, with these standard streams; return the child's PID.
 
         The server's child forks and ends: the kernel makes the orphan a child of the nearest subreaper, this process.
         """

@@ -74,7 +74,7 @@ def wait_for(found: Settings, process: subprocess.Popen[bytes], log: Path) -> No
 
 
 def judged_run(state: Path, run_id: str) -> Run:
-    """Return the stored run once it is judged: the client gets a verdict one commit before the store."""
+    """Return a run once the store has the verdict: the client gets a verdict before the store commits."""
 
     def found() -> Run | None:
         with Reader(state) as reader:

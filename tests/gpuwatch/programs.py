@@ -11,7 +11,7 @@ PACKAGES = "tests/system-packages.txt"
 
 
 def program(name: str) -> str:
-    """Return a program's path.  Without the program the test fails on CI, after `make system`, and is skipped elsewhere."""
+    """Return a program's path.  Without the program the test fails on CI, where `make system` ran, and is skipped elsewhere."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
     if found:
         return found

@@ -91,7 +91,7 @@ def every(period_ns: int) -> Callable[[int], int]:
 
 
 def silent(_: int) -> None:
-    """Return nothing, as for an unanswered signal."""
+    """Return None, as for an unanswered signal."""
 
 
 FAST = signals(Lane.FAST)

@@ -40,7 +40,7 @@ def _keep_first(column: Column, window: WindowRecord, phase_ns: int, period_ns: 
 
 
 def _with_edges(column: Column, window: WindowRecord, at_ns: Times, index: Times) -> Column:
-    """Add the last row up to the window's begin, the first row from the end on, and the column's last row."""
+    """Add the last row up to the window's start, the first row from the end on, and the column's last row."""
     last = len(column) - 1
     before = max(0, int(np.searchsorted(column.at_ns, window.begin_ns, side="right")) - 1)
     after = min(last, int(np.searchsorted(column.at_ns, window.end_ns)))

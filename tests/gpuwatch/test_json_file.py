@@ -1,4 +1,4 @@
-"""Tests of JSON files in the state folder: reading survives any content, and writing follows no link."""
+"""Tests of JSON files in the state folder."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ def test_write_does_not_follow_a_link(tmp_path: Path) -> None:
 
 
 def test_damaged_canaries_and_floors_are_ignored(tmp_path: Path) -> None:
-    """Impossible values in the records of canaries and floors are ignored without an error."""
     records = '[{"clock_mhz":1e999},{"clock_mhz":' + "9" * 400 + '},{"clock_mhz":"x"},{"clock_mhz":true},7]'
     for text in (records, records.replace("1e999", "-5").replace("9" * 400, "null")):
         (tmp_path / canary_record.FILE).write_text('{"schema":1,"canaries":{"GPU-1":' + text + "}}")

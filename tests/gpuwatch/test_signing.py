@@ -41,7 +41,7 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
 
 
 def said(evidence: bytes | None = b"evidence", **changed: object) -> bytes:
-    """Return the statement for a verdict with these changes."""
+    """Return the statement about a verdict, with these values changed."""
     about: dict[str, Any] = {"run": "0a", "user": "ann", "process": "python"}
     of_run = {name: changed.pop(name) for name in list(changed) if name in about}
     return statement({**VERDICT, **changed}, evidence, **{**about, **of_run})

@@ -18,7 +18,7 @@ from tests.gpuwatch.live import running
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of a command: exit code, standard output and standard error."""
+    """The result of a command."""
 
     code: int
     out: str

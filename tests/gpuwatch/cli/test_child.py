@@ -21,7 +21,7 @@ WRAP += "    pid = child.spawn(sys.argv[1:], __import__('os').environ, mask)\n  
 WRAP += "sys.exit(outcome.exit_code)"
 
 # A command that prints each signal at once, and all signals at the end; "ready" means that the handlers are set.
-# Handlers use os.write, because one may run while `print` flushes.
+# Handlers use os.write, because a signal may arrive while `print` flushes.
 COUNTER = """
 import os, signal, sys, time
 got = []
@@ -41,20 +41,19 @@ sys.exit(7)
 
 
 def wrapped(*command: str, **options: object) -> subprocess.Popen[bytes]:
-    """Start a command under the wrapper."""
     arguments = [sys.executable, "-c", WRAP, *command]
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def ended(*command: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
-    """Run a command under the wrapper; return its exit code, output and errors."""
+    """Return the exit code, output and errors of a command that ran under the wrapper."""
     process = wrapped(*command, stdin=subprocess.PIPE)
     out, err = process.communicate(stdin, timeout=PATIENCE_S)
     return process.returncode, out, err
 
 
 def test_wrapper_exits_with_the_commands_code_or_signal() -> None:
-    """The wrapper returns the command's exit code, or 128 plus the number of the signal that ended it."""
+    """The wrapper returns the command's exit code, or 128 plus the number of the command's fatal signal."""
     ends = {f"exit {code}": code for code in (0, 1, 2, 42, 125, 255)}
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGINT):
         ends[f"ulimit -c 0; kill -{number.value} $$"] = 128 + number
@@ -124,8 +123,6 @@ def read_until(descriptor: int, enough: Callable[[str], bool]) -> str:
 
 
 def test_child_inherits_no_blocked_or_ignored_signal() -> None:
-    """The command inherits no signal that gpuwatch blocked or ignored."""
-
     def masks(report: bytes) -> list[int]:
         # Without signals 32 and 33: glibc uses these for threads, and posix_spawn leaves them ignored.
         return [int(line.split()[1], 16) & ~(3 << 31) for line in report.splitlines()]
@@ -136,7 +133,7 @@ def test_child_inherits_no_blocked_or_ignored_signal() -> None:
 
 
 def test_child_inherits_open_descriptors() -> None:
-    """Open descriptors reach the command, because make's job server and process substitution use their numbers."""
+    """Inheritable descriptors reach the command: make's job server and process substitution pass descriptors by number."""
     readable, writable = os.pipe()
     os.set_inheritable(writable, True)
     process = wrapped(sys.executable, "-c", f"import os; os.write({writable}, b'through')", pass_fds=(writable,))

@@ -22,7 +22,7 @@ MIG = Device(uuid="MIG-7cc71111-2222-3333-4444-555555559999", name="NVIDIA H200 
     ],
 )  # fmt: skip
 def test_choose_accepts_every_name_of_a_gpu(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """An index follows the driver's order of PCI addresses, and the command prints the chosen GPU."""
+    """An index follows the order of PCI addresses, and the chosen GPU is printed to standard error."""
     assert choose([name], [LATER, EARLIER]) == (LATER.uuid,)
     assert capfd.readouterr().err == f"GPU 1: NVIDIA H200, {LATER.uuid}, PCI 00000000:5D:00.0\n"
 

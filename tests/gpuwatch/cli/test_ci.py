@@ -1,4 +1,4 @@
-"""Tests of gpuwatch ci in a job: stored windows, baselines, retries, and the runner's files."""
+"""Tests of gpuwatch ci, and of the action and examples that call the command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHORT = [sys.executable, "-c", "import gpuwatch\nwith gpuwatch.window('for ci', 
 
 
 def stored(folder: Path, *pieces: Evidence, uid: int | None = None) -> list[str]:
-    """Store windows with their verdicts; return the options that select them."""
+    """Store windows with their verdicts; return the options that select the windows."""
     store = opened(folder)
     for place, piece in enumerate(pieces):
         assert piece.device is not None
@@ -148,7 +148,6 @@ def test_ci_runs_the_command_at_the_baselines_revision(
 def test_ci_refuses_wrong_options_before_the_command_runs(
     gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
 ) -> None:
-    """Wrong options are refused in one line before the command runs."""
     monkeypatch.chdir(home)
     ended = gpuwatch("ci", *arguments)
     assert (ended.code, ended.out) == (2, "")

@@ -84,7 +84,6 @@ class TestRuns:
         assert "expected some of faster, slower" in refused.err
 
     def test_compare_escapes_control_characters_of_runs(self, gpuwatch: Gpuwatch, store: Stored) -> None:
-        """Control characters in a stored UUID are escaped in the output."""
         text = gpuwatch(*store(-0.2, uuid="GPU-f\x1b[31m\x07"), "compare", "0ca7", "1ca7").out
         assert "GPU-f\\x1b[31m\\x07" in text
         assert "\x1b" not in text
@@ -135,7 +134,7 @@ class TestRuns:
 
 @pytest.fixture
 def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a working folder with functions; ``g`` takes about forty times as long as ``f``."""
+    """Return a working folder with functions; ``b.py:g`` sleeps twenty times as long as ``a.py:f``."""
     monkeypatch.chdir(home)
     (home / "a.py").write_text(f"import time\ndef f():\n    return {FAST}\n")
     (home / "b.py").write_text(f"import time\ndef g():\n    return {SLOW}\ndef same():\n    return {FAST}\nvalue = 1\n")
@@ -184,7 +183,7 @@ class TestFunctions:
         ended = gpuwatch(*daemon.flags(), "compare", "a.py:f", "--at", "HEAD", *QUICK, "--no-check", "--json")
         found = ended.data["comparisons"][0]
         assert (found["a"], found["b"]) == ("a.py:f@HEAD", "a.py:f")
-        assert found["ratio"]["ratio"] > 2.0  # beside other work the decision may be inconclusive
+        assert found["ratio"]["ratio"] > 2.0  # next to other work the decision may be inconclusive
         for revision, says in (("nonsense", "revision"), ("--version", "revision")):
             wrong = gpuwatch("compare", "a.py:f", f"--at={revision}")
             assert (wrong.code, wrong.out) == (2, "")

@@ -1,4 +1,4 @@
-"""Tests of gpuwatch dashboards: files are listed, written, kept if equal, and replaced only with --overwrite."""
+"""Tests of gpuwatch dashboards, which lists and writes files."""
 
 from __future__ import annotations
 

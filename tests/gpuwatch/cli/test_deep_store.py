@@ -1,4 +1,4 @@
-"""Tests of a store with too deeply nested JSON: one clear line, and the other windows unchanged."""
+"""Tests of a store with unreadable JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def state(tmp_path: Path) -> Path:
 
 
 def spoil(state: Path, column: str, value: str = DEEP) -> None:
-    """Replace a column of the later window by this text."""
+    """Replace the text in a column of the later window."""
     connection = sqlite3.connect(state / "gpuwatch.db")
     if column == "verdict":
         connection.execute("UPDATE verdicts SET verdict = ? WHERE run = 'bbbb0002'", (zlib.compress(value.encode()),))
@@ -82,7 +82,7 @@ def test_report_refuses_and_export_omits_deep_json(gpuwatch: Gpuwatch, state: Pa
 
 @pytest.mark.parametrize("depth", range(200, 1000, 50))
 def test_json_near_the_depth_limit_causes_no_traceback(gpuwatch: Gpuwatch, state: Path, depth: int) -> None:
-    """JSON near the depth limit causes no traceback, even if one step accepts it and the next refuses it."""
+    """At these depths one step may accept the JSON that the next step refuses."""
     spoil(state, "verdict", '{"facts":' * depth + "1" + "}" * depth)
     spoil(state, "told", '{"facts":' * depth + "1" + "}" * depth)
     for arguments in (("show", "bbbb0002"), ("show", "bbbb0002", "--json"), ("audit", "--json"), ("audit", "--rejudge")):

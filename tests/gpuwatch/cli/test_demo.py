@@ -1,4 +1,4 @@
-"""Tests of gpuwatch demo and of the simulated scenes that it plays."""
+"""Tests of gpuwatch demo and its simulated scenes."""
 
 from __future__ import annotations
 

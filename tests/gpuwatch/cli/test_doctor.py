@@ -75,7 +75,6 @@ def looked_at(device: Device, hidden: Collection[str]) -> Check:
 @pytest.mark.parametrize("hidden", [*combinations(COUNTERS, 1), COUNTERS[:2], COUNTERS[2:4], COUNTERS, ("sm_clock_mhz",)])
 @pytest.mark.parametrize("mask", [None, 0x1FF, 0x1FF & ~0x4, 0x1FF & ~0x8, 0x1FF & ~0x20, 0x1FF & ~0x40, "hidden"])
 def test_doctor_and_judge_agree_on_required_signals(hidden: tuple[str, ...], mask: int | str | None) -> None:
-    """Doctor and judge require the same signals to prove a window."""
     if mask == "hidden":
         hidden = (*hidden, "event_reasons_mask")
     device = replace(DEVICE, supported_reasons_mask=mask if isinstance(mask, int) else None)

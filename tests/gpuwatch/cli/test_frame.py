@@ -1,4 +1,4 @@
-"""Tests of all commands: exit codes, one line per mistake, data on standard output and messages on standard error."""
+"""Tests of all commands' exit codes, errors and streams."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def test_version_option_prints_the_package_version(gpuwatch: Gpuwatch) -> None:
 
 
 def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) -> None:
-    """Every command has a file, a line in the help and the shared options."""
     overview = gpuwatch("--help").out
     context = click.Context(cli)
     for name in COMMANDS:

@@ -58,7 +58,6 @@ for words in json.loads(sys.argv[1]):
 
 
 def test_completion_offers_rules_scenes_and_commands(tmp_path: Path) -> None:
-    """Completion offers rules, reasons, limits, scenes and commands."""
     due = {
         ("explain", "throttle-"): "throttle-thermal",
         ("explain", "sw_po"): "sw_power_cap",

@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch daemon install`, which writes only shown and accepted files, and of `gpuwatch daemon uninstall`."""
+"""Tests of `gpuwatch daemon install` and `gpuwatch daemon uninstall`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_install_without_confirmation_writes_nothing(
 
 
 def test_install_writes_only_differing_files(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """The command writes the files, and later only differing ones; `uninstall` removes all but the administrator's file."""
+    """The first install writes every file, later installs write differing files, and `uninstall` keeps the administrator's file."""
     install = ("daemon", "install", "--root", str(tmp_path), "--yes")
     assert gpuwatch(*install, "--with", "kernel-log").code == 0
     found = files(tmp_path / "etc")
@@ -41,7 +41,7 @@ def test_install_writes_only_differing_files(gpuwatch: Gpuwatch, tmp_path: Path)
     assert {oct((tmp_path / "etc" / name).stat().st_mode & 0o777) for name in found} == {"0o644"}
     assert "nothing to do" in gpuwatch(*install).out
 
-    # An older version's unit, and the administrator's drop-in.
+    # Make the unit an older version's, and add the administrator's drop-in.
     unit = tmp_path / "etc/systemd/system/gpuwatch.service"
     unit.write_text(unit.read_text().replace("WatchdogSec=30s", "WatchdogSec=90s"))
     (unit.parent / "gpuwatch.service.d/override.conf").write_text("[Service]\nNice=1\n")
@@ -139,7 +139,7 @@ def test_write_follows_no_link_that_came_after_the_plan(gpuwatch: Gpuwatch, tmp_
 
 @pytest.mark.skipif(units.MANAGER_RUNS.is_dir(), reason="would enable a service of the user that runs the tests")
 def test_install_passes_the_users_paths_to_the_service(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's unit has the source, state folder and socket of the user's settings."""
+    """The user's units have the source, state folder and socket of the user's settings."""
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "100% mine"))
     ended = gpuwatch("daemon", "install", "--user", "--yes", "--source", "simulated")
     assert ended.code == 0
@@ -170,7 +170,6 @@ def test_install_refuses_contradicting_options(gpuwatch: Gpuwatch, arguments: tu
 
 
 def test_install_refuses_a_program_hidden_from_the_service() -> None:
-    """The command refuses a program that the system's daemon cannot read."""
     with pytest.raises(UsageError, match="expected a program outside /home, which the system's daemon cannot read"):
         units.visible(("/home/ada/venv/bin/gpuwatch",))
 

@@ -1,4 +1,4 @@
-"""Tests of gpuwatch judge, which accepts any file that gpuwatch can judge."""
+"""Tests of gpuwatch judge on recordings and reports."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_judge_prints_the_notes_of_a_result_file(gpuwatch: Gpuwatch, name: str, 
 
 
 def serving(path: Path, seconds: float) -> None:
-    """Write a vLLM result file of requests in real time for this many seconds."""
+    """Write a vLLM result file of requests made during this many seconds."""
     begins, ttfts, itls = [], [], []
     end_s = time.perf_counter() + seconds
     while (begin_s := time.perf_counter()) < end_s:
@@ -104,7 +104,7 @@ def serving(path: Path, seconds: float) -> None:
 
 
 def test_judge_places_requests_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
-    """Monotonic start times select the interval and stored contexts select the GPU; future start times are refused."""
+    """Monotonic start times select the interval and stored contexts select the GPU; otherwise the output gives a reason."""
     path = tmp_path / "serve.json"
     serving(path, 1.0)
     sample_for(1.6)  # the daemon commits every 0.5 s

@@ -1,4 +1,4 @@
-"""Tests of gpuwatch mark: one command begins a window and another ends it."""
+"""Tests of gpuwatch mark: windows that one command begins and another command ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ BEGIN, END = ("mark", "begin"), ("mark", "end")
 
 
 def mark(gpuwatch: Gpuwatch, found: Settings, *arguments: str) -> Ended:
-    """Run a command of `gpuwatch mark` with these settings."""
     return gpuwatch(*found.flags(), "mark", *arguments)
 
 
@@ -35,7 +34,7 @@ def windows_count(found: Settings) -> int:
 
 
 def test_mark_end_prints_and_stores_the_verdict(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """`mark end` prints the verdict, and `show` the measured processes; a used name and a second end fail."""
+    """`mark end` prints the verdict and `show` prints the measured processes; a used name and a second end fail."""
     begun = mark(gpuwatch, daemon, "begin", "job", "--expires", "1min", "--claim", "sustained")
     assert (begun.code, begun.out) == (0, "")
     owner = "this session" if os.getsid(0) else "all your commands that entered this container"

@@ -38,7 +38,7 @@ class Printed:
 
 @dataclass
 class Notebook:
-    """A fake of IPython: it keeps magics by name, runs cells, and returns a cell's exception."""
+    """A fake of IPython's shell."""
 
     magics: dict[str, Callable[..., Any]] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
@@ -64,7 +64,6 @@ def notebook() -> Notebook:
 
 
 def run(notebook: Notebook, line: str, cell: str, settings: Settings) -> Window:
-    """Run a cell under %%gpuwatch, and return the window."""
     found = notebook.magics["gpuwatch"](f"{line} {shlex.join(settings.flags())}", cell)
     assert isinstance(found, Window)
     return found
@@ -83,7 +82,6 @@ def test_cell_runs_in_a_window_and_shows_its_verdict(notebook: Notebook, daemon:
 
 @pytest.mark.parametrize(("cell", "error"), [("1 / 0", "ZeroDivisionError"), ("raise KeyboardInterrupt", "KeyboardInterrupt")])
 def test_verdict_names_the_exception_of_a_cell(notebook: Notebook, daemon: Settings, cell: str, error: str) -> None:
-    """A cell's exception is named as the reason of the verdict."""
     watched = run(notebook, "", cell, daemon)
     assert watched.label == "cell"
     assert error in watched.verdict.why

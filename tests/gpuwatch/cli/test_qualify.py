@@ -1,4 +1,4 @@
-"""Tests of gpuwatch selftest --qualify: the decision on simulated GPUs, exit codes, JSON, references, and wrong usage."""
+"""Tests of gpuwatch selftest --qualify on simulated GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEADY = ("--source", "simulated:steady-gemm", "selftest", "--qualify")
 
 
 def test_instance_is_qualified_against_a_saved_reference(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A first run makes a reference, a second run is comparable with it, and a neighbour makes a third incomparable."""
+    """The second run is comparable with the first run's reference; a neighbour makes the third run incomparable."""
     reference = tmp_path / "fleet.json"
     first = gpuwatch(*STEADY, "--save-reference", str(reference))
     assert (first.code, first.out.splitlines()[0][:9]) == (12, "SIMULATED")

@@ -42,7 +42,6 @@ def run(
 
 
 def test_run_judges_and_passes_output_and_code_through(daemon: Settings) -> None:
-    """The program is judged, and output and exit code pass through unchanged."""
     ended = run("--name", "copy", "--", "sh", "-c", "echo out; echo err >&2; sleep 1.2; exit 3", settings=daemon)
     assert (ended.returncode, ended.stdout) == (3, "out\n")
     said = ended.stderr.splitlines()
@@ -62,7 +61,7 @@ def test_run_names_an_unreadable_recording(tmp_path: Path) -> None:
 
 
 def test_run_leaves_signals_to_the_waiting_thread(daemon: Settings) -> None:
-    """Every thread except the waiting one blocks SIGTERM."""
+    """No thread besides the waiting thread can receive SIGTERM."""
     process = start("--accept", "outliers", "--", "sh", "-c", "echo $PPID; exec sleep 20", settings=daemon)
     assert process.stdout is not None
     wrapper = int(process.stdout.readline())
@@ -102,7 +101,7 @@ def test_run_writes_the_verdict_as_json(daemon: Settings, tmp_path: Path) -> Non
 
 
 def test_run_fails_a_success_only_for_a_named_status(daemon: Settings, tmp_path: Path) -> None:
-    """The exit code changes only for a status named in --fail-on; the test reads the status, because load may change it."""
+    """The exit code changes only for a status named in --fail-on; the test reads the status, which depends on the load."""
 
     def judged(*arguments: str) -> tuple[int, str]:
         report = tmp_path / "verdict.json"
@@ -137,7 +136,7 @@ def test_run_passes_daemon_and_parent_to_windows_inside(daemon: Settings) -> Non
 
 
 def test_run_passes_a_socket_that_c_programs_cannot_derive(home: Path) -> None:
-    """The command sets the socket's variable unless the socket is the C library's default for real GPUs."""
+    """GPUWATCH_NVTX_SOCKET is set for a configured socket and for a simulated source, and unset for default settings."""
     config = home / "config.toml"
     config.write_text('socket = "/run/user/s"\n')
     assert settings_environment(load({})) == {}
@@ -158,7 +157,6 @@ def test_inner_run_of_another_source_uses_its_own_daemon(home: Path, monkeypatch
 
 
 def test_run_forwards_signals_and_still_judges(daemon: Settings) -> None:
-    """A signal reaches the program, and the window is still judged."""
     process = start(
         "--", "sh", "-c", "trap 'echo ended; exit 9' TERM; echo ready; while :; do sleep 0.05; done", settings=daemon
     )
@@ -242,7 +240,6 @@ def test_run_reports_start_failures_with_the_codes_of_env(
 
 
 def test_wrong_option_ends_the_process_with_125() -> None:
-    """A wrong option ends the process with 125."""
     ended = run("--bogus", "--", "true")
     assert (ended.returncode, ended.stdout) == (125, "")
     assert "--bogus" in ended.stderr

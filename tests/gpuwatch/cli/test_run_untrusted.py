@@ -1,4 +1,4 @@
-"""Tests of gpuwatch run --untrusted: the daemon's observations check a program's claimed number."""
+"""Tests of gpuwatch run --untrusted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLAIMS = "import sys, time; time.sleep(1.3); open(sys.argv[1], 'w').write(sys.ar
 
 
 def test_run_rejects_a_claim_below_the_busy_time(daemon: Settings, tmp_path: Path) -> None:
-    """A claim of a hundredth of the busy time is rejected, and --fail-on turns the success into 11."""
+    """A claim of a hundredth of the busy time is rejected, and with --fail-on the exit code is 11."""
     claim, verdict = tmp_path / "claim.json", tmp_path / "verdict.json"
     told = json.dumps({"calls": 1000, "call_s": 13e-6})
     ended = run(

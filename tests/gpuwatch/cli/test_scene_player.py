@@ -1,4 +1,4 @@
-"""Tests of the demo's simulating daemon, whose answers a busy machine delays."""
+"""Tests of the demo's simulating daemon."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_show_of_an_unknown_run_fails_and_names_the_run(gpuwatch: Gpuwatch, daem
 def test_show_finds_a_window_by_label_or_from_the_last(
     gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window
 ) -> None:
-    """A label selects its latest window; -1 is the last window, -2 the one before."""
+    """A label selects its latest window; -1 is the last window, and -2 is the window before."""
 
     def shown(*arguments: str) -> str:
         return str(gpuwatch(*daemon.flags(), "show", *arguments, "--json").data["run"])
@@ -254,7 +254,6 @@ def test_db_path_prints_the_existing_database(gpuwatch: Gpuwatch, daemon: Settin
 
 
 def test_rejudging_in_several_processes_gives_equal_verdicts(daemon: Settings, short: Window, longer: Window) -> None:
-    """Several processes judge windows again with the same results as one process."""
     from gpuwatch.cli import open_store
 
     with open_store.reader(daemon) as store:
@@ -266,7 +265,6 @@ def test_rejudging_in_several_processes_gives_equal_verdicts(daemon: Settings, s
 def test_audit_trace_refuses_limit_outside_its_range(
     gpuwatch: Gpuwatch, daemon: Settings, longer: Window, tmp_path: Path
 ) -> None:
-    """A limit outside its range is refused in one line, without a traceback."""
     file = tmp_path / "window.gpuwatch"
     assert gpuwatch(*daemon.flags(), "record", "-o", str(file), "--run", str(longer.run_id)).code == 0
     ended = gpuwatch("audit", "--trace", str(file), "--limit", "no-work.busy_ratio=0")

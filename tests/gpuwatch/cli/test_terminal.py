@@ -29,7 +29,7 @@ OURS = ("\x1b[1m", "\x1b[3m", "\x1b[36m", "\x1b[1;36m", "\x1b[32m", "\x1b[33m", 
 
 
 def steering(text: str) -> list[str]:
-    """Return every control, format and line separator character of a text, except line ends and gpuwatch's colours."""
+    """Return the characters of a text that can control a terminal, except line ends and gpuwatch's colours."""
     for colour in OURS:
         text = text.replace(colour, "")
     found = [c for c in text if unicodedata.category(c)[0] == "C" or unicodedata.category(c) in ("Zl", "Zp")]
@@ -39,7 +39,7 @@ def steering(text: str) -> list[str]:
 def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
     """Run a command with one stream on a terminal; return that stream's output.
 
-    ``run`` has a separate process, because the program inherits its streams; other commands run in this process.
+    ``run`` has a separate process, because its program inherits the streams; other commands run in this process.
     """
     ours, theirs = pty.openpty()
     got: list[bytes] = []
@@ -106,7 +106,7 @@ def test_json_on_a_terminal_has_no_control_characters(daemon: Settings, hostile:
 
 
 def found_texts(data: Any) -> set[str]:
-    """Return every text in a tree of JSON values."""
+    """Return the text values, without keys, in a tree of JSON values."""
     if isinstance(data, dict):
         return set().union(*map(found_texts, data.values()))
     if isinstance(data, list):

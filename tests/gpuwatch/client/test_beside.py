@@ -30,7 +30,7 @@ def copying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 def stored(window: gpuwatch.Window, settings: Settings) -> Evidence:
-    """Return the packed evidence; check that stored rows give the same pauses, and other work in both or neither."""
+    """Return the packed evidence, after a comparison with the evidence from stored rows."""
     assert window.verdict
     with Reader(settings.state) as reader:
         run = reader.run(window.run_id or "")
@@ -44,7 +44,6 @@ def stored(window: gpuwatch.Window, settings: Settings) -> Evidence:
 
 
 def piece(seconds: float = 0.05) -> None:
-    """Let the time of a piece of work pass."""
     let_pass(seconds, "the piece takes this time")
 
 
@@ -56,7 +55,7 @@ class Knot:
 
 
 def collect_something() -> None:
-    """Create and collect garbage, which takes longer than a launch."""
+    """Collect 20 000 reference cycles."""
     knots = [Knot() for _ in range(20_000)]
     del knots
     gc.collect()
@@ -127,7 +126,7 @@ class TestPauses:
         assert gc.callbacks == before
 
     def test_inner_window_pauses_the_outer_one(self, copying: Settings) -> None:
-        """Opening and closing a nested window is stored in the outer window as gpuwatch's own pause."""
+        """The opening and the close of a nested window are stored in the outer window as hand-over pauses."""
         with gpuwatch.window("outer", settings=copying) as outer:
             with gpuwatch.window("inner", settings=copying) as inner:
                 piece()
@@ -205,7 +204,6 @@ def test_window_calls_create_no_tracked_object_or_import(copying: Settings) -> N
 
 
 def test_window_without_spans_has_unobserved_other_work(tmp_path: Path) -> None:
-    """A window without stored spans has unobserved other work, not empty other work."""
     with running(tmp_path) as daemon:
         with gpuwatch.window(settings=daemon.settings) as w:
             piece()

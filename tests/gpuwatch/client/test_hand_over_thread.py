@@ -80,7 +80,7 @@ def test_hand_over_of_a_program(program: str, printed: str) -> None:
 
 
 class OpenWindow:
-    """Stands for a window that is open during the block."""
+    """A stand-in for a window that is open during the block."""
 
     def __enter__(self) -> None:
         reader().begin(self)
@@ -90,7 +90,7 @@ class OpenWindow:
 
 
 def test_work_rests_while_a_window_is_open() -> None:
-    """Work that has begun rests too, until the window ends or somebody waits for the work."""
+    """Running work pauses until the window ends or a thread waits for the work."""
     steps: list[int] = []
     may_end = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Tests of a window that starts a daemon: the daemon's start, its failures, and its traces in the benchmark."""
+"""Tests of windows that start a daemon."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ except ChildProcessError:
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """Run a benchmark that starts a daemon, under `taskset -c 0 … | tee log`; return the daemon's folder and the output."""
+    """Run a benchmark that is bound to CPU core 0 and starts a daemon; return the daemon's folder and the ended process."""
     folder = tmp_path_factory.mktemp("started")
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(folder).flags())
     program = folder / "bench.py"
@@ -61,7 +61,6 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.
 
 
 def test_started_daemon_keeps_neither_pipe_nor_affinity(started: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    """The daemon keeps neither the pipes nor the affinity of the benchmark that started it."""
     folder, done = started
     assert done.stdout.startswith("valid\n"), done.stderr
     assert "starting a daemon" in done.stderr
@@ -99,7 +98,7 @@ def test_window_replaces_another_windows_failed_daemon(tmp_path: Path) -> None:
 
 
 def test_daemon_failing_before_its_log_is_quoted(tmp_path: Path) -> None:
-    """The verdict quotes the message of a daemon that fails before it opens the log; no file descriptor stays open."""
+    """The verdict quotes the message of a daemon that fails before opening the log; no file descriptor stays open."""
     settings = settings_in(tmp_path)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.log.write_text("2026-01-01 10:00:00,000 INFO gpuwatch.daemon.daemon: stopped\n")

@@ -1,4 +1,4 @@
-"""Tests of facts and times that the measured process sends: limits, invalid values, and a lost connection."""
+"""Tests of facts and times that the measured process sends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from tests.waiting import PATIENCE_S, let_pass, sample_for
 
 
 def evidence_of(window: gpuwatch.Window, settings: Settings) -> Evidence:
-    """Return a judged window's stored evidence."""
     assert window.verdict, "expected a verdict"
     with Reader(settings.state) as reader:
         run = reader.run(window.run_id or "")
@@ -37,19 +36,16 @@ def evidence_of(window: gpuwatch.Window, settings: Settings) -> Evidence:
 
 
 def timings_of(window: gpuwatch.Window, settings: Settings) -> Timings:
-    """Return a judged window's stored times."""
     timings = evidence_of(window, settings).timings
     assert timings is not None
     return timings
 
 
 def iterate(seconds: float) -> None:
-    """Let the time of an iteration pass."""
     let_pass(seconds, "the iteration takes this time")
 
 
 def test_iterations_without_a_gpu_context_use_the_host(copying: Settings) -> None:
-    """Without a GPU context, the host's clock times iterations."""
     with gpuwatch.window(settings=copying) as w:
         numbers = []
         for number in w.iterations(5):
@@ -90,7 +86,7 @@ def test_recorded_times_count_as_back_to_back(copying: Settings) -> None:
 
 
 def test_many_times_arrive_without_moving_the_end(copying: Settings) -> None:
-    """Half a million times arrive, merged below the limit, and the window ends with its block."""
+    """Half a million times are merged to fewer than the limit, and the window ends with its block."""
     with gpuwatch.window(settings=copying) as w:
         begin_ns = clock.now_ns()
         sample_for(0.3)
@@ -175,7 +171,6 @@ def test_unknown_fact_becomes_a_tag_with_a_warning(copying: Settings, caplog: py
     ids=["long", "surrogate", "beyond 64 bits", "below", "complex"],
 )
 def test_declare_refuses_facts_that_cannot_be_sent(copying: Settings, fact: object, says: str) -> None:
-    """A fact that cannot be sent is refused when it is declared."""
     with gpuwatch.window(settings=copying) as w:
         with pytest.raises(gpuwatch.UsageError, match=f"declare: .*{says}"):
             w.declare(cache=fact)  # type: ignore[arg-type]  # the tested mistake
@@ -248,7 +243,7 @@ def test_iterations_run_without_a_daemon(tmp_path: object, caplog: pytest.LogCap
 
 
 def opened(client: Client) -> tuple[str, int]:
-    """Open a window over the wire; return its run and start time."""
+    """Open a window over the wire; return the run's ID and start time."""
     window = client.open()
     return window.run, window.opened_ns
 

@@ -1,4 +1,4 @@
-"""Tests of a window in the benchmark: the block runs whatever happens to telemetry, and the verdict gives the reason."""
+"""Tests of a window in the benchmark."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_hostile_label_is_escaped_in_every_output(copying: Settings) -> None:
 
 
 def test_undecodable_label_is_cleaned(copying: Settings) -> None:
-    """The label is stored with a replacement character, and escaped in text."""
+    """The verdict's label has a replacement character, and text escapes the label's control characters."""
     with gpuwatch.window("a\udcff\x1b[31m", settings=copying) as w:
         pass
     assert w.run_id is not None

@@ -1,4 +1,4 @@
-"""Tests of a window's tags: given, found in the environment, limited, stored, listed and shown."""
+"""Tests of a window's tags."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_tags_survive_the_environment_variable(tags: dict[str, str]) -> None:
 
 
 def test_user_tags_win_over_the_environment(tmp_path: Path) -> None:
-    """Precedence of tags: the user's, the outer window's, the variable's, the job's."""
+    """Tags win in this order: the user's, the outer window's, the variable's, the job's."""
     environment = {**SLURM, VARIABLE: "account=chemistry,team=robots,room=1"}
     outer = WindowTags({"team": "vision", "room": "2"})
     tags = WindowTags({"team": "language"}).at_opening(outer, environment)
@@ -197,7 +197,6 @@ def test_daemon_limits_the_tags_of_a_hostile_client(copying: Settings) -> None:
 
 
 def test_old_greeting_means_that_tags_are_not_stored() -> None:
-    """A greeting without ``takes_tags`` means that the daemon stores no tags."""
     old = msgspec.json.decode(
         b'{"type":"welcome","protocol":2,"version":"0.1","source":"nvml","simulated":false,"state":"","pid":1,"boot_id":""}',
         type=messages.Welcome,

@@ -37,7 +37,7 @@ COPY = Kernel(510e-6, 0.0, 565.0, 0.0005)
 
 
 class Gpus:
-    """Many GPUs at once, each with its own random numbers: every value is an array over GPUs."""
+    """Many GPUs at once: every value is an array over GPUs."""
 
     def __init__(self, count: int, seed: int) -> None:
         self._rng = np.random.default_rng(seed)

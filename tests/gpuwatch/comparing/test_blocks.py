@@ -81,7 +81,7 @@ def test_block_launches_are_timed_separately() -> None:
 
 def test_event_overhead_is_divided_by_the_calls() -> None:
     class Holding(Gpu):
-        """A GPU whose events take a microsecond under a hold."""
+        """A GPU that can be held, and whose events take a microsecond each."""
 
         def _sleep(self, cycles: int) -> None:
             self.free_s += cycles / 2e9

@@ -1,4 +1,4 @@
-"""Tests of compare(), functions interleaved on one GPU, here a simulated power-limited one."""
+"""Tests of compare() on a simulated power-limited GPU."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize(("starved", "says"), [(False, " %: 2 µs of"), (True, "GPU's share at least")])
     def test_each_variant_has_its_gpu_share(self, starved: bool, says: str) -> None:
-        """Text shows the GPU's share of both variants, JSON also launches, host time and gap; a GPU that waited is reported."""
+        """Text and JSON show the GPU's share of both variants; a GPU that waited for launches is reported."""
         launch = BlockLaunch(issue_s=12e-6, overhead_s=2e-6, gap_s=1e-6)
         timer = SimulatedBlocks({"a": GEMM, "b": GEMM}, starved=starved, launch=launch)
         found = compare({"a": nothing, "b": nothing}, watch=False, seconds=0.5, timer=timer)
@@ -112,7 +112,6 @@ class TestAnswers:
         assert "power" not in str(found)
 
     def test_compare_takes_each_variant_against_reference(self) -> None:
-        """Several variants are each compared with the reference."""
         kernels = {"a": GEMM, "b": replace(GEMM, took_s=0.97 * GEMM.took_s), "c": COPY}
         timer = SimulatedBlocks(kernels)
         found = compare(
@@ -344,7 +343,6 @@ def test_missing_result_gives_null_error_ratio_in_json() -> None:
 
 
 def test_long_variant_names_have_a_window(copying: Settings) -> None:
-    """Variants with names of 150 characters have a window."""
     variants = {"x" * 150: lambda: 1.0, "y" * 150: lambda: 1.0}
     found = compare(variants, seconds=0.05, warm_s=0.0, timer=HostBlocks(), settings=copying)
     assert found.window is not None

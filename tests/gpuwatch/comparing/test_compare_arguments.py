@@ -1,4 +1,4 @@
-"""Tests of compare()'s arguments: a wrong argument gives a one-line error, and a failing service does not stop the comparison."""
+"""Tests of compare() with wrong arguments and failing services."""
 
 from __future__ import annotations
 
@@ -84,7 +84,6 @@ WRONG: list[tuple[str, object]] = [
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=[f"{name}={value!r}" for name, value in WRONG])
 def test_wrong_compare_argument_is_named_with_its_value(name: str, value: object) -> None:
-    """The error names the wrong argument and its value, on one line."""
     with pytest.raises(UsageError, match=f"compare: {name}: expected") as refused:
         compare(PAIR, watch=False, **{name: value})  # type: ignore[arg-type]  # a wrong type is the test's subject
     assert "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""Tests of compare() on a real GPU: equal variants are the same, and larger ones are slower, also under the power cap."""
+"""Tests of compare() on a real GPU."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_same_call_is_same(torch: Any, make: Callable[[Any], Callable[[], Any]])
 
 
 def test_one_per_cent_more_bytes_take_longer(torch: Any) -> None:
-    """One percent more bytes take longer; the variants share buffers, because separate ones would differ as much."""
+    """One percent more bytes take longer; the variants share buffers, because separate buffers would differ as much."""
     whole = 1 << 30
     more = round(1.01 * whole) // 4096 * 4096
     source = torch.empty(more, dtype=torch.uint8, device="cuda")
@@ -56,7 +56,6 @@ def test_one_per_cent_more_bytes_take_longer(torch: Any) -> None:
 
 
 def test_larger_gemm_is_slower_at_both_clocks(torch: Any) -> None:
-    """A larger GEMM is slower at a shared clock and at its own clock."""
     found = compare(
         {"a": gemm(torch), "b": gemm(torch, 4096 + 256)}, check=False, own_steady=True, own_s=1.5, label="gemm with more"
     )

@@ -26,7 +26,7 @@ NAMES = {probe.name for probe in PROBES}
 
 
 class CopyingDriver(WholeDriver):
-    """A mock driver that counts copies instead of making them, allocates at most 1 MiB, and never waits."""
+    """A mock driver that counts copies without copying, allocates at most 1 MiB at once, and never waits."""
 
     copies = 0
 

@@ -49,7 +49,6 @@ def test_load_ignores_repositories_of_the_environment(
 
 
 def test_load_ignores_textconv_of_git(committed: Path) -> None:
-    """A file with a textconv filter in git is loaded as committed."""
     (committed.parent / ".gitattributes").write_text("*.py diff=loud\n")
     git(committed.parent, "config", "diff.loud.textconv", "tr a-z A-Z <")
     assert load(f"{committed}:f", at="HEAD").call() == 1
@@ -151,7 +150,7 @@ class TestTrees:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
     def test_worktree_of_a_killed_process_is_removed(self, here: Path, number: signal.Signals) -> None:
-        """SIGTERM removes a worktree at once; after SIGKILL the next use removes it."""
+        """A process that gets SIGTERM removes its worktree; after SIGKILL the next use removes the worktree."""
         script = (
             "import os, sys\nfrom gpuwatch.comparing import checkouts, load\n"
             f"with checkouts.cleaned_up():\n    load({str(here)!r} + ':f', at='HEAD')\n    os.kill(os.getpid(), {int(number)})\n"

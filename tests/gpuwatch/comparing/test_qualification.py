@@ -92,7 +92,7 @@ def test_amount_needs_a_number() -> None:
 
 
 def test_swinging_series_is_wider_and_plain_data() -> None:
-    """The interval of a swinging clock is wider than that of independent values, and JSON can hold it."""
+    """The interval of a swinging clock is wider than the interval of the same values in random order."""
     rng = np.random.default_rng(3)
     swinging = 1500.0 * np.exp(0.01 * np.repeat(rng.standard_normal(8), 25) + 0.001 * rng.standard_normal(200))
     amount, calm = Amount.of_series(swinging), Amount.of_series(rng.permutation(swinging))

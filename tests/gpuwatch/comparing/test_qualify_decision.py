@@ -31,7 +31,7 @@ def likenesses(found: QualifyDecision) -> dict[str, Likeness]:
 
 
 def simulated(**changes: object) -> QualifyDecision:
-    """Qualify a simulated GPU of another scene; missing numbers come from the healthy card."""
+    """Return the decision on a GPU of a changed scene; launch time, software and stamps are the healthy card's."""
     found = qualified(replace(STEADY, **changes))  # type: ignore[arg-type]
     launch = healthy().amounts["launch_s"]
     seen = replace(found, amounts={**found.amounts, "launch_s": launch}, software=healthy().software)

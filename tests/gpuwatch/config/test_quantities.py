@@ -29,7 +29,6 @@ def test_duration_ns_reads_durations_with_units(text: str, amount_ns: int) -> No
     ("text", "amount_s"), [("5m", 300), ("1.5 m", 90), ("30", 30), ("0.5", 0.5), ("5ms", 0.005), ("2h", 7200)]
 )
 def test_lapse_ns_reads_bare_seconds_and_m_for_minutes(text: str, amount_s: float) -> None:
-    """A time distance may be bare seconds, and m means minutes."""
     assert quantities.lapse_ns(text) == amount_s * 1e9
 
 

@@ -79,7 +79,6 @@ def test_gemm_iterations_have_time_and_true_clock(settings: Settings, gemm: Any)
 
 
 def test_window_inside_capture_leaves_graph_alone(settings: Settings, gemm: Any) -> None:
-    """A window and its iterations inside a capture leave the graph intact."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph), gpuwatch.window("captured", settings=settings) as w:
         for _ in w.iterations(3):

@@ -65,7 +65,6 @@ def test_few_times_are_handed_over_by_the_program(gpu: Driver, copying: Settings
 
 
 def test_stamp_memory_is_freed_after_reading(gpu: Driver, copying: Settings) -> None:
-    """Once the verdict is there, the memory of the iterations' stamps is free."""
     gpu.may_copy.set()
     window = iterated(copying, MANY_COUNT)
     assert window.verdict
@@ -73,7 +72,7 @@ def test_stamp_memory_is_freed_after_reading(gpu: Driver, copying: Settings) -> 
 
 
 def test_reading_waits_while_a_window_is_open(gpu: Driver, copying: Settings) -> None:
-    """Reading beside the next window would slow its launches."""
+    """Reading during the next window would slow the window's launches."""
     gpu.may_copy.set()
     with gpuwatch.window("outer", settings=copying):
         inner = iterated(copying, MANY_COUNT)
@@ -83,7 +82,7 @@ def test_reading_waits_while_a_window_is_open(gpu: Driver, copying: Settings) ->
 
 
 def test_reading_waits_until_a_window_has_synchronised(gpu: Driver, copying: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches far ahead of the GPU are the window's work until the GPU has done them."""
+    """Launched work is part of the window until the GPU has finished."""
     reading: list[int] = []
     with gpuwatch.window("outer", settings=copying):
         inner = iterated(copying, MANY_COUNT)

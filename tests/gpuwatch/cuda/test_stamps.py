@@ -74,7 +74,6 @@ class TestStamps:
         assert (made.read().at_ns > 0).all()
 
     def test_small_buffer_is_reused_and_large_buffer_is_freed(self, gpu: Driver) -> None:
-        """A small buffer is kept for the next stamps, and a large buffer is freed."""
         small, large = stamps(gpu), stamps(gpu, 100)
         for each in (small, large):
             each.close()
@@ -115,7 +114,6 @@ class TestStamps:
 
     @pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "by address alone"])
     def test_buffer_of_reset_context_is_never_freed(self, cuda: Cuda, numbered: bool) -> None:
-        """A released buffer of a context that was reset is dropped and never freed."""
         gpu = Driver(numbered=numbered)
         for count in (2, 100):
             stamps(gpu, count).close()
@@ -139,7 +137,6 @@ class TestStamps:
         assert len(gpu.freed) == 1
 
     def test_buffer_released_in_capture_is_freed_later(self, gpu: Driver, cuda: Cuda) -> None:
-        """A buffer that is released during a capture is freed after the capture."""
         made = stamps(gpu, 100)
         cuda.capturing = True
         made.close()
@@ -235,7 +232,6 @@ class TestTestimony:
         return testimony
 
     def test_testimony_releases_memory_read_or_not(self, gpu: Driver) -> None:
-        """A window releases its memory, whether its stamps were read or not."""
         for is_read in (True, False):
             testimony = self.declared(gpu)
             assert len(gpu.memory) == 2
@@ -276,8 +272,6 @@ class TestTestimony:
     def test_unreadable_profiler_state_breaks_no_iteration(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A profiler state that cannot be read breaks no iteration."""
-
         def broken() -> bool:
             raise AttributeError("half a torch")
 
@@ -291,7 +285,6 @@ class TestTestimony:
 def test_raising_body_releases_memory_without_daemon(
     gpu: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A window whose body raises releases all memory, even without a daemon."""
     caplog.set_level(logging.CRITICAL)
     monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=gpu))
     settings = load({"socket": "/proc/nowhere/s", "state": "/proc/nowhere"})

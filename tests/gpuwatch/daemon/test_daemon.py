@@ -158,7 +158,7 @@ def test_daemon_of_a_user_refuses_another_user() -> None:
 def _as_nobody(settings: Settings, line: bytes) -> bytes:
     """Return the daemon's answer to a process of another user."""
     here, there = os.pipe()
-    # Created before the switch, because that user may not read the interpreter's own library.
+    # The socket is made before the switch, because another user may be unable to read Python's library.
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path = str(settings.socket)
     child = os.fork()
@@ -216,7 +216,6 @@ def test_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None:
 
 
 def test_verdict_is_read_through_a_later_daemon(tmp_path: Path) -> None:
-    """A later daemon on the same store returns the verdict of an earlier daemon."""
     with running(tmp_path) as live:
         with gpuwatch.window("before", settings=live.settings) as w:
             sample_for(1.1)
@@ -282,7 +281,6 @@ NONSENSE: list[tuple[bytes, str]] = [
 
 
 def test_malformed_requests_keep_the_connection(copying: Settings) -> None:
-    """The daemon refuses malformed requests line by line, and keeps the connection."""
     with raw(copying) as connection:
         assert answer(connection, HELLO)["type"] == "welcome"
         for line, code in NONSENSE:

@@ -197,7 +197,6 @@ def greet_and_leave(listener: socket.socket, place: Path, successor: Settings) -
 
 
 def test_start_keeps_or_starts_a_daemon(on_demand: Settings) -> None:
-    """gpuwatch.start() keeps a running daemon, and starts one otherwise."""
     pid = pid_at(on_demand)
     gpuwatch.start(on_demand)
     assert pid_at(on_demand) == pid
@@ -211,7 +210,6 @@ def test_start_keeps_or_starts_a_daemon(on_demand: Settings) -> None:
 
 
 def test_start_raises_nothing_without_a_daemon(tmp_path: Path) -> None:
-    """gpuwatch.start() raises nothing if no daemon can start."""
     (tmp_path / "file").touch()
     found = load({"state": str(tmp_path / "file" / "state"), "socket": str(tmp_path / "s")}, environment={"HOME": "/"})
     with forked.daemons_of_windows():

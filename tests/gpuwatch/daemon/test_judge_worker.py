@@ -61,7 +61,7 @@ def test_worker_is_given_up_only_without_progress(tmp_path: Path, *, is_starved:
 
 
 def test_ctrl_c_does_not_reach_a_starting_worker(tmp_path: Path) -> None:
-    """Ctrl-C in the daemon's terminal does not reach a starting worker."""
+    """A starting worker is not in the daemon's process group, which gets a terminal's Ctrl-C."""
 
     async def started() -> list[int]:
         judge = Judge(tmp_path)
@@ -120,7 +120,6 @@ def test_closed_judge_ends_a_judging_quietly(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_daemon_survives_a_worker_that_cannot_start(tmp_path: Path) -> None:
-    """A worker that cannot start does not make the daemon fail."""
     log = tmp_path / "not" / "there.log"
 
     async def warmed() -> str:

@@ -1,4 +1,4 @@
-"""Tests of the imports of gpuwatch, a window's daemon and its process: no heavy package, even an installed one."""
+"""Tests that gpuwatch, a window's process and the window's daemon import no heavy package."""
 
 from __future__ import annotations
 

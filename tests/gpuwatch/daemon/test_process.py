@@ -62,7 +62,6 @@ def test_stop_right_after_the_start_logs_no_warning(tmp_path: Path, *, has_windo
 
 
 def test_stop_while_lanes_are_measured_logs_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A stop during the measurement of lanes logs no warning or error."""
     found = settings(tmp_path)
     store = Store(found.state, source=found.source, boot_id="boot")
     with ThreadPoolExecutor(2) as threads:

@@ -78,7 +78,7 @@ def test_stale_reading_is_not_shown() -> None:
 
 @pytest.mark.parametrize(("took_ms", "pause_s"), [(1.0, PERIOD_S), (20.0, PERIOD_S), (100.0, 0.1 / BUDGET_RATIO)])
 def test_pause_keeps_reading_within_its_budget(took_ms: float, pause_s: float) -> None:
-    """The pause grows with the cost of a pass, so that reading all boards takes at most 1/500 of a CPU core."""
+    """The pause is long enough that reading all boards takes at most 1/500 of a CPU core."""
     found = reader(Boards(), took_ns=round(took_ms * 1e6))
     found.read_all()
     assert found.pause_s == pytest.approx(pause_s)

@@ -23,7 +23,7 @@ def tracked(**changes: Any) -> TrackedWindow:
 
 
 def test_tracked_window_takes_marks_close_to_the_daemons() -> None:
-    """A client's times of the edges count if they are close to the daemon's; others are limited to the slack."""
+    """A client's edge times count if close to the daemon's; others are limited to the slack."""
     assert tracked().settled(MARKED_NS + 5, NOW_NS - 5, NOW_NS) == (MARKED_NS + 5, NOW_NS - 5)
     assert tracked().settled(MARKED_NS + 10**9, NOW_NS - 10**9, NOW_NS) == (MARKED_NS + EDGE_SLACK_NS, NOW_NS - EDGE_SLACK_NS)
 

@@ -1,4 +1,4 @@
-"""Tests of users' turns: nobody waits behind another user's queue, and no place is lost."""
+"""Tests of users' turns."""
 
 from __future__ import annotations
 

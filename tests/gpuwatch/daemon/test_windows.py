@@ -194,7 +194,7 @@ def test_times_of_one_user_leave_room_for_another(store: Store, tmp_path: Path) 
 
 
 def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> None:
-    """A window is stored with its end at once, so that later windows do not seem to overlap it."""
+    """A window is stored with its end at once, so that later windows do not seem to overlap."""
 
     async def body() -> None:
         held = windows(store, tmp_path)

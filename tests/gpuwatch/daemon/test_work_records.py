@@ -55,7 +55,7 @@ def verdicts(state: Path, run_ids: list[str]) -> list[Verdict]:
 
 
 def test_sixth_equal_window_is_compared_with_a_record(tmp_path: Path) -> None:
-    """Only the sixth equal window is compared with a record, of the five earlier ones; rejudging gives the same verdict."""
+    """The sixth equal window is compared with a record of the five earlier windows; rejudging gives the same verdict."""
     with running(tmp_path) as daemon:
         labels = ["gemm"] * 6
         run_ids = measured(daemon, *labels, "other")

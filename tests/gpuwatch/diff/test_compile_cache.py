@@ -21,7 +21,7 @@ def test_cache_drops_the_least_recently_used(tmp_path: Path) -> None:
     for age, name in enumerate(("old", "used", "new")):
         cache.store(name, Compiled(compiler=name, cubin=bytes(1000)))
         os.utime(tmp_path / FOLDER / name, (age + 1, age + 1))
-    assert cache.read("old") is not None  # the read makes it the most recently used
+    assert cache.read("old") is not None  # the read makes "old" the most recently used
     cache.store("last", Compiled(compiler="last", cubin=bytes(1000)))
     assert {each.name for each in (tmp_path / FOLDER).iterdir()} == {"old", "new", "last"}
 

@@ -39,7 +39,7 @@ def test_trap_after_the_end_is_not_a_loop() -> None:
 
 
 def test_block_placed_after_the_end_is_not_a_loop() -> None:
-    """A rare path that ptxas places last jumps back to a target that does not dominate it: no loop."""
+    """A rare path that ptxas places last jumps back to a target that does not dominate the path: no loop."""
     assert loop_depths([ON, branch(4), ON, END, ON, jump(2)]) == [0, 0, 0, 0, 0, 0]
 
 

@@ -67,7 +67,7 @@ def test_unknown_gpu_has_no_shares() -> None:
 
 
 def test_caches_bound_a_kernel_that_leaves_dram_idle() -> None:
-    """The bound is "caches" with DRAM at 12 % and memory throughput at 86 %, as of a naive transpose on an H200."""
+    """The bound is "caches" with DRAM at 12 % and memory throughput at 86 %, as for a naive transpose on an H200."""
     found = counters(dram_bytes=(564e6, 516e6), dram_activity_ratio=(0.118, 0.749), memory_throughput_ratio=(0.859, 0.749))
     a = against_roofline(times(987e-6), "a", found, PEAKS)
     b = against_roofline(times(150e-6), "b", found, PEAKS)

@@ -106,7 +106,7 @@ def test_each_side_can_run_alone_after_timing() -> None:
 
 
 def test_profiled_job_has_known_launches() -> None:
-    """A profiled job uses the launches of the timed run, and its file is removed with the process."""
+    """A profiled job uses the launches of the timed run, and the job's file is removed with the process."""
     with process(answer(TIMED) + "sys.stdin.read()") as running:
         running.time()
         *_, once, side, file = running.once_command("a")

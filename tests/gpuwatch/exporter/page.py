@@ -101,12 +101,13 @@ scrape_configs:
     basic_auth: {{username: prometheus, password_file: /etc/prometheus/gpuwatch-password}}
 ```
 
-SIGHUP reloads certificate and users. The daemon sends at most eight pages at a time and answers further requests with 503. At most 128
+SIGHUP reloads certificate and users. The daemon sends at most eight pages at a time and answers further scrapes with 503. At most 128
 connections are open; a new one replaces the oldest that is not receiving a page. A connection ends after five seconds without a complete
-request, or after ten seconds in total. `/-/healthy` and `/-/ready` always answer, without a password: they contain no data about the machine.
+request, or after ten seconds in total. `/-/healthy` and `/-/ready` need no password and answer while eight pages are sent: they contain no
+data about the machine. With `client_ca` they need a client certificate.
 
-On loopback the `Host` header must name this machine: `localhost`, a loopback address, the machine's host name, or the name in
-`listen`. The daemon answers other requests with 421, so that no web page can point its own name here and read the metrics through a browser. A
+On loopback the `Host` header must name this machine: `localhost` or a name below it, a loopback address, the machine's host name, or the
+name in `listen`. The daemon answers other requests with 421, so that no web page can point its own name here and read the metrics through a browser. A
 proxy must send `Host: localhost`. Elsewhere the page allows every name, because service discovery chooses the names.
 """
 
@@ -166,7 +167,7 @@ def _table(metrics: Sequence[Metric]) -> str:
 
 
 def _unit(metric: Metric) -> str:
-    """Return the unit in the metric's name, without ``_total``: a base unit, or one per second; otherwise ``1``."""
+    """Return the unit in the metric's name, a base unit or a base unit per second; otherwise ``1``."""
     last = metric.name.removesuffix("_total").removesuffix("_per_second").rpartition("_")[2]
     if last not in _UNITS:
         return "1"

@@ -46,7 +46,6 @@ def test_listen_rejects_an_ambiguous_address(text: str) -> None:
 
 
 def test_listen_error_for_an_unknown_name_has_no_errno() -> None:
-    """The error for an unknown host name contains no error number of the system."""
     with pytest.raises(
         UsageError, match=r"expected a name or an address of this machine, found 'no\.such\.invalid': \w"
     ) as said:

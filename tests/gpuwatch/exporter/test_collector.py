@@ -52,7 +52,6 @@ def test_page_has_only_series_of_the_table(quartet: Fleet) -> None:
 
 
 def test_page_shows_a_capped_gpu_in_base_units(quartet: Fleet) -> None:
-    """The page shows the driver's values of a capped GPU in base units."""
     found, uuid = quartet.scrape(), quartet.uuids[0]
     device = quartet.machine.devices[0]
     assert device.sm_clock_max_mhz is not None
@@ -79,7 +78,7 @@ def test_page_has_no_nan_sentinel_or_invalid_ratio(quartet: Fleet) -> None:
 
 
 def test_page_histograms_count_every_sample(quartet: Fleet) -> None:
-    """Clock histograms are cumulative, and count every fast row, for the SM clock also every pulse."""
+    """Clock histograms are cumulative and count every fast row; the SM clock's histogram also counts every pulse."""
     found, uuid = quartet.scrape(), quartet.uuids[0]
     counts = [
         of(found, "gpuwatch_gpu_clock_ratio_bucket", uuid=uuid, domain="memory", load="busy", le=le)
@@ -126,7 +125,6 @@ def test_page_has_no_series_for_an_unsupported_field() -> None:
 
 
 def test_page_drops_readings_of_a_lost_gpu_and_keeps_counts() -> None:
-    """The page drops the readings of a lost GPU and keeps the daemon's own figures."""
     fleet = Fleet("gpu-lost,steady-copy")
     fleet.play(4)
     lost, other = fleet.uuids

@@ -17,7 +17,6 @@ DEVICE = Device(uuid=UUID, name="x", sm_clock_max_mhz=1980, mem_clock_max_mhz=32
 
 
 def test_pulse_counts_only_for_the_clock_and_its_reasons() -> None:
-    """A pulse counts only for the SM clock and the clock event reasons."""
     tally = GpuTally(DEVICE)
     for ms in range(0, 100, 10):
         make = fast if ms % 50 == 0 else pulse

@@ -44,7 +44,7 @@ def test_h200_page_has_only_families_of_the_table(families: dict[str, Family]) -
     of_gpus = {
         name.removesuffix("_total").removesuffix("_info")
         for name, metric in METRICS.items()
-        if metric.labels[:1] == ("uuid",) and metric.of != RARE  # families added after this page
+        if metric.labels[:1] == ("uuid",) and metric.of != RARE  # rare readings were added after this page
     }
     # Absent are processes (not requested), Xids (their counts did not start at zero when the page was recorded) and canaries.
     assert len(of_gpus & set(families)) >= 0.8 * len(of_gpus)

@@ -1,4 +1,4 @@
-"""Tests of the page over HTTP: formats, probes, invalid requests, slow clients and too many."""
+"""Tests of the page over HTTP."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_server_survives_requests_that_are_not_http(fleet: Fleet, noise: bytes) 
 
 @pytest.mark.parametrize("said", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"])
 def test_server_answers_with_many_slow_connections(fleet: Fleet, said: bytes) -> None:
-    """Probes and a scrape get answers while more clients than ``CONNECTIONS_COUNT`` have unfinished requests."""
+    """Probes and a scrape get answers after more than ``CONNECTIONS_COUNT`` clients connected without a complete request."""
     with serving(fleet) as web, contextlib.ExitStack() as stack:
         for _ in range(CONNECTIONS_COUNT + 10):
             stack.enter_context(raw(web)).sendall(said)
@@ -75,7 +75,7 @@ def test_server_answers_with_many_slow_connections(fleet: Fleet, said: bytes) ->
 
 
 def test_server_health_answers_while_eight_pages_are_sent(fleet: Fleet) -> None:
-    """With eight unread pages, a further page gets 503 and probes get 200; once the eight end, pages are sent again."""
+    """With eight unread pages, a further scrape gets 503 and probes get 200; once the eight end, pages are sent again."""
     large = "x" * (24 << 20)  # more than socket buffers hold
     with serving(fleet, connection_s=PATIENCE_S) as web, contextlib.ExitStack() as stack:
         made, web.site.make_text = web.site.make_text, lambda _: large
@@ -183,7 +183,6 @@ def content_types(web: HttpServer) -> set[str]:
 
 @given(accept=st.one_of(st.text(), st.lists(st.one_of(PARTS, st.text(max_size=5)), max_size=12).map("".join)))
 def test_server_any_accept_header_gets_a_known_type(web: HttpServer, content_types: set[str], accept: str) -> None:
-    """Any Accept header gives one of the two content types."""
     body, content_type = web.site.page(accept)
     assert body
     assert content_type in content_types

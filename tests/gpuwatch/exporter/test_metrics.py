@@ -74,7 +74,6 @@ def test_metric_table_names_every_fast_and_slow_signal() -> None:
 
 
 def test_dcgm_names_of_the_rules_are_in_the_table() -> None:
-    """Every DCGM name that the rules publish is in the table."""
     assert {alias.name for alias in ALIASES} <= {theirs for theirs, _, _ in DCGM}
 
 

@@ -1,4 +1,4 @@
-"""Tests of the page's text (label values, both formats), of histograms and tallies, and of the costs of both."""
+"""Tests of the page's text, of histograms and of tallies."""
 
 from __future__ import annotations
 

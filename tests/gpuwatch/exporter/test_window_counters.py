@@ -84,7 +84,7 @@ def test_outcomes_omit_an_unknown_bound() -> None:
 
 
 def test_outcomes_store_the_last_canary_of_a_gpu() -> None:
-    """A judged window on one GPU stores its canary; a window on several GPUs, unjudged or with an invalid clock does not."""
+    """Only a judged window on one GPU with a valid clock stores its canary."""
     fleet = Fleet("idle", outcomes=Outcomes())
     (uuid,) = fleet.uuids
     told = {"canary_clock_mhz": 1978.0, "canary_copy_bytes_count": 4e12}
@@ -100,7 +100,7 @@ def test_outcomes_store_the_last_canary_of_a_gpu() -> None:
 
 
 def test_outcomes_bound_the_number_of_canaries() -> None:
-    """The number of canaries is bounded, although a client may name any GPU, and stored ones are updated."""
+    """The number of stored canaries is bounded, because a client may name any GPU; a stored canary is updated."""
     outcomes = Outcomes()
     for number in range(2 * CANARIES_COUNT):
         outcomes.judged(replace(run("valid"), uuids=(f"GPU-{number}",), declared={"canary_clock_mhz": 1000.0}), 0.1)
