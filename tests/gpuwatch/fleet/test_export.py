@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch export`: each window once, also after an interruption or a repetition, with its rows, options and errors."""
+"""Tests of `gpuwatch export`."""
 
 from __future__ import annotations
 
@@ -229,7 +229,6 @@ def test_export_ndjson_needs_no_pyarrow(tmp_path: Path) -> None:
 
 
 def test_export_without_pyarrow_names_the_package(tmp_path: Path) -> None:
-    """Without the optional package, one line names the package to install."""
     call = ("--state", str(filled(tmp_path / "state", 1)), "export", "--parquet", str(tmp_path / "out"))
     ended = without_pyarrow(*call)
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch fleet`: a question about a trouble lists the trouble in a synthetic fleet, and no other row."""
+"""Tests of `gpuwatch fleet` on a synthetic fleet."""
 
 from __future__ import annotations
 

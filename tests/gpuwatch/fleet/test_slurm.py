@@ -166,7 +166,6 @@ def test_epilog_passes_the_gpus_of_a_job(folder: Path, variables: dict[str, str]
 
 
 def test_epilog_does_not_wait_for_the_judge(folder: Path) -> None:
-    """The epilog returns while the judge hangs."""
     settings = site(folder, f"while [ ! -e {folder}/answer ]; do sleep 0.05; done; echo '{{}}'")
     script("prolog.sh", settings)
     script("epilog.sh", settings)
