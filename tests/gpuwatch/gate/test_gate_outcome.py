@@ -1,4 +1,4 @@
-"""Tests of the gate's outcomes (fail, pass, and neutral for windows that the machine spoiled), and of the output formats."""
+"""Tests of the gate's outcomes and output formats."""
 
 from __future__ import annotations
 
@@ -39,12 +39,10 @@ def made(took_s: float = 2e-3, *, label: str = "gemm", seed: int = 0, **changes:
 
 
 def reported(found: Evidence) -> ReportedWindow:
-    """Return evidence with its verdict."""
     return ReportedWindow(verdict=judge(found), evidence=found)
 
 
 def gated(found: Evidence, baseline: Evidence | None = None, *failing: Status) -> GatedWindow:
-    """Return the gate's outcome for evidence, with an optional baseline and failing statuses."""
     before = None if baseline is None else reported(baseline)
     return gate(reported(found), "gemm", before, GateTerms(failing or (Status.REJECTED,), None, MachineTerms()))
 
