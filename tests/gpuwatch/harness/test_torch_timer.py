@@ -26,7 +26,7 @@ def test_real_torch_is_watched(copying: Settings) -> None:
 
 
 class OldTimer:
-    """Stands for torch's Timer, whose ``min_run_time`` may be positional."""
+    """A mock of torch's Timer, whose ``min_run_time`` may be positional."""
 
     ran: tuple[object, float]
 

@@ -18,7 +18,7 @@ MODES = ("min", "max", "mean", "median", "all")
 
 
 class Virtual:
-    """The time of a virtual GPU in milliseconds, which only work and cache flushes advance."""
+    """The time of a virtual GPU in milliseconds, and the count of calls of ``work``."""
 
     now_ms = 0.0
     calls_count = 0
