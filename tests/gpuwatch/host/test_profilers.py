@@ -126,7 +126,6 @@ def test_only_the_first_processes_are_inspected(tmp_path: Path) -> None:
 
 
 def test_daemon_finds_an_undeclared_profiler(tmp_path: Path) -> None:
-    """The daemon finds a window's profiler although the process declares no profiler."""
     program = """
 import sys, threading, gpuwatch
 from gpuwatch.config.settings import load
