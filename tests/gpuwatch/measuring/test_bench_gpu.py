@@ -90,7 +90,6 @@ def test_copy_reaches_most_of_the_memory_peak() -> None:
 
 
 def test_host_function_is_timed_by_host_despite_a_gpu() -> None:
-    """The host's clock times a function of the host in a process with a GPU."""
     assert shown(bench(lambda: sum(range(20_000)), label="host sum", min_s=0.5, max_s=2.0)).timer == "host"
 
 
