@@ -29,7 +29,6 @@ def quick() -> Evidence:
 
 
 def test_page_orders_conditions_decision_windows() -> None:
-    """Conditions come before the decision, and the decision before the windows."""
     page = Page(rendered(judged(slow(), run_id="0a"), judged(scene("neighbour"), run_id="0b"), judged(quick(), run_id="0c")))
     parts = [
         "3 windows",
@@ -110,7 +109,6 @@ def test_markdown_of_hostile_names_is_text() -> None:
 
 
 def test_comparison_in_notebook_escapes_names() -> None:
-    """A comparison in a notebook is escaped text for any names of variants."""
     shown = Comparison(a=HOSTILE, b=HOSTILE, decision=Decision.SAME, reasons=(HOSTILE,))._repr_html_()
     page = Page(shown)
     assert page.tags == ["pre"]

@@ -104,7 +104,6 @@ def test_file_that_is_not_a_report_is_refused(tmp_path: Path, html: str) -> None
 
 
 def test_redaction_reaches_everything_and_still_agrees(tmp_path: Path) -> None:
-    """Names are replaced everywhere, and verdict and evidence still agree."""
     plain = scene("neighbour")
     assert plain.device is not None
     uuid = plain.device.uuid
