@@ -55,7 +55,6 @@ def test_nvbench_without_samples_has_figures_and_a_remark(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../r1.json", "r1.json-bin/../../outside"])
 def test_nvbench_opens_no_file_outside_its_folder(tmp_path: Path, name: str) -> None:
-    """A sample file outside the JSON's folder is refused."""
     folder = tmp_path / "sent"
     folder.mkdir()
     (tmp_path / "outside").write_bytes(b"\0" * 4)
