@@ -210,7 +210,6 @@ def test_loop_reports_a_hung_driver() -> None:
 
 
 def test_source_without_a_loop_is_read_pass_by_pass() -> None:
-    """A source without a loop for this GPU is read pass by pass."""
     source = Looping(MonotonicClock(), has_loop=False)
     with watched(source) as (sampler, kept):
         assert len(until(kept, Lane.FAST, 5)) >= 5

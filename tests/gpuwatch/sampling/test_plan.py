@@ -98,10 +98,7 @@ def test_pulse_holds_the_answered_fast_signals() -> None:
 def test_window_keeps_each_lane_within_its_periods(
     idle_ns: int, active_ns: int, least_row_ns: int, least_pulse_ns: int, pulse: bool
 ) -> None:
-    """In a window no period is shorter than configured and allowed.
-
-    Only ``ROW_NS`` and the idle period can lengthen the period of whole rows, which exceeds the pulse's.
-    """
+    """In a window no period is shorter than configured and allowed, and the pulse's is shorter than the rows'."""
     least = {Lane.FAST: least_row_ns, Lane.PULSE: least_pulse_ns}
     found = in_a_window(idle_ns, active_ns, least, pulse=pulse)
     assert all(period_ns >= max(active_ns, least[lane]) for lane, period_ns in found.items())
@@ -228,7 +225,6 @@ def test_simulated_gpu_is_measured_like_a_real_one() -> None:
 
 
 def test_unmeasured_gpu_reads_each_signal_in_its_own_lane() -> None:
-    """The plan of an unmeasured GPU reads every signal in the signal's preferred lane."""
     plan = unmeasured(DEVICE, 40 * MS, 20 * MS)
     assert plan.names[Lane.FAST] == FAST
     assert plan.idle_period_ns[Lane.FAST] == 40 * MS
@@ -261,7 +257,6 @@ def test_refresh_ignores_flicker_while_the_driver_writes() -> None:
 
 
 def test_refresh_is_found_in_a_mostly_constant_value() -> None:
-    """A mostly constant value still reveals the refresh period."""
     times = [10.0 * i for i in range(2000)]
     # Changes for one refresh, like those of an unlimited clock, with pauses of two to seven refreshes.
     edges = {0}

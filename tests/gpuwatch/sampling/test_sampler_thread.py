@@ -126,7 +126,6 @@ def test_hung_call_stops_only_its_own_thread(threads: Any) -> None:
 
 
 def test_gone_source_is_reopened_once_for_both_threads(threads: Any) -> None:
-    """Both threads reopen a lost source only once."""
     gone = threading.Event()
     opened: list[Scripted] = []
 

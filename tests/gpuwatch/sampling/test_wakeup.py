@@ -92,7 +92,6 @@ def test_values_written_before_a_wake_up_are_visible(setters_count: int) -> None
 
 
 def test_no_wake_up_is_lost_between_two_threads() -> None:
-    """No wake-up is lost between two threads that wait for each other."""
     ping, pong, rounds_count = Wakeup(), Wakeup(), 3000
 
     def answer() -> None:
