@@ -101,7 +101,6 @@ def test_reading_holds_only_requested_signals(made: tuple[Source, Clock], lane: 
 
 
 def test_fast_signal_is_readable_in_the_slow_lane(made: tuple[Source, Clock]) -> None:
-    """A source returns a signal of the fast lane in a reading of the slow lane."""
     source, clock = made
     advance(clock, 0.5)
     reading = source.read(source.devices()[0].uuid, Lane.SLOW, ["temperature_c"])

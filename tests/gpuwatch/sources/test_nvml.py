@@ -130,7 +130,6 @@ def test_nvml_mig_instances_follow_their_board() -> None:
 
 
 def test_mig_instance_has_board_clocks_and_own_memory() -> None:
-    """A MIG instance has its board's clocks and its own memory."""
     reading = read(nvml(mig=True)[0], "sm_clock_mhz", "memory_used_bytes", uuid=MIG_UUID)
     assert reading.sm_clock_mhz == 1755
     assert reading.memory_used_bytes == 40_000_000

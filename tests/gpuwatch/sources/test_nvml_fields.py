@@ -28,7 +28,6 @@ def test_signal_table_covers_all_lanes() -> None:
 
 
 def test_signal_table_names_exist_in_the_binding() -> None:
-    """Every function and constant that the table names exists in the binding."""
     for alternatives in SIGNALS.values():
         for question in alternatives:
             for name in (getattr(question, "function", None), *getattr(question, "args", ()), *getattr(question, "names", ())):
