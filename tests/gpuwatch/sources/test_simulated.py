@@ -49,7 +49,6 @@ def test_simulated_devices_are_marked() -> None:
 
 
 def test_simulation_is_the_same_for_the_same_seed_only() -> None:
-    """Equal seeds give equal evidence, and another seed gives other evidence."""
     first, second, other = one("steady-gemm"), one("steady-gemm"), one("steady-gemm", seed=1)
     for name, column in first.trace.columns.items():
         assert np.array_equal(column.values, second.trace.column(name).values, equal_nan=True), name
@@ -111,7 +110,6 @@ def before(source: Simulated, uuid: str) -> int:
 
 
 def test_simulated_page_changes_every_hundred_milliseconds() -> None:
-    """A value of the driver's page changes every 100 ms."""
     clock = VirtualClock()
     source = Simulated("steady-gemm", clock)
     uuid = source.devices()[0].uuid
