@@ -37,7 +37,7 @@ def opened(folder: Path, **changes: Any) -> Store:
 
 
 def feed(store: Store, sweeps: Iterable[Sweep], *, clock: VirtualClock | None = None, flush_ns: int = 500_000_000) -> None:
-    """Give a store sweeps, with commits at a real store's interval."""
+    """Give a store sweeps, with a commit every ``flush_ns`` and at the end."""
     due_ns = 0
     for sweep in sweeps:
         store.take(sweep)

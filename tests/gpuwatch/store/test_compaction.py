@@ -1,4 +1,4 @@
-"""Tests of compaction: rows with durations, pulses, gaps, process lists, dense power and events."""
+"""Tests of compaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of migrations: from every released schema without loss of content, failed ones, in new files, and to new signals."""
+"""Tests of migrations."""
 
 from __future__ import annotations
 
@@ -163,7 +163,6 @@ def test_new_file_equals_one_made_by_sqlite_utils(migrations: migrate.MigrationS
 
 
 def test_new_file_with_a_failed_migration_is_empty(tmp_path: Path) -> None:
-    """A new file with a failing migration has no tables."""
     steps = migrate.MigrationSet("artificial")
 
     @steps(name="000")
@@ -190,7 +189,6 @@ def test_migration_in_a_child_raises_sqlites_error(tmp_path: Path) -> None:
 
 
 def test_new_signal_becomes_a_column_unobserved_in_old_rows(tmp_path: Path) -> None:
-    """A new signal becomes a column; old rows have no value."""
     store = opened(tmp_path)
     feed(store, stream(2.0, loaded=True))
     store.close()

@@ -102,7 +102,6 @@ class TestTaking:
         store.close()
 
     def test_unwritable_fact_costs_only_its_own_run(self, tmp_path: Path) -> None:
-        """A fact that cannot be written drops only its own run."""
         store = opened(tmp_path)
         store.put_run(a_run(id="bad00000", declared={"odd": object()}))
         store.put_run(a_run(id="good0000"))
