@@ -136,7 +136,6 @@ def test_events_overhead_is_the_reading_around_no_work() -> None:
 
 @pytest.mark.parametrize("kernel_s", [1e-3, 10e-6])
 def test_second_take_holds_gpu_until_host_is_ahead(kernel_s: float) -> None:
-    """From the second take on, the GPU is held until the host is ahead."""
     cuda = FakeCuda(launch_s=30e-6)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(kernel_s, "call"),))
@@ -215,7 +214,6 @@ def test_exception_of_an_event_timed_call_propagates() -> None:
 
 
 def test_very_slow_host_is_timed_without_hold() -> None:
-    """A host too slow for a hold is timed without one."""
     cuda = FakeCuda(launch_s=50e-3)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),))
