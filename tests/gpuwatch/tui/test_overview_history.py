@@ -32,7 +32,6 @@ def text(pieces: HistoryLines) -> tuple[str, str]:
 
 
 def test_cells_hold_gravest_reason_and_lowest_clock() -> None:
-    """Each cell shows the gravest reason and the lowest clock of its time."""
     trace = history(1, 11)
     masks = trace.columns["event_reasons_mask"].values.copy()
     masks[10] = 0x44  # a quarter of a second of heat
@@ -87,7 +86,6 @@ def test_store_is_queried_until_the_strip_is_known(past: bool) -> None:
 
 
 def test_line_changes_once_per_cell() -> None:
-    """A line changes once per cell, not at every answer."""
     histories = OverviewHistory()
     cell_ns = RANGE_NS // 60
     first = histories.lines(DEVICE, 10 * cell_ns, 60)

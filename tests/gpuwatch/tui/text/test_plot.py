@@ -111,7 +111,6 @@ def test_curve_rises_from_low_to_high() -> None:
 
 
 def test_limit_line_fills_free_cells_and_has_a_label() -> None:
-    """A limit line fills the cells without a curve, and has a label."""
     rows = drawn(column((0, 10.0), (1, 10.0)), Span(0, 2 * S, 6), line=80.0)
     assert rows[0].startswith("    80┤" + 6 * LINE) or rows[1].startswith("    80┤" + 6 * LINE)
     assert not any(LINE in row for row in drawn(column((0, 1.0)), Span(0, S, 6), line=500.0)), "outside the range"

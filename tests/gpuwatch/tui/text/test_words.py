@@ -81,7 +81,6 @@ def test_process_counts_by_owner_while_a_window_is_open() -> None:
 
 
 def test_only_a_silent_sampler_is_stale() -> None:
-    """A sampler is stale after silence, not after a small delay."""
     assert gpu_words.stale_s(gpu(age_s=1.9), NOW_NS) is None
     assert gpu_words.stale_s(gpu(age_s=7.0), NOW_NS) == pytest.approx(7.0)
     assert gpu_words.stale_s(replace(gpu(age_s=7.0), period_ns={Lane.FAST: 5_000_000_000}), NOW_NS) is None
