@@ -1,4 +1,4 @@
-"""Tests of the daemon's answer to `readings`: last rows, process lists and windows, bounded in size, and decoded by screens."""
+"""Tests of the daemon's answer to `readings`."""
 
 from __future__ import annotations
 
@@ -164,7 +164,6 @@ def test_process_use_holds_until_the_next_reading(two_gpus: Settings) -> None:
 
 
 def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> None:
-    """Windows judged before the daemon's restart still count as recent."""
     with running(tmp_path) as first:
         for label in ("older", "newer"):
             with window(label, sync=False, settings=first.settings) as judged:
