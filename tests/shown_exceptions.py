@@ -1,4 +1,4 @@
-"""Code on pages that no test runs literally, with the reason and the test that covers the code."""
+"""Exceptions from the tests of the code on pages, with their reasons."""
 
 from __future__ import annotations
 

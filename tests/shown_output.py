@@ -25,7 +25,7 @@ BLOCK = re.compile(rf"(?<={re.escape(MARK)}\n)```console\n(.*?)```", re.S)
 
 
 def pages() -> list[Path]:
-    """Return the pages with such blocks."""
+    """Return the pages of docs/ that contain ``MARK``."""
     return [path for path in sorted((ROOT / "docs").rglob("*.md")) if MARK in path.read_text(encoding="utf-8")]
 
 

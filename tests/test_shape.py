@@ -100,7 +100,6 @@ def test_public_functions_may_have_many_parameters(tmp_path: Path) -> None:
 
 
 def test_long_test_names_are_found(tmp_path: Path) -> None:
-    """A test name of more than 60 characters is a violation."""
     name = "test_" + "x" * shape.TEST_NAME_LENGTH
     found = figures(tmp_path, {"product/thing.py": TIDY}, {"tests/test_thing.py": f"async def {name}(): ..."})
     assert found[f"test names above {shape.TEST_NAME_LENGTH} characters"].places == (f"tests/test_thing.py:1 {name}",)

@@ -262,7 +262,7 @@ def test_blocks_have_known_languages() -> None:
 
 
 def test_exceptions_match_shown_commands() -> None:
-    """Every exception belongs to a command that a page still shows, and the tests that it names exist."""
+    """Excepted commands and Python lines are still on pages, and tests that PAGES_ELSEWHERE and NOT_RUN name exist."""
     lines = [f"{command_line(each)}\n" for each in commands()]
     for name in shown_exceptions.NOT_RUN:
         assert any(line.startswith(name) for line in lines), name

@@ -38,7 +38,6 @@ class PageAddresses(HTMLParser):
         self.followed: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note the addresses of an element."""
         for name, value in attrs:
             if value and (tag, name) in FETCHED:
                 self.fetched.add(value)
@@ -100,12 +99,10 @@ def test_site_home_reaches_every_page(site: Path) -> None:
 
 
 def test_site_root_redirects_to_home(site: Path) -> None:
-    """The page in the root folder redirects to the home page."""
     assert 'url=docs/index.html"' in (site / "index.html").read_text(encoding="utf-8")
 
 
 def test_site_has_light_and_dark_colours(site: Path) -> None:
-    """The theme follows the reader's choice of light or dark."""
     assert "prefers-color-scheme" in (site / "_static" / "styles" / "furo.css").read_text(encoding="utf-8")
 
 
