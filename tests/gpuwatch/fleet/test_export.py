@@ -132,7 +132,7 @@ def test_export_since_selects_and_host_names(tmp_path: Path) -> None:
 
 
 def test_export_stops_at_an_unreadable_part(tmp_path: Path) -> None:
-    """An unreadable part stops the export, because its runs could be exported twice."""
+    """An unreadable part stops the export, because the part's runs could be exported twice."""
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
     (part,) = out.rglob("*.parquet")
@@ -261,7 +261,7 @@ def test_export_reads_the_store_of_a_running_daemon(copying: Settings, tmp_path:
         rows_there = [row for part in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(part).read().to_pylist()]
         return [row for row in rows_there if row["run"] == watched.run_id]
 
-    # The verdict is available at once, the stored row up to half a second later.
+    # The verdict is available before the stored row.
     (row,) = wait_until(mine, what="the window's row is stored", every_s=0.05)
     assert (row["status"], row["simulated"], row["label"]) == (watched.verdict.status.value, True, "alive")
     assert row["gpu_driver_version"]
