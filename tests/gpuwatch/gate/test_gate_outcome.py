@@ -48,7 +48,6 @@ def gated(found: Evidence, baseline: Evidence | None = None, *failing: Status) -
 
 
 def test_every_rule_is_the_machines_or_the_benchmarks() -> None:
-    """Every rule is assigned either to the machine or to the benchmark: the assignment decides the outcome."""
     assert not MACHINE_RULES & OWN_RULES
     assert {rule.name for rule in RULES} == MACHINE_RULES | OWN_RULES
     assert CLOCK_RULES < MACHINE_RULES
