@@ -1,4 +1,4 @@
-"""A program for the real Triton on virtual time; it prints do_bench's results with and without gpuwatch, and all windows."""
+"""A program for the real Triton on virtual time: do_bench with and without gpuwatch, and all windows, with results as JSON."""
 
 from __future__ import annotations
 
