@@ -49,7 +49,7 @@ def test_library_needs_only_glibc_2_17(folder: Path) -> None:
 def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path, sanitizers: str, count: int, defined: str) -> None:
     """Random ranges and calls from four threads, with an erratic daemon, cause no error under the sanitizers.
 
-    The suite runs some thousand sequences; ``make fuzz-library`` runs a million.
+    The suite runs 3000 sequences; ``make fuzz-library`` runs many more.
     """
     ended = fuzz_campaign.run(built.fuzzer(folder, sanitizers, defined), count, 4, fake_driver)
     assert (ended.returncode, ended.stderr) == (0, "")
