@@ -1,4 +1,4 @@
-"""Tests of bench() on a real GPU, which print a short table: ``pytest -m gpu -s`` shows it."""
+"""Tests of bench() on a real GPU; ``pytest -m gpu -s`` shows a short table."""
 
 from __future__ import annotations
 
