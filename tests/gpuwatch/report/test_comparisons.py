@@ -49,7 +49,6 @@ def test_page_orders_conditions_decision_windows() -> None:
 
 
 def test_comparisons_take_first_of_same_gpu_and_other_run() -> None:
-    """Each window is compared with the first on its GPU and never with its own run."""
     device = quick().device
     other = replace(quick(), device=replace(device, uuid="GPU-2")) if device else quick()
     found = comparisons(
