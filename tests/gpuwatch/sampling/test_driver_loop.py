@@ -191,7 +191,7 @@ def test_loop_reports_a_lost_gpu_once() -> None:
 
 
 def test_loop_reports_a_hung_driver() -> None:
-    """A driver call that hangs in the loop is reported as a loss, and its return as the end of the loss."""
+    """A driver call that hangs in the loop is reported as a loss, and the call's return ends the loss."""
     source = Looping(MonotonicClock())
     with watched(source, hang_ns=150 * MS) as (sampler, kept):
         until(kept, Lane.FAST, 3)

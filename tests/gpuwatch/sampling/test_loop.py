@@ -82,7 +82,7 @@ def test_hurried_passes_keep_their_spacing() -> None:
 
 
 def test_lost_gpu_is_reported_once_and_retried() -> None:
-    """A lost GPU is reported once, retried at growing intervals, and reported again when it is back."""
+    """A lost GPU is reported once and retried at growing intervals; the GPU's return is reported too."""
     loop = Loop(period_ns=10 * MS)
     loop.take(1)
     loop.fails = DeviceLostError(UUID, "fell off the bus")

@@ -122,7 +122,7 @@ def test_plan_drops_signals_that_never_answer() -> None:
 
 
 def test_thermal_time_is_read_only_without_a_counter() -> None:
-    """The expensive thermal violation time is read, at edges only, if no counter gives it."""
+    """The expensive thermal violation time is read only without ``sw_thermal_ns``."""
     assert "thermal_violation_ns" not in plan_of().names[Lane.EDGE]
     assert "thermal_violation_ns" in plan_of(values={"sw_thermal_ns": silent}).names[Lane.EDGE]
 

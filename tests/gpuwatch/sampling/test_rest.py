@@ -61,7 +61,7 @@ def apart_ns(found: list[Sweep]) -> list[int]:
 
 
 def test_idle_gpu_is_read_rarely_after_a_while() -> None:
-    """An idle GPU is read at 20 Hz for at least 9 s.  A resting GPU has no pulses, and none of its rows goes stale."""
+    """An idle GPU is read at 20 Hz for at least 9 s.  A resting GPU has no pulses and no stale rows."""
     gpu = Gpu()
     assert len(gpu.watched(9.0, Lane.FAST)) == pytest.approx(180, abs=2)
     gpu.resting()

@@ -118,7 +118,7 @@ def test_late_passes_do_not_shift_rows() -> None:
 
 
 def test_gpu_lost_in_a_pulse_returns_with_a_whole_row() -> None:
-    """A GPU lost in a pulse is reported once, and its first reading afterwards is a whole row."""
+    """A GPU lost in a pulse is reported once, and the first reading afterwards is a whole row."""
     clock, lost = VirtualClock(), threading.Event()
 
     def fails(lane: Lane) -> None:
