@@ -65,7 +65,7 @@ def advance(clock: Clock, seconds: float) -> None:
 
 
 def test_source_devices_have_identities(made: tuple[Source, Clock]) -> None:
-    """Each device has a unique UUID, and its name contains SIMULATED if and only if the source is simulated."""
+    """Each device has a unique UUID, and a name with SIMULATED if and only if the source is simulated."""
     source, _ = made
     devices = source.devices()
     assert devices

@@ -1,4 +1,4 @@
-"""Tests that the driver's lists are complete, and take one call if they fit into the buffer."""
+"""Tests that the driver's lists are complete, and that lists which fit into the buffer take one call."""
 
 # ruff: noqa: N802 - some functions here replace those of the mock driver, which have the names of C functions
 

@@ -161,7 +161,7 @@ def test_simulated_dense_power_matches_the_energy_counter() -> None:
 
 
 def test_simulated_neighbour_halves_throughput() -> None:
-    """With a neighbour, iterations take 0.87 times as long and their number halves."""
+    """With a neighbour, iterations take 0.87 times as long, and half as many run."""
     alone, shared = one("steady-gemm"), one("neighbour")
     assert alone.timings is not None
     assert shared.timings is not None
