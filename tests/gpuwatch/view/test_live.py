@@ -200,7 +200,7 @@ def relay(listener: socket.socket, target: Path) -> None:
 
 
 def test_looker_asks_the_next_daemon_after_one_exits(two_gpus: Settings, tmp_path: Path) -> None:
-    """A looker asks the next daemon if the first one exits between greeting and request."""
+    """A looker connects to the next daemon if the first one exits between greeting and request."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
