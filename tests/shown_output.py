@@ -1,6 +1,6 @@
 """Output on pages, written by the shown commands: ``python -m tests.shown_output``, or ``--check``.
 
-A block after the line ``MARK`` is rewritten.  Its commands read files of the tree and depend on no other state of the machine.
+A block after the line ``MARK`` is rewritten.  Commands there read files of the tree and use no other state of the machine.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ VIOLATIONS = [
 
 @pytest.mark.parametrize(("name", "code", "place"), VIOLATIONS)
 def test_figure_finds_its_violation(tmp_path: Path, name: str, code: str, place: str | None) -> None:
-    """Each violation exceeds its figure and no other, apart from lengths, and its place is listed."""
+    """Each violation exceeds its figure and no other, apart from lengths; the violation's place is listed."""
     found = figures(tmp_path, {"product/thing.py": TIDY, "product/other.py": code})
     unmet = {figure.name for figure in found.values() if not figure.is_met}
     assert name in unmet

@@ -115,7 +115,7 @@ def test_shown_output_matches_the_commands() -> None:
 
 
 def test_shown_output_replaces_stale_blocks() -> None:
-    """A block with stale output is rewritten, and its command stays."""
+    """A block's stale output is rewritten, and the command stays."""
     command = "gpuwatch judge docs/concepts/recordings/steady-gemm.capsule"
     page = f"{shown_output.MARK}\n```console\n$ {command}\nREJECTED of old\n```\n"
     fresh = shown_output.write_page(page)
