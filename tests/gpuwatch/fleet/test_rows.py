@@ -1,4 +1,4 @@
-"""Tests of the rows of a stored run: unobserved values are NULL, and no declared fact breaks a file."""
+"""Tests of the rows of a stored run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the samples for Kubernetes and Slurm: valid schemas, shell syntax and names."""
+"""Tests of the samples for Kubernetes and Slurm."""
 
 from __future__ import annotations
 
