@@ -1,4 +1,4 @@
-"""Tests of torch's Timer: each measurement has a window, inductor's benchmarks share one, and an extended run is longer."""
+"""Tests of windows around torch's Timer and inductor's benchmarks."""
 
 from __future__ import annotations
 
