@@ -1,4 +1,4 @@
-"""Tests of the C library as built: its symbols, its kernel, its examples, and sanitizers."""
+"""Tests of the C library as built."""
 
 from __future__ import annotations
 
