@@ -1,4 +1,4 @@
-"""Tests of bench()'s entries: batches, the cache, and the timer's overhead."""
+"""Tests of bench()'s entries."""
 
 from __future__ import annotations
 

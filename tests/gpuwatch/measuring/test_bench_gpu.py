@@ -18,7 +18,7 @@ torch: Any = pytest.importorskip("torch")  # no types
 @pytest.fixture(autouse=True, scope="module")
 def _gpu() -> None:
     if not torch.cuda.is_available():
-        pytest.skip("torch sees no GPU")
+        pytest.skip("expected a GPU that torch can use, found none")
     torch.cuda.init()
 
 

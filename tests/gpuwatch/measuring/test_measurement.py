@@ -1,4 +1,4 @@
-"""Tests of a measurement: its rates, its text and JSON, and the progress shown before it."""
+"""Tests of a measurement's rates and output."""
 
 from __future__ import annotations
 

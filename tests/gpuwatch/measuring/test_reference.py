@@ -1,4 +1,4 @@
-"""Tests of a result's check against its reference, alone and in bench(), and of trees of tensors."""
+"""Tests of results checked against a reference, and of trees of tensors."""
 
 from __future__ import annotations
 
