@@ -1,4 +1,4 @@
-"""Tests of reports in a real Chromium: display, no requests, and no effect of hostile names."""
+"""Tests of reports in a real Chromium."""
 
 from __future__ import annotations
 

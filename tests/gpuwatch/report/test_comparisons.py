@@ -1,4 +1,4 @@
-"""Tests of several runs in one report: differences, the decision on the times, and overlaid distributions."""
+"""Tests of several runs in one report."""
 
 from __future__ import annotations
 

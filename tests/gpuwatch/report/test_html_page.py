@@ -1,4 +1,4 @@
-"""Tests of the HTML report: content, order, and the escaping of data."""
+"""Tests of the HTML report."""
 
 from __future__ import annotations
 
