@@ -1,4 +1,4 @@
-"""Tests of one lane's loop: deadlines, hurried passes, and a lost GPU."""
+"""Tests of one lane's loop."""
 
 from __future__ import annotations
 

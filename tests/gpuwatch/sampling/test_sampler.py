@@ -1,4 +1,4 @@
-"""Tests of a sampler on a virtual clock: rates, windows, budgets and losses."""
+"""Tests of a sampler on a virtual clock."""
 
 from __future__ import annotations
 
