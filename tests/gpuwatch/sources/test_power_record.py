@@ -1,4 +1,4 @@
-"""Tests of the driver's record of power: its clocks, its steps and its cursor."""
+"""Tests of the driver's record of power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a GPU's process list: names, memory, utilisation and visibility."""
+"""Tests of a GPU's process list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the simulated GPU: the effects of the physics, and equal readings for every caller."""
+"""Tests of the simulated GPU."""
 
 from __future__ import annotations
 
