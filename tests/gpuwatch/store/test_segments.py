@@ -1,4 +1,4 @@
-"""Tests of a store's segments: rotation, retention within the budget, and plain files."""
+"""Tests of a store's segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the writer: its lock, its queue, bad rows and steps of the wall clock."""
+"""Tests of the store's writer."""
 
 from __future__ import annotations
 
