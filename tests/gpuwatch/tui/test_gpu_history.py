@@ -1,4 +1,4 @@
-"""Tests of a GPU's history in memory: stored answers, live rows, and the intervals still to query."""
+"""Tests of a GPU's history in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the last two minutes of every GPU: live answers and stored readings, in whole cells."""
+"""Tests of the last two minutes of every GPU."""
 
 from __future__ import annotations
 

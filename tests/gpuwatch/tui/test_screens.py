@@ -1,4 +1,4 @@
-"""Tests of the secondary screens: selecting, explaining, copying, and stored preferences."""
+"""Tests of the secondary screens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the screen of one GPU in use: values, keys, and queries to the store."""
+"""Tests of the screen of one GPU in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of curves in braille: all readings, no unobserved values, nothing outside the box."""
+"""Tests of curves in braille."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the strip of clock event reasons: the gravest reason, dashes for unobserved time, and a letter per reason."""
+"""Tests of the strip of clock event reasons."""
 
 from __future__ import annotations
 

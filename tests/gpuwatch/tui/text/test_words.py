@@ -1,4 +1,4 @@
-"""Tests of a screen's words: letters with colours, dashes for unobserved values, no line wider than the screen."""
+"""Tests of a screen's words."""
 
 from __future__ import annotations
 
