@@ -1,4 +1,4 @@
-"""Tests of the wire protocol: round trips of requests, invalid UTF-8, fields of newer peers, and refused lines."""
+"""Tests of the wire protocol."""
 
 from __future__ import annotations
 
