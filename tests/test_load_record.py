@@ -1,4 +1,4 @@
-"""Tests of the record of the suite under load: its counts match pytest's report, and the page matches the record."""
+"""Tests of the record of the suite under load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the figures on synthetic sources: each figure finds code above its limit, and tidy code exceeds none."""
+"""Tests of the figures of the code's size and names."""
 
 from __future__ import annotations
 

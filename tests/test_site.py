@@ -1,4 +1,4 @@
-"""Tests of the documentation site: it builds without warnings, fetches nothing from outside, and links every page."""
+"""Tests of the documentation site and its pages."""
 
 from __future__ import annotations
 
