@@ -36,7 +36,6 @@ def test_slurm_script_parses_in_every_shell(script: Path) -> None:
 
 
 def schema_errors(path: Path, manifest: object) -> list[str]:
-    """Return the errors of a manifest under the published schema."""
     schema = json.loads((SCHEMAS / f"{path.stem}.json").read_text())
     return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(manifest)]
 
