@@ -87,7 +87,7 @@ def test_work_ends_a_rest_within_half_a_second() -> None:
     assert noticed.observed.at_ns - began_ns <= NOTICED_NS
     rows = [each for each in found if each.lane is Lane.FAST and each.observed.at_ns > noticed.observed.at_ns]
     assert max(apart_ns(rows)) <= S // 20
-    # The driver's record covers 2.4 s, including the start of the work.
+    # The driver's record covers 2.4 s, including the start of the work (docs/decisions/0069).
     for lane in (Lane.POWER, Lane.PROCESSES, Lane.SLOW):
         first = next(each for each in found if each.lane is lane and each.observed.at_ns >= noticed.observed.at_ns)
         assert first.observed.at_ns - noticed.observed.at_ns <= S // 50
