@@ -71,7 +71,7 @@ def verdict(status: str = "flagged", uuid: str = UUID, rules: Iterable[str] = ("
 
 
 def sweeps_of(evidence: Evidence) -> list[Sweep]:
-    """Reconstruct the sweeps behind a piece of evidence, as far as its columns allow."""
+    """Reconstruct the sweeps behind the columns, process lists, power record and events of a piece of evidence."""
     trace = evidence.trace
     uuid = evidence.device.uuid if evidence.device else UUID
     out: list[Sweep] = []
