@@ -47,7 +47,6 @@ class PageAddresses(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site and return its folder."""
     out = tmp_path_factory.mktemp("site")
     folders = ["-d", str(out / "trees"), ".", str(out / "html")]
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs/site", *folders]
