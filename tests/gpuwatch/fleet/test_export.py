@@ -100,7 +100,6 @@ def test_export_schema_has_units_meanings_and_nullability(tmp_path: Path) -> Non
 
 
 def test_export_again_adds_only_new_windows(tmp_path: Path) -> None:
-    """A second export adds nothing, and a later one only new windows."""
     store, out = filled(tmp_path / "state"), tmp_path / "out"
     first = exported(store, out)
     assert (first.windows_count, first.there_count) == (6, 0)
@@ -171,8 +170,6 @@ def test_export_host_name_too_long_is_an_error(tmp_path: Path) -> None:
 
 
 def test_export_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    """A part whose writing fails raises ExportError and leaves no file."""
-
     def breaking() -> Any:
         yield rows(a_run(), {}, "n")
         raise OSError(28, "No space left on device")
