@@ -106,7 +106,6 @@ def test_commas_in_a_tracer_name_are_replaced(tmp_path: Path) -> None:
 
 
 def test_profiler_at_one_edge_is_kept() -> None:
-    """A finding at one edge stays, even if the other edge has none."""
     assert text(None, "tracer:gdb") == "tracer:gdb"
     assert text(frozenset(), None) == ""
     assert text(frozenset({"library:libx.so"}), "tracer:gdb") == "library:libx.so,tracer:gdb"
