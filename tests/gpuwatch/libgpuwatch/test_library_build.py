@@ -59,13 +59,11 @@ def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path, sanitiz
 
 
 def test_c_stamp_kernel_equals_the_python_kernel() -> None:
-    """The header with the C library's kernel is generated from the kernel that Python loads."""
     assert ptx_header.PATH.read_text() == ptx_header.text()
 
 
 @pytest.mark.parametrize("tool", ["make", "cmake", "pkg-config"])
 def test_c_examples_build(folder: Path, tool: str) -> None:
-    """The C examples build from the package's folder with make, CMake and pkg-config."""
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     examples, out = Path(__file__).parents[3] / "examples" / "c", folder / tool
