@@ -159,7 +159,6 @@ def test_kernelbench_reads_baselines_and_evaluations(tmp_path: Path) -> None:
 
 
 def test_kernelbot_reads_lines_and_json(tmp_path: Path) -> None:
-    """Figures are read from the harness's lines and from the harness's JSON."""
     lines = read_results(FILES / "kernelbot.txt")
     first, second = lines.series
     assert first.name == "benchmark 0 m: 1024; n: 1024; seed: 1"
