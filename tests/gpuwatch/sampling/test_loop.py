@@ -51,7 +51,6 @@ def test_lateness_does_not_add_up() -> None:
 
 
 def test_overrun_makes_the_next_pass_late() -> None:
-    """A pass that overruns delays the next one, and the delay is recorded."""
     loop = Loop(takes_ns=lambda n: 14 * MS if n == 1 else 0)
     assert loop.take(3) == [(0, 0, 0), (10, 4, 0), (20, 0, 0)]
 

@@ -250,7 +250,6 @@ def test_refresh_period_is_found_at_any_rate_and_phase(period_ms: int, step_ms: 
 
 
 def test_refresh_ignores_flicker_while_the_driver_writes() -> None:
-    """A value that flickers while the driver writes does not shorten the refresh period."""
     times = [float(i) for i in range(3000)]
     values = [t // 100 + (0.5 if t % 100 == 2 else 0.0) for t in times]  # changes back after a millisecond
     assert rows(times, values).refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.05)
