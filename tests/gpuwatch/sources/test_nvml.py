@@ -168,7 +168,6 @@ def test_nvml_signals_of_one_call_share_the_call() -> None:
 
 
 def test_deprecated_call_is_used_without_its_successor() -> None:
-    """The successor of a deprecated call is used if the library has it, otherwise the deprecated call."""
     assert read(nvml()[0], "temperature_c").temperature_c == 33
     assert read(nvml(missing={"nvmlDeviceGetTemperatureV"})[0], "temperature_c").temperature_c == 34
 
