@@ -164,7 +164,6 @@ def test_slow_host_gets_short_holds() -> None:
 
 @pytest.mark.parametrize(("call_s", "launch_s", "starved_count"), [(10e-6, 30e-6, 0), (1e-3, 30e-6, 0), (10e-6, 8e-3, 40)])
 def test_entries_longer_than_any_hold_are_starved(call_s: float, launch_s: float, starved_count: int) -> None:
-    """Entries count as starved if no hold lasts as long as the host's launches."""
     cuda = FakeCuda(launch_s=launch_s)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(call_s, "call"),))
