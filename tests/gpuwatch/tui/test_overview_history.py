@@ -105,7 +105,6 @@ def test_history_placement_follows_the_room(count: int, size: tuple[int, int], w
 
 
 def test_overview_shows_stored_readings() -> None:
-    """The overview's lines show readings of the store, not only live answers."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

@@ -344,8 +344,6 @@ def test_only_changed_lines_are_redrawn() -> None:
 
 
 def test_power_line_is_the_limit_in_force() -> None:
-    """The line of the power curve is the limit in force, not the limit at the start."""
-
     async def use(seen: Seen) -> None:
         assert "limit 700" in seen.line("power")
         lowered = replace(LIVE, at_ns=NOW_NS + S, gpus=(gpu(0, power_limit_w=450.0),))

@@ -139,7 +139,6 @@ def test_empty_slices_are_filled_from_another_band() -> None:
     [(1980, 500, "1980"), (0.5, 0.5, "0.5"), (0.25, 0.25, "0.25"), (-3, 1, "-3"), (123_456, 1, "1e+05")],
 )
 def test_tick_label_fits_its_step_and_the_gutter(value: float, step: float, said: str) -> None:
-    """A label has the decimals of its step, and fits the gutter."""
     assert plot.label(value, step) == said
 
 

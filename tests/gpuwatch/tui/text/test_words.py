@@ -32,7 +32,6 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
 
 
 def test_reasons_have_letters_and_unknown_bits_have_numbers() -> None:
-    """Every reason has its own letter, and unnamed bits show their number."""
     every = words.chips(sum(reason.value for reason in Reason))
     assert len({chip.letter for chip in every}) == len(Reason)
     assert [chip.name for chip in words.chips(0x1200)] == ["bits 0x1200"]
