@@ -192,7 +192,6 @@ def test_recording_is_shown_at_any_moment(name: str, windows_count: int) -> None
 
 
 def test_recorded_neighbour_is_foreign_as_in_the_verdict() -> None:
-    """A recorded neighbour is shown as a foreign process, as in the verdict that rejects the window."""
     past = Recorded(TRACES / "h200-windows.capsule")
     found = next(each for each in past.live(past.span_ns()[1]).windows if each.label == "neighbour-gemm-4096")
     assert (found.status, found.hazards[0]) == ("rejected", "contention-process")
