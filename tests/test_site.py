@@ -123,7 +123,6 @@ def test_shown_output_replaces_stale_blocks() -> None:
 
 
 def test_shown_output_refuses_other_programs(tmp_path: Path) -> None:
-    """A page's block may run only gpuwatch commands."""
     with pytest.raises(ValueError, match="expected a gpuwatch command"):
         shown_output.run_command("rm -r x", tmp_path)
 
