@@ -122,7 +122,7 @@ def test_identity_of_this_process_is_complete() -> None:
 
 
 def test_identity_cuts_short_a_long_name(tmp_path: Path) -> None:
-    """A long name is truncated: psutil takes the first argument as the name if it begins with the kernel's 15 characters."""
+    """A long name is truncated: psutil prefers a first argument that begins with the kernel's 15 characters."""
     program = shutil.copy("/bin/sleep", tmp_path / ("x" * 40))
     with subprocess.Popen(["x" * 100_000, "60"], executable=program) as process:
         try:
