@@ -51,7 +51,7 @@ def test_changed_verdict_disagrees_with_evidence(tmp_path: Path) -> None:
 
 
 def test_page_with_half_a_surrogate_pair_is_cleaned(tmp_path: Path, html: str) -> None:
-    """Half of a surrogate pair in JSON is replaced, because UTF-8 cannot encode it."""
+    """Half of a surrogate pair in JSON is replaced, because UTF-8 cannot encode half a pair."""
     held = loaded(tmp_path, html.replace('"run_id":"0a"', '"run_id":"\\ud800"'))
     assert held.record.windows[0].run_id == "�"
     assert held.as_written is False
