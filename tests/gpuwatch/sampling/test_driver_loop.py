@@ -114,7 +114,7 @@ def test_loop_delivers_its_first_reading_at_once() -> None:
 
 
 def test_loop_delivers_an_edge_in_order() -> None:
-    """An edge is delivered in order, and a hand-over delivers all earlier readings at once."""
+    """An edge is delivered in order, and a hand-over delivers all earlier readings."""
     source = Looping(MonotonicClock())
     with watched(source) as (sampler, kept):
         until(kept, Lane.FAST, 3)
@@ -164,7 +164,7 @@ def test_loop_reads_a_whole_row_for_a_new_window() -> None:
 
 
 def test_loop_reports_a_lost_gpu_once() -> None:
-    """A GPU lost in the loop is reported once, after the earlier readings, and is sampled again when it is back."""
+    """A GPU lost in the loop is reported once, after the earlier readings, and is sampled again on return."""
     lost = threading.Event()
 
     def fails(lane: Lane) -> None:

@@ -140,7 +140,7 @@ def test_signal_that_answers_late_is_not_dropped(seconds: float) -> None:
 
 
 def test_cost_leaves_out_the_first_read() -> None:
-    """The first read does not count as a cost, because it opens the driver's page."""
+    """The cost leaves out the first read, which opens the driver's page."""
     clock = VirtualClock()
     source = Scripted(clock)
     first = dict.fromkeys(SIGNALS, True)

@@ -1,4 +1,4 @@
-"""Tests of an idle GPU, which is read rarely until it works or a window opens."""
+"""Tests of an idle GPU, which is read rarely until work or a window begins."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_expensive_calls_are_rare_without_clients(attended: bool) -> None:
 
 
 def test_rest_makes_no_gap_and_extends_no_rows() -> None:
-    """Stored rows end at the last reading, and the slower rate is not a gap in the lane."""
+    """No stored row outlasts the last reading, and the slower rate is not a gap in the lane."""
     gpu, compactor = Gpu(), Compactor()
     read: list[int] = []
     for sweep in gpu.watched(30.0):

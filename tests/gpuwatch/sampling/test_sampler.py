@@ -152,7 +152,7 @@ def test_configured_periods_decide_on_rows_and_pulses() -> None:
 
 
 def test_configured_periods_stay_within_the_budget() -> None:
-    """Configured periods apply, but are never shorter than the budget allows."""
+    """Configured periods apply, unless the budget needs longer ones."""
     clock = VirtualClock()
     source = Scripted(clock, usual_cost_ns=50_000)
     sampler = Sampler(source, measure(source, DEVICE, clock), (), clock, threading.Event())
