@@ -33,7 +33,7 @@ def _copied() -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["pynvml_double"] = module  # the binding finds its own module here when it creates its error classes
+    sys.modules["pynvml_double"] = module  # the binding looks up this entry to create error classes
     spec.loader.exec_module(module)
     return module
 

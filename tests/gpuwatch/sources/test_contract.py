@@ -181,7 +181,7 @@ def test_process_list_names_each_process_once(made: tuple[Source, Clock]) -> Non
 
 
 def test_power_record_returns_each_sample_once(made: tuple[Source, Clock]) -> None:
-    """Repeated reads return each sample of the power record once, in order, and none from the future."""
+    """Repeated reads of the power record return sorted samples without repetition, and none from the future."""
     source, clock = made
     uuid = source.devices()[0].uuid
     seen: list[int] = []

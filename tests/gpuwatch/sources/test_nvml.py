@@ -89,7 +89,7 @@ def test_nvml_device_has_all_facts_in_field_units() -> None:
     assert (device.memory_total_bytes, device.memory_reserved_bytes) == (150_754_820_096, 644_000_000)
     assert (device.persistence_mode, device.ecc_mode, device.mig_mode) == (True, True, False)
     assert device.compute_mode == "exclusive-process"
-    assert device.virtualization is None  # the mock does not answer it
+    assert device.virtualization is None  # the mock has no answer
     assert not device.simulated
 
 

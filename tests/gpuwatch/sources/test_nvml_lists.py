@@ -89,7 +89,7 @@ def test_power_record_that_fills_the_buffer_is_read_again(count: int) -> None:
     source = Nvml(binding(library))
     gained, calls = asked(library, SAMPLES, lambda: source.power_record(UUID))
     assert gained.sample_w == tuple(draw_mw / 1000 for _, draw_mw in library.samples)
-    # A truncated record looks like a record that just fits, so the buffer doubles until the driver does not fill it.
+    # A truncated record looks like a record that just fits, so the buffer doubles until the driver leaves room.
     assert calls == 1 + sum(count >= 128 << step for step in range(10))
     library.samples += record(1)
     assert asked(library, SAMPLES, lambda: source.power_record(UUID))[0].sample_w == (100.0,)

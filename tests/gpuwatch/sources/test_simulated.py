@@ -173,7 +173,7 @@ def test_simulated_neighbour_halves_throughput() -> None:
 
 
 def test_hidden_neighbour_shows_in_utilization_and_memory() -> None:
-    """The process list omits a hidden neighbour; the utilisation record and the used memory include it."""
+    """The process list omits a hidden neighbour; the utilisation record and the used memory include the neighbour."""
     source, clock, uuid = opened("hidden-neighbour", 3.0)
     assert [process.pid for process in source.read_process_list(uuid).processes] == [OWN_PID]
     at(source, clock, 4.0)
