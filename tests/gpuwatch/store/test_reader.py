@@ -104,7 +104,7 @@ def test_run_is_found_by_the_prefix_of_its_id(state: Path) -> None:
 
 
 def test_run_refuses_an_ambiguous_id_prefix(tmp_path: Path) -> None:
-    """A prefix of several ids is refused, unless it equals one of the ids."""
+    """A prefix of several ids is refused, unless the prefix equals one of the ids."""
     store = opened(tmp_path)
     for run_id in ("aaaa", "aaaab", "aaaac"):
         store.put_run(a_run(id=run_id))

@@ -36,10 +36,10 @@ def restored(folder: Path, released: Path) -> None:
 
 @pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
 def test_released_store_is_read_migrated_and_written(released: Path, tmp_path: Path) -> None:
-    """A store of each released version is read before and after a writer migrates it."""
+    """A store of each released version is read before and after a writer's migration."""
     restored(tmp_path, released)
     at_ns, took_s = BEGIN_NS + S // 10 * np.arange(3), np.array([0.1, 0.1, 0.3])
-    with Reader(tmp_path) as reader:  # unchanged, before any writer has migrated it
+    with Reader(tmp_path) as reader:  # before a writer migrates the store
         assert reader.run("0ca7").label == "gemm"
         signed = {} if released.stem < "ledger-003" else {0: bytes(96)}
         assert reader.signatures(reader.run("0ca7")) == signed
