@@ -147,7 +147,7 @@ def test_second_take_holds_gpu_until_host_is_ahead(kernel_s: float) -> None:
     assert held.timings.took_s.tolist() == pytest.approx([kernel_s] * 100)
     # The host needs one launch per call; the host's time for events does not count.
     assert held.issue_s == pytest.approx(30e-6)
-    # The declared busy time includes holds, because the driver counts them as work.
+    # The declared busy time includes holds, because the driver counts holds as work.
     assert held.busy_s is not None
     assert held.busy_s >= 100 * kernel_s + sum(cuda.holds_s)
     assert (np.diff(held.timings.at_ns) > 0).all()
