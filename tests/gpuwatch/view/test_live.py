@@ -171,7 +171,7 @@ def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> Non
             status = judged.verdict.status
     with running(tmp_path) as second, connect(second.settings, start=False) as client:
         client.open(label="open")
-        # The daemon reads the store while it serves clients.
+        # The daemon reads the store in parallel with requests.
         wait_until(lambda: len(live.of(client.readings()).windows) == 3, what="the daemon lists three windows")
         shown = live.of(client.readings()).windows
     assert [each.label for each in shown] == ["open", "newer", "older"]
