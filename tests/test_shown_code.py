@@ -40,7 +40,7 @@ TABLE = "took_ms,sm_mhz,begin_s\n" + "".join(f"{2 + row % 3 / 1000},1500,{row * 
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Prepare a reader's environment: an empty home, and a checkout with the files that pages name."""
+    """Prepare a reader's environment: a home with empty settings, and a checkout with the files that pages name."""
     with tempfile.TemporaryDirectory(prefix="gw") as folder:
         for name in [name for name in os.environ if name.startswith(("GPUWATCH_", "XDG_", "GITHUB_"))]:
             monkeypatch.delenv(name)
