@@ -310,7 +310,7 @@ def test_export_jitter_spreads_a_fleet() -> None:
 
 
 def test_export_stores_its_time_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
-    """The daemon's store reads the time of a successful export; if storing the time fails, a message reports the failure."""
+    """The daemon's store reads the time of a successful export; a message reports a time that cannot be stored."""
     state = filled(tmp_path / "state", 1)
     assert read_mark_wall_s(state) is None
     call = ("--state", str(state), "export", "--parquet", str(tmp_path / "out"), "--jitter", "1ms")

@@ -77,7 +77,7 @@ def site(folder: Path, gpuwatch: str, listed: str = LISTED, **variables: str) ->
 
 
 def test_slurm_job_is_judged_and_exported(folder: Path) -> None:
-    """The file of a job on two MIG instances names user, account, windows and verdict; old files expire, windows are exported."""
+    """The file of a job on two MIG instances names user, account, windows and verdict; old files expire."""
     with running(folder, "simulated:mig") as live:
         with connect(live.settings) as client:
             (board,) = [str(each.device["uuid"]) for each in client.readings().gpus]

@@ -121,7 +121,7 @@ def test_hyperfine_gives_the_times_of_each_command() -> None:
 
 
 def test_google_benchmark_groups_repetitions() -> None:
-    """Repetitions of one name form one series in seconds; aggregates are left out, a skipped benchmark has its reason."""
+    """Repetitions of one name form one series in seconds without aggregates; a skipped benchmark has a reason."""
     by_name = {each.name: each for each in read_results(FILES / "google-benchmark.json").series}
     assert len(by_name["BM_sum/1000"].took_s) == 12
     assert by_name["BM_sum/1000"].calls_count == 4155
