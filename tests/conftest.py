@@ -26,7 +26,8 @@ sys.dont_write_bytecode = False
 settings.register_profile("suite", deadline=None, max_examples=share_of(100), suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
-# A test gets the marker ``timing`` if its module uses one of these modules or helpers, or the test uses one of the fixtures.
+# A test gets the marker ``timing`` if its module imports one of these modules, or a function or class of these helpers, or if
+# the test uses one of these fixtures.
 TIMED_MODULES = frozenset({"asyncio", "multiprocessing", "socket", "subprocess", "threading", "time"})
 TIMED_HELPERS = (
     "tests.dashboards.watched",
@@ -65,7 +66,6 @@ LONG_MODULES = (
 
 
 def is_timed(item: pytest.Function) -> bool:
-    """Return True if a test uses one of TIMED_FIXTURES, or its module one of TIMED_MODULES or TIMED_HELPERS."""
     return bool(TIMED_FIXTURES & set(item.fixturenames)) or is_timed_module(item.module)
 
 
@@ -108,7 +108,6 @@ class WorkerPopen(ForkedPopen):
     """A worker of xdist, forked from a process that has collected every test."""
 
     def forks(self) -> ForkServer:
-        """Return the server that has collected every test."""
         return server("tests.worker_server")
 
 

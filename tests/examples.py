@@ -1,4 +1,4 @@
-"""Numbers of examples for hypothesis: in the suite a third of each test's number, at least ten; in ``make bench`` all."""
+"""Numbers of examples for hypothesis: about a third of each test's number in the suite, all in ``make bench``."""
 
 from __future__ import annotations
 

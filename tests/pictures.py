@@ -26,7 +26,7 @@ from tests.gpuwatch.report import shown
 DOCS = Path(__file__).parents[1] / "docs"
 RECORDING = Path(os.path.relpath(Path(__file__).parent / "traces" / "h200-windows.capsule"))  # shown as the host's name
 THEMES = ("light", "dark")
-# The frame and the title that textual's screenshots draw around a screen, for a light page.
+# Colours of the frame and the title around textual's screenshots, and their replacements on a light page.
 LIGHT_FRAME = {"#292929": "#d0d0d0", "#c5c8c6": "#202020"}
 
 Use = Callable[["Pilot[None]"], Awaitable[None]]

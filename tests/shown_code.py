@@ -42,7 +42,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block; ``shown`` is the text block directly after it."""
+    """One fenced block; ``shown`` is the text block that follows directly."""
 
     page: str
     line_number: int

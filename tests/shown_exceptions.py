@@ -1,4 +1,4 @@
-"""Code on pages that no test runs literally, with the reason and the test that covers the code."""
+"""Exceptions from the tests of the code on pages, with their reasons."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOT_RUN_WHOLE: Mapping[str, str] = {
     "gpuwatch top": "runs until a key ends it: tests/gpuwatch/tui drives it",
 }
 
-# Exit codes of gates, because a busy machine may spoil their windows; every other command exits with 0.
+# Exit codes of gates, whose windows a busy machine may spoil; every other command exits with 0.
 EXIT_CODES: Mapping[str, tuple[int, ...]] = {
     "gpuwatch mark end train --fail-on flagged,rejected": (0, 10, 11),
     "gpuwatch ci --since 30m --fail-on flagged,rejected": (0, 1),

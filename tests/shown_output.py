@@ -1,6 +1,6 @@
 """Output on pages, written by the shown commands: ``python -m tests.shown_output``, or ``--check``.
 
-A block after the line ``MARK`` is rewritten.  Its commands read files of the tree and depend on no other state of the machine.
+A block after the line ``MARK`` is rewritten.  Commands there read files of the tree and use no other state of the machine.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ BLOCK = re.compile(rf"(?<={re.escape(MARK)}\n)```console\n(.*?)```", re.S)
 
 
 def pages() -> list[Path]:
-    """Return the pages with such blocks."""
+    """Return the pages of docs/ that contain ``MARK``."""
     return [path for path in sorted((ROOT / "docs").rglob("*.md")) if MARK in path.read_text(encoding="utf-8")]
 
 
 def run_command(command: str, state: Path) -> str:
-    """Return a command's output with a new store and without this user's settings."""
+    """Return a command's output with a store in ``state`` and without this user's settings."""
     words = shlex.split(command)
     if words[0] != "gpuwatch":
         raise ValueError(f"expected a gpuwatch command, found {command!r}; remove the line {MARK} above the block")

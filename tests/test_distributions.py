@@ -18,7 +18,7 @@ from tests import distributions
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("annotate", "gpuwatch")
 SHARED = ("dashboards", "systemd")
-# Files of shared folders that are used in a checkout only: they build, test, run or describe the shipped files.
+# Endings of files of shared folders that only a checkout needs, to build, test, run or describe the shipped files.
 NOT_SHARED = (".py", ".md")
 
 

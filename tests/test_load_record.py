@@ -1,4 +1,4 @@
-"""Tests of the record of the suite under load: its counts match pytest's report, and the page matches the record."""
+"""Tests of the record of the suite under load."""
 
 from __future__ import annotations
 
@@ -92,7 +92,6 @@ def test_commit_is_a_hash_with_a_plus_for_changes() -> None:
 
 
 def test_busy_loops_end_with_the_block() -> None:
-    """Busy loops run during the block and end with it."""
     before = set(psutil.Process().children())  # children of tests that ran earlier in this process
     with load_record.busy_loops(2):
         loops = set(psutil.Process().children()) - before
@@ -119,5 +118,4 @@ def test_with_record_replaces_only_its_lines() -> None:
 
 
 def test_development_page_has_the_record() -> None:
-    """DEVELOPMENT.md shows the stored record."""
     assert load_record.main(["--check"]) == 0

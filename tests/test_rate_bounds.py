@@ -25,12 +25,11 @@ def test_clopper_pearson_covers_every_rate(trials: int, rate: float) -> None:
 
 
 def test_clopper_pearson_for_no_hits_in_300_trials() -> None:
-    """Without a hit in 300 trials the rate is at most 1.22 %."""
+    """Without a hit in 300 trials the upper bound is 1.22 %."""
     low, high = clopper_pearson(0, 300)
     assert low == 0.0
     assert high == pytest.approx(0.0122, abs=1e-4)
 
 
 def test_clopper_pearson_without_trials_is_unbounded() -> None:
-    """Without trials the rate may be anything from 0 to 1."""
     assert clopper_pearson(0, 0) == (0.0, 1.0)

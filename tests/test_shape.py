@@ -1,4 +1,4 @@
-"""Tests of the figures on synthetic sources: each figure finds code above its limit, and tidy code exceeds none."""
+"""Tests of the figures of the code's size and names."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ VIOLATIONS = [
 
 @pytest.mark.parametrize(("name", "code", "place"), VIOLATIONS)
 def test_figure_finds_its_violation(tmp_path: Path, name: str, code: str, place: str | None) -> None:
-    """Each violation exceeds its figure and no other, apart from lengths, and its place is listed."""
+    """Each violation exceeds its figure and no other, apart from lengths; the violation's place is listed."""
     found = figures(tmp_path, {"product/thing.py": TIDY, "product/other.py": code})
     unmet = {figure.name for figure in found.values() if not figure.is_met}
     assert name in unmet
@@ -100,7 +100,6 @@ def test_public_functions_may_have_many_parameters(tmp_path: Path) -> None:
 
 
 def test_long_test_names_are_found(tmp_path: Path) -> None:
-    """A test name of more than 60 characters is a violation."""
     name = "test_" + "x" * shape.TEST_NAME_LENGTH
     found = figures(tmp_path, {"product/thing.py": TIDY}, {"tests/test_thing.py": f"async def {name}(): ..."})
     assert found[f"test names above {shape.TEST_NAME_LENGTH} characters"].places == (f"tests/test_thing.py:1 {name}",)

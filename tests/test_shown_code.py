@@ -40,7 +40,7 @@ TABLE = "took_ms,sm_mhz,begin_s\n" + "".join(f"{2 + row % 3 / 1000},1500,{row * 
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Prepare a reader's environment: an empty home, and a checkout with the files that pages name."""
+    """Prepare a reader's environment: a home with empty settings, and a checkout with the files that pages name."""
     with tempfile.TemporaryDirectory(prefix="gw") as folder:
         for name in [name for name in os.environ if name.startswith(("GPUWATCH_", "XDG_", "GITHUB_"))]:
             monkeypatch.delenv(name)
@@ -262,7 +262,7 @@ def test_blocks_have_known_languages() -> None:
 
 
 def test_exceptions_match_shown_commands() -> None:
-    """Every exception belongs to a command that a page still shows, and the tests that it names exist."""
+    """Excepted commands and Python lines are still on pages, and tests that PAGES_ELSEWHERE and NOT_RUN name exist."""
     lines = [f"{command_line(each)}\n" for each in commands()]
     for name in shown_exceptions.NOT_RUN:
         assert any(line.startswith(name) for line in lines), name

@@ -1,4 +1,4 @@
-"""Tests of the documentation site: it builds without warnings, fetches nothing from outside, and links every page."""
+"""Tests of the documentation site and its pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class PageAddresses(HTMLParser):
         self.followed: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note the addresses of an element."""
         for name, value in attrs:
             if value and (tag, name) in FETCHED:
                 self.fetched.add(value)
@@ -48,7 +47,6 @@ class PageAddresses(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site and return its folder."""
     out = tmp_path_factory.mktemp("site")
     folders = ["-d", str(out / "trees"), ".", str(out / "html")]
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs/site", *folders]
@@ -100,12 +98,10 @@ def test_site_home_reaches_every_page(site: Path) -> None:
 
 
 def test_site_root_redirects_to_home(site: Path) -> None:
-    """The page in the root folder redirects to the home page."""
     assert 'url=docs/index.html"' in (site / "index.html").read_text(encoding="utf-8")
 
 
 def test_site_has_light_and_dark_colours(site: Path) -> None:
-    """The theme follows the reader's choice of light or dark."""
     assert "prefers-color-scheme" in (site / "_static" / "styles" / "furo.css").read_text(encoding="utf-8")
 
 
@@ -118,7 +114,7 @@ def test_shown_output_matches_the_commands() -> None:
 
 
 def test_shown_output_replaces_stale_blocks() -> None:
-    """A block with stale output is rewritten, and its command stays."""
+    """A block's stale output is rewritten, and the command stays."""
     command = "gpuwatch judge docs/concepts/recordings/steady-gemm.capsule"
     page = f"{shown_output.MARK}\n```console\n$ {command}\nREJECTED of old\n```\n"
     fresh = shown_output.write_page(page)
@@ -127,7 +123,6 @@ def test_shown_output_replaces_stale_blocks() -> None:
 
 
 def test_shown_output_refuses_other_programs(tmp_path: Path) -> None:
-    """A page's block may run only gpuwatch commands."""
     with pytest.raises(ValueError, match="expected a gpuwatch command"):
         shown_output.run_command("rm -r x", tmp_path)
 

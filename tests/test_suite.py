@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import LONG_MODULES
 
 HERE = Path(__file__).parent
-# Measuring programs and campaigns are not tests: real time is their subject.
+# Programs and campaigns, which are not tests.
 PROGRAMS = ("bench", "campaign", "compatibility/write.py", "hardware", "pictures.py")
 # Places that let real time pass, with the reason why no condition shows that enough time has passed.
 SLEEPS = {
@@ -132,7 +132,7 @@ def test_hypothesis_deadlines_are_set_in_one_place() -> None:
 
 
 def test_long_modules_exist() -> None:
-    """Every module in LONG_MODULES exists, because a renamed module would run last again."""
+    """Every module in LONG_MODULES exists: a renamed module would lose its early start."""
     assert [name for name in LONG_MODULES if not (HERE.parent / name).exists()] == []
 
 

@@ -49,7 +49,7 @@ class TruthWindow:
 
 
 def truth_names(*, timed: bool = False) -> list[str]:
-    """Return the names of all windows, or of those with times, without reading a window: a name without times ends in -plain."""
+    """Return the names of all windows, or of those with times; the name of a window without times ends in -plain."""
     names = [str(row["name"]) for row in json.loads(_TRUTH.read_text(encoding="utf-8"))]
     return [name for name in names if not (timed and name.endswith("-plain"))]
 

@@ -1,7 +1,4 @@
-"""A synthetic fleet with known troubles, and harmless conditions that resemble troubles.
-
-Eighteen nodes over nine weeks; ``NODES`` and ``_row`` define the conditions.
-"""
+"""A synthetic fleet of 18 nodes over nine weeks, with known troubles and harmless conditions that resemble troubles."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python -m tests.gpuwatch.fleet.manifest_schemas kubernetes_validate-*.whl monitoring.coreos.com_podmonitors.yaml
 
-The wheel is PyPI's kubernetes-validate, the other file the Prometheus operator's definition.  The schemas reject unknown keys.
+The wheel is PyPI's kubernetes-validate; the YAML file is the Prometheus operator's definition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEPT = {
 
 
 def reduced(node: Any, *, is_names: bool = False) -> Any:
-    """Return a schema without descriptions, in which an object with properties allows no others."""
+    """Return a schema without descriptions, in which an object with properties allows no others by default."""
     if isinstance(node, list):
         return [reduced(each) for each in node]
     if not isinstance(node, dict):

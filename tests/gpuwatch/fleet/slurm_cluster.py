@@ -58,7 +58,6 @@ class SlurmCluster:
     folder: Path
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run a Slurm command and wait until it exits."""
         command = [program(str(arguments[0])), *arguments[1:]]
         return subprocess.run(
             command, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False

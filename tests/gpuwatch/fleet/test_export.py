@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch export`: each window once, also after an interruption or a repetition, with its rows, options and errors."""
+"""Tests of `gpuwatch export`."""
 
 from __future__ import annotations
 
@@ -100,7 +100,6 @@ def test_export_schema_has_units_meanings_and_nullability(tmp_path: Path) -> Non
 
 
 def test_export_again_adds_only_new_windows(tmp_path: Path) -> None:
-    """A second export adds nothing, and a later one only new windows."""
     store, out = filled(tmp_path / "state"), tmp_path / "out"
     first = exported(store, out)
     assert (first.windows_count, first.there_count) == (6, 0)
@@ -132,7 +131,7 @@ def test_export_since_selects_and_host_names(tmp_path: Path) -> None:
 
 
 def test_export_stops_at_an_unreadable_part(tmp_path: Path) -> None:
-    """An unreadable part stops the export, because its runs could be exported twice."""
+    """An unreadable part stops the export, because the part's runs could be exported twice."""
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
     (part,) = out.rglob("*.parquet")
@@ -171,8 +170,6 @@ def test_export_host_name_too_long_is_an_error(tmp_path: Path) -> None:
 
 
 def test_export_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    """A part whose writing fails raises ExportError and leaves no file."""
-
     def breaking() -> Any:
         yield rows(a_run(), {}, "n")
         raise OSError(28, "No space left on device")
@@ -229,7 +226,6 @@ def test_export_ndjson_needs_no_pyarrow(tmp_path: Path) -> None:
 
 
 def test_export_without_pyarrow_names_the_package(tmp_path: Path) -> None:
-    """Without the optional package, one line names the package to install."""
     call = ("--state", str(filled(tmp_path / "state", 1)), "export", "--parquet", str(tmp_path / "out"))
     ended = without_pyarrow(*call)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -262,7 +258,7 @@ def test_export_reads_the_store_of_a_running_daemon(copying: Settings, tmp_path:
         rows_there = [row for part in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(part).read().to_pylist()]
         return [row for row in rows_there if row["run"] == watched.run_id]
 
-    # The verdict is available at once, the stored row up to half a second later.
+    # The verdict is available before the stored row.
     (row,) = wait_until(mine, what="the window's row is stored", every_s=0.05)
     assert (row["status"], row["simulated"], row["label"]) == (watched.verdict.status.value, True, "alive")
     assert row["gpu_driver_version"]
@@ -314,7 +310,7 @@ def test_export_jitter_spreads_a_fleet() -> None:
 
 
 def test_export_stores_its_time_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
-    """The daemon's store reads the time of a successful export; if storing the time fails, a message reports the failure."""
+    """The daemon's store reads the time of a successful export; a message reports a time that cannot be stored."""
     state = filled(tmp_path / "state", 1)
     assert read_mark_wall_s(state) is None
     call = ("--state", str(state), "export", "--parquet", str(tmp_path / "out"), "--jitter", "1ms")

@@ -1,4 +1,4 @@
-"""Tests of `gpuwatch fleet`: a question about a trouble lists the trouble in a synthetic fleet, and no other row."""
+"""Tests of `gpuwatch fleet` on a synthetic fleet."""
 
 from __future__ import annotations
 
@@ -152,7 +152,6 @@ def test_questions_accept_parts_of_an_older_version(fleet: Path, tmp_path: Path)
 
 
 def test_fleet_page_lists_every_question(fleet: Path) -> None:
-    """The page lists each question's name, period and text."""
     page = PAGE.read_text()
     for name, each in fleet_questions.questions().items():
         assert each.asks.endswith("?"), name

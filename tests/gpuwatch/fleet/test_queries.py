@@ -65,7 +65,6 @@ def test_fleet_page_query_merges_a_month_into_one_file(warehouse: Path, answers:
 
 @pytest.mark.slow
 def test_fleet_query_of_a_million_windows_takes_two_seconds(tmp_path: Path) -> None:
-    """Counting findings by host, rule and driver over a million windows takes less than two seconds."""
     write_windows(tmp_path, 1_000_000)
     begun_s = time.perf_counter()
     rows = findings(tmp_path, 50)

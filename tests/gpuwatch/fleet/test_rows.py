@@ -1,4 +1,4 @@
-"""Tests of the rows of a stored run: unobserved values are NULL, and no declared fact breaks a file."""
+"""Tests of the rows of a stored run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def test_verdict_row_has_all_columns_and_its_reasons() -> None:
 
 
 def test_window_gives_a_row_per_gpu_and_one_without_gpus() -> None:
-    """A window over two GPUs gives two rows, and a window without GPUs gives one row without a GPU."""
     two = a_run(uuids=("GPU-a", UUID), verdicts=(verdict("rejected", UUID), verdict("valid", "GPU-a", ())), status="rejected")
     found = rows(two, {UUID: DEVICE}, "n")
     assert [(row["gpu_uuid"], row["status"], row["window_status"], row["found"]) for row in found] == [
@@ -56,7 +55,6 @@ def test_window_gives_a_row_per_gpu_and_one_without_gpus() -> None:
 
 
 def test_unjudged_window_has_null_not_an_empty_list() -> None:
-    """The lists of an unjudged window are NULL instead of empty."""
     (row,) = rows(a_run(status="unproven", why="the daemon ended", host=None), {}, "n")
     assert (row["found"], row["clear"], row["hazards"], row["unobserved"]) == (None, None, None, None)
     assert row["host_cpu_s"] is None

@@ -1,4 +1,4 @@
-"""Tests of the samples for Kubernetes and Slurm: valid schemas, shell syntax and names."""
+"""Tests of the samples for Kubernetes and Slurm."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ def test_slurm_script_parses_in_every_shell(script: Path) -> None:
 
 
 def schema_errors(path: Path, manifest: object) -> list[str]:
-    """Return the errors of a manifest under the published schema."""
     schema = json.loads((SCHEMAS / f"{path.stem}.json").read_text())
     return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(manifest)]
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_manifest_satisfies_the_published_schema(path: Path) -> None:
-    """Each sample satisfies its kind's schema, which allows no other keys, and states that no cluster ran it."""
+    """Each sample satisfies its kind's schema, and states that no cluster ran it."""
     assert schema_errors(path, yaml.safe_load(path.read_text())) == []
     assert path.read_text().startswith("# Not run on a cluster")
 

@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 RECORDING = PAGE.parents[1] / "dashboards" / "recording.yml"
 # The servers scrape at different moments, and a GPU changes within seconds.
 OF_FLEET, OF_ONE = 0.05, 0.15
-MOST_SLOWER = 16.0  # slowdown of the scrapes' period from which on a failure is final
+MOST_SLOWER = 16.0  # from this slowdown of the scrapes on, a failure is final
 OLD_S = 0.3  # a sample's usual age: with ``over_s=4`` readings arrive every 0.2 s, and a page takes some hundredths of a second
 OF_MACHINES = (
     "gpuwatch:gpu_held_back:ratio5m", "gpuwatch:gpu_held_back_by_hardware:ratio5m", "gpuwatch:gpu_clock_under_load:ratio5m",

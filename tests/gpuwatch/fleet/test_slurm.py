@@ -77,7 +77,7 @@ def site(folder: Path, gpuwatch: str, listed: str = LISTED, **variables: str) ->
 
 
 def test_slurm_job_is_judged_and_exported(folder: Path) -> None:
-    """The file of a job on two MIG instances names user, account, windows and verdict; old files expire, windows are exported."""
+    """The file of a job on two MIG instances names user, account, windows and verdict; old files expire."""
     with running(folder, "simulated:mig") as live:
         with connect(live.settings) as client:
             (board,) = [str(each.device["uuid"]) for each in client.readings().gpus]
@@ -166,7 +166,6 @@ def test_epilog_passes_the_gpus_of_a_job(folder: Path, variables: dict[str, str]
 
 
 def test_epilog_does_not_wait_for_the_judge(folder: Path) -> None:
-    """The epilog returns while the judge hangs."""
     settings = site(folder, f"while [ ! -e {folder}/answer ]; do sleep 0.05; done; echo '{{}}'")
     script("prolog.sh", settings)
     script("epilog.sh", settings)

@@ -1,4 +1,4 @@
-"""Tests of the gate's outcomes (fail, pass, and neutral for windows that the machine spoiled), and of the output formats."""
+"""Tests of the gate's outcomes and output formats."""
 
 from __future__ import annotations
 
@@ -39,18 +39,15 @@ def made(took_s: float = 2e-3, *, label: str = "gemm", seed: int = 0, **changes:
 
 
 def reported(found: Evidence) -> ReportedWindow:
-    """Return evidence with its verdict."""
     return ReportedWindow(verdict=judge(found), evidence=found)
 
 
 def gated(found: Evidence, baseline: Evidence | None = None, *failing: Status) -> GatedWindow:
-    """Return the gate's outcome for evidence, with an optional baseline and failing statuses."""
     before = None if baseline is None else reported(baseline)
     return gate(reported(found), "gemm", before, GateTerms(failing or (Status.REJECTED,), None, MachineTerms()))
 
 
 def test_every_rule_is_the_machines_or_the_benchmarks() -> None:
-    """Every rule is assigned either to the machine or to the benchmark: the assignment decides the outcome."""
     assert not MACHINE_RULES & OWN_RULES
     assert {rule.name for rule in RULES} == MACHINE_RULES | OWN_RULES
     assert CLOCK_RULES < MACHINE_RULES

@@ -10,7 +10,7 @@ from gpuwatch.harness import quiet_log, session
 
 @pytest.fixture
 def fresh(copying: Settings, monkeypatch: pytest.MonkeyPatch) -> session.HarnessSession:
-    """Return a new session that replaces the process's session during the test; its windows use the shared daemon."""
+    """Return a new session on the shared daemon, which replaces the process's session during the test."""
     for name in ("source", "state", "socket"):
         monkeypatch.setenv(f"GPUWATCH_{name.upper()}", str(getattr(copying, name)))
     monkeypatch.delenv("GPUWATCH", raising=False)

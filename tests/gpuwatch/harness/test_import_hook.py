@@ -1,4 +1,4 @@
-"""Tests of the import hook, of the startup module of `gpuwatch run --auto`, and of CuPy's patch."""
+"""Tests of the import hook, of the startup module of `gpuwatch run --auto`, and of patches."""
 
 from __future__ import annotations
 

@@ -39,7 +39,6 @@ def benchmark_run(settings: Settings, tmp_path: Path, package: str, *options: st
 
 
 def test_pytest_benchmark_5_3_1_is_watched(copying: Settings, tmp_path: Path) -> None:
-    """With 5.3.1 the rounds of unchanged benchmarks have windows; file, summary and store agree."""
     timer = "--benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized"
     warmed = ("--benchmark-warmup=on", "--benchmark-warmup-iterations=3")
     ended = benchmark_run(copying, tmp_path, "pytest-benchmark", "--gpuwatch", "--benchmark-json=b.json", timer, *warmed)

@@ -1,4 +1,4 @@
-"""Tests of a process's session: windows, counted trials, caught failures, and the summary."""
+"""Tests of a process's harness session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of torch's Timer: each measurement has a window, inductor's benchmarks share one, and an extended run is longer."""
+"""Tests of windows around torch's Timer and inductor's benchmarks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_real_torch_is_watched(copying: Settings) -> None:
 
 
 class OldTimer:
-    """Stands for torch's Timer, whose ``min_run_time`` may be positional."""
+    """A mock of torch's Timer, whose ``min_run_time`` may be positional."""
 
     ran: tuple[object, float]
 

@@ -1,4 +1,4 @@
-"""Tests that the real Triton returns the same numbers, and that each do_bench and each tuned key has a window."""
+"""Tests of windows around Triton's do_bench and autotuner."""
 
 from __future__ import annotations
 

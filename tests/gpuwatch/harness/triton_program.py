@@ -1,4 +1,4 @@
-"""A program for the real Triton on virtual time; it prints do_bench's results with and without gpuwatch, and all windows."""
+"""A program for the real Triton on virtual time: do_bench with and without gpuwatch, and all windows, with results as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES = ("min", "max", "mean", "median", "all")
 
 
 class Virtual:
-    """The time of a virtual GPU in milliseconds, which only work and cache flushes advance."""
+    """The time of a virtual GPU in milliseconds, and the count of calls of ``work``."""
 
     now_ms = 0.0
     calls_count = 0

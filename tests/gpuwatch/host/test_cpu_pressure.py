@@ -61,7 +61,6 @@ def test_sleeping_tree_with_new_processes_is_unknown() -> None:
 
 
 def test_busy_thread_of_a_waiting_root_is_a_companion() -> None:
-    """A busy new thread of the root counts as a companion, although the main thread waits."""
     host = difference(look(0, t1_1=(0, 0)), look(10**9, t1_1=(1 * MS, 0), t2_1=(900 * MS, 0)), root=1)
     assert (host.threads_born_count, host.born_cpu_s) == (1, 0.9)
 

@@ -28,7 +28,7 @@ def processes(root: Path, table: Mapping[int, tuple[int, int, int]], *, start: i
 
 
 # A shell (10) with two commands, one of which started its own session, and another terminal (20) of the same user.
-# Two users entered from outside (30, 31), so their sessions are 0.
+# Two users (30, 31) entered from outside, with session 0.
 TABLE = {1: (0, 1, 0), 10: (1, 10, 7), 11: (10, 10, 7), 12: (10, 12, 7), 13: (12, 12, 7), 20: (1, 20, 7), 21: (20, 20, 8)}
 TABLE |= {30: (0, 0, 9), 31: (0, 0, 6), 32: (30, 0, 9), 33: (1, 0, 9)}
 

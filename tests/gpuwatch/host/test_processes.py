@@ -1,4 +1,4 @@
-"""Tests of facts about processes and the machine, of CPU pressure, of GPU sharing, and of programs' digests."""
+"""Tests of facts about processes and the machine."""
 
 from __future__ import annotations
 
@@ -63,7 +63,6 @@ def test_kernel_thread_shows_an_unreadable_host_namespace(tmp_path: Path) -> Non
 def test_container_is_recognised_by_its_files_and_variables(
     tmp_path: Path, files: dict[str, str], environ: dict[str, str], kind: str | None
 ) -> None:
-    """A container is recognised by the files and variables of its kind."""
     for name, text in files.items():
         write(tmp_path / name, text)
     assert processes.container(root=tmp_path, environ=environ) == kind
@@ -78,7 +77,6 @@ def test_machine_facts_include_boot_and_kernel(tmp_path: Path) -> None:
 
 
 def test_tree_holds_the_children_of_all_threads(tmp_path: Path) -> None:
-    """A tree is a process and its descendants, over the children of all threads."""
     write(tmp_path / "1/task/1/children", "2 3 ")
     write(tmp_path / "1/task/9/children", "4")
     write(tmp_path / "3/task/3/children", "5\n")
@@ -106,7 +104,6 @@ def test_real_tree_holds_a_child_and_a_grandchild() -> None:
 
 
 def test_parent_is_read_behind_an_odd_process_name(tmp_path: Path) -> None:
-    """A parent is found after a process name with parentheses and spaces."""
     write(tmp_path / "10/stat", "10 (a) b) (c) S 1 10 10")
     write(tmp_path / "11/stat", "11 (child) S 10 11 11")
     write(tmp_path / "1/stat", "1 (init) S 0 1 1")
@@ -125,7 +122,7 @@ def test_identity_of_this_process_is_complete() -> None:
 
 
 def test_identity_cuts_short_a_long_name(tmp_path: Path) -> None:
-    """A long name is truncated: psutil takes the first argument as the name if it begins with the kernel's 15 characters."""
+    """A long name is truncated: psutil prefers a first argument that begins with the kernel's 15 characters."""
     program = shutil.copy("/bin/sleep", tmp_path / ("x" * 40))
     with subprocess.Popen(["x" * 100_000, "60"], executable=program) as process:
         try:
@@ -254,7 +251,6 @@ def test_real_pressure_shows_a_busy_process() -> None:
 
 
 def test_numa_node_is_read_in_the_kernels_spelling(tmp_path: Path) -> None:
-    """The memory node of a PCI device is found under the kernel's form of the address."""
     write(tmp_path / "bus/pci/devices/0000:0a:00.0/numa_node", "1\n")
     write(tmp_path / "bus/pci/devices/0000:0b:00.0/numa_node", "-1\n")
     assert processes.numa_node("00000000:0A:00.0", sys=tmp_path) == 1

@@ -106,7 +106,6 @@ def test_commas_in_a_tracer_name_are_replaced(tmp_path: Path) -> None:
 
 
 def test_profiler_at_one_edge_is_kept() -> None:
-    """A finding at one edge stays, even if the other edge has none."""
     assert text(None, "tracer:gdb") == "tracer:gdb"
     assert text(frozenset(), None) == ""
     assert text(frozenset({"library:libx.so"}), "tracer:gdb") == "library:libx.so,tracer:gdb"
@@ -126,7 +125,6 @@ def test_only_the_first_processes_are_inspected(tmp_path: Path) -> None:
 
 
 def test_daemon_finds_an_undeclared_profiler(tmp_path: Path) -> None:
-    """The daemon finds a window's profiler although the process declares no profiler."""
     program = """
 import sys, threading, gpuwatch
 from gpuwatch.config.settings import load

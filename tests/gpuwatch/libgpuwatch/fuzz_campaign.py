@@ -18,7 +18,7 @@ PATTERNS = "timed\nstep\nNCCL:*\n*e*d"
 
 
 def run(fuzz: Path, sequences_count: int, threads_count: int, driver: Path | None) -> subprocess.CompletedProcess[str]:
-    """Run the fuzzer; standard output has the number of requests for windows, standard error the sanitizer's messages."""
+    """Run the fuzzer, which prints the number of requests for windows; standard error has the sanitizers' messages."""
     folder = fuzz.parent
     (folder / "report").write_text("")
     environment = {

@@ -114,7 +114,6 @@ def test_report_names_only_windows_of_its_run(
 
 
 def test_nvtx_list_shows_ranges_with_counts(copying: Settings, ranges: Path) -> None:
-    """The list has each range of every domain with its count."""
     ended = run("--nvtx-list", "--", str(ranges), "all", settings=copying)
     rows = {line.split("  ")[0]: line.split() for line in ended.stderr.splitlines() if line.count(" s") or " ms" in line}
     assert rows["step"][1] == "60"
@@ -132,7 +131,7 @@ def test_nvtx_domains_beyond_255_are_reported(copying: Settings, ranges: Path) -
 
 
 def test_python_ranges_become_windows(copying: Settings) -> None:
-    """Ranges of Python's nvtx package become windows and iterations, in the default domain and in others."""
+    """Ranges of Python's nvtx package become windows and iterations, in the default domain and in another."""
     pytest.importorskip("nvtx")
     code = (
         "import nvtx, threading\n"

@@ -1,4 +1,4 @@
-"""A GPU with scripted times, on a virtual clock that its work advances."""
+"""A GPU with scripted times, on a virtual clock that the work advances."""
 
 from __future__ import annotations
 

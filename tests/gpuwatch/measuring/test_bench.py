@@ -1,4 +1,4 @@
-"""Tests of bench() on a scripted GPU: its duration, warm-up, launches and retries."""
+"""Tests of bench() on a scripted GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class TestDuration:
         assert measured.attempt.took_s >= 3.0
 
     def test_unstamped_gpu_gets_the_time_of_a_capped_gpu(self) -> None:
-        """A GPU without stamps gets the time that a power cap needs."""
         measured, _ = run(constant(1e-3, mhz=None))
         assert measured.attempt.power_limited is None
         assert measured.warmup.took_s >= 3.0
@@ -70,7 +69,6 @@ class TestDuration:
 
 class TestLaunches:
     def test_bench_prints_the_gpu_share(self) -> None:
-        """The text, the JSON and the declared facts show the launches, the host's time and the gaps."""
         world = World(ScriptedTimer(constant(13.5e-6), overhead=0.4e-6, issue_s=23.6e-6, gap_s=5e-6))
         measured, _ = run(constant(13.5e-6), world)
         assert "GPU's share 97 %: 0.4 µs of 13.5 µs is launch" in str(measured)

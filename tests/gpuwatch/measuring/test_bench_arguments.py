@@ -93,7 +93,6 @@ class _Sly(np.ndarray[Any, Any]):
 
 
 def test_unreadable_argument_is_measured_anyway() -> None:
-    """A call with an uninspectable argument is still measured."""
     world = World(ScriptedTimer(constant(1e-3)), gpu=None)
     assert (
         bench(
@@ -104,8 +103,6 @@ def test_unreadable_argument_is_measured_anyway() -> None:
 
 
 def test_long_function_name_is_cut_for_label() -> None:
-    """A function with a long name is measured under a truncated label."""
-
     def named() -> None:
         pass
 

@@ -1,4 +1,4 @@
-"""Tests of bench()'s entries: batches, the cache, and the timer's overhead."""
+"""Tests of bench()'s entries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TestEntries:
         assert "pass args=" in str(measured)
 
     def test_short_calls_rotate_copies_of_their_arguments(self) -> None:
-        array = np.ones(1 << 20)  # 8 MiB: twenty of them exceed the cache three times
+        array = np.ones(1 << 20)  # 8 MiB: twenty copies exceed three times the cache
         seen: set[int] = set()
         world = World(ScriptedTimer(constant(5e-6)))
         measured = bench(

@@ -1,4 +1,4 @@
-"""Tests of bench() on a real GPU, which print a short table: ``pytest -m gpu -s`` shows it."""
+"""Tests of bench() on a real GPU; ``pytest -m gpu -s`` shows a short table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ torch: Any = pytest.importorskip("torch")  # no types
 @pytest.fixture(autouse=True, scope="module")
 def _gpu() -> None:
     if not torch.cuda.is_available():
-        pytest.skip("torch sees no GPU")
+        pytest.skip("expected a GPU that torch can use, found none")
     torch.cuda.init()
 
 
@@ -90,7 +90,6 @@ def test_copy_reaches_most_of_the_memory_peak() -> None:
 
 
 def test_host_function_is_timed_by_host_despite_a_gpu() -> None:
-    """The host's clock times a function of the host in a process with a GPU."""
     assert shown(bench(lambda: sum(range(20_000)), label="host sum", min_s=0.5, max_s=2.0)).timer == "host"
 
 

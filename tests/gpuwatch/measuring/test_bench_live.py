@@ -15,7 +15,6 @@ from gpuwatch.measuring import bench
 
 
 def test_bench_stores_window_of_host_function(copying: Settings) -> None:
-    """A function of the host is timed, and its window is stored."""
     data = np.arange(20_000.0)
     measured = bench(
         np.sort,

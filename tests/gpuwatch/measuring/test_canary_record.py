@@ -1,4 +1,4 @@
-"""Tests of the canary's record: the declared facts of this GPU's earlier, valid runs."""
+"""Tests of the canary's record."""
 
 from __future__ import annotations
 

@@ -31,7 +31,6 @@ def correlated(rho: float, sd_ratio: float, seed: int) -> Model:
 
 @pytest.mark.parametrize("rho", [0.0, 0.9, 0.98])
 def test_interval_covers_the_true_median_as_often_as_stated(rho: float) -> None:
-    """The interval covers the true median about as often as stated."""
     trials, hits = 60, 0
     for seed in range(trials):
         world = World(ScriptedTimer(correlated(rho, 0.02, seed)))

@@ -1,4 +1,4 @@
-"""Tests of a measurement: its rates, its text and JSON, and the progress shown before it."""
+"""Tests of a measurement's rates and output."""
 
 from __future__ import annotations
 
@@ -120,7 +120,6 @@ class _Unwilling(StringIO):
 
 
 def test_failing_progress_does_not_lose_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failing progress line does not lose the benchmark."""
     world = World(ScriptedTimer(constant(1e-3)), shown=_Unwilling())
     assert bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1, progress=True, label="\x1b[2Jx").count > 10
     assert "\x1b" not in world.shown.getvalue()

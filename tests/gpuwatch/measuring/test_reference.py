@@ -1,4 +1,4 @@
-"""Tests of a result's check against its reference, alone and in bench(), and of trees of tensors."""
+"""Tests of results checked against a reference, and of trees of tensors."""
 
 from __future__ import annotations
 
@@ -130,8 +130,6 @@ class TestRight:
         assert "right: largest relative error" in str(measured)
 
     def test_in_place_function_does_not_spoil_reference(self) -> None:
-        """A function that works in place does not change the inputs of the reference."""
-
         def double(x: Values) -> Values:
             x *= 2
             return x
@@ -149,7 +147,6 @@ class TestRight:
         )
 
     def test_cached_result_is_detected_and_inputs_restored(self) -> None:
-        """A cached result is detected, and the inputs get their values back."""
         cached: list[Values] = []
 
         def memoised(x: Values) -> Values:

@@ -123,7 +123,7 @@ def test_torch_compilation_lasts_from_start_to_end(torch: CallbackHandler, argum
 
 
 def test_compilation_end_without_a_start_is_ignored(torch: CallbackHandler) -> None:
-    """A compilation that started before the window is not a pause, because only its end is reported."""
+    """A compilation that started before the window is not a pause, because only the compilation's end is reported."""
     log = SpanLog("pauses")
     listening = CompilationPauses(log)
     listening.start()

@@ -84,7 +84,6 @@ def test_older_allocator_counts_segments(cuda: FakeCuda) -> None:
 
 
 def test_context_made_inside_counts_all_allocations(cuda: FakeCuda) -> None:
-    """All allocations of a context created inside the window count."""
     found = facts_since(Snapshot())
     assert (found["alloc_count"], found["reserved_change_bytes"]) == (10, 1 << 30)
     assert found["cuda_uuids"] == "GPU-0000-1"

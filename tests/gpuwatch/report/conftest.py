@@ -28,7 +28,7 @@ def judged(evidence: Evidence, **facts: Any) -> ReportedWindow:
 
 
 def with_processes(evidence: Evidence, **changes: Any) -> Evidence:
-    """Change every process in the evidence's process lists."""
+    """Return the evidence with these changes to every process."""
     process_lists = tuple(
         replace(process_list, processes=tuple(replace(each, **changes) for each in process_list.processes))
         for process_list in evidence.trace.process_lists
@@ -37,7 +37,7 @@ def with_processes(evidence: Evidence, **changes: Any) -> Evidence:
 
 
 def scaled(evidence: Evidence, ratio: float, label: str) -> Evidence:
-    """Multiply all times by a ratio, under another label."""
+    """Return the evidence with all times multiplied by a ratio, under another label."""
     assert evidence.timings is not None
     return replace(
         evidence,

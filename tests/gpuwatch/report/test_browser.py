@@ -1,4 +1,4 @@
-"""Tests of reports in a real Chromium: display, no requests, and no effect of hostile names."""
+"""Tests of reports in a real Chromium."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ def quiet(page: Page) -> None:
 def test_recording_is_drawn_without_requests(
     opened: Opened, plain_run: Page, recorded: dict[str | None, Evidence], label: str
 ) -> None:
-    """A recording is drawn without an error and without a request."""
     page = plain_run if label == "plain-run" else opened(judged(recorded[label]))
     titles = page.run(f"[...{TIMELINE}.querySelectorAll('.annotation-text')].map((each) => each.textContent)")
     lanes = [title.split("  ")[0] for title in titles if not title.startswith(("limit ", "maximum "))]
@@ -235,7 +234,6 @@ def test_paper_is_light_and_cuts_no_picture(opened: Opened) -> None:
 
 
 def test_two_runs_are_overlaid_under_watermark(two_runs: Page) -> None:
-    """Two runs are overlaid below the watermark."""
     page = two_runs
     names = page.run(
         "[...document.querySelectorAll('[data-overlaid]')].map((each) => each._fullData.map((trace) => trace.name))"
@@ -247,7 +245,6 @@ def test_two_runs_are_overlaid_under_watermark(two_runs: Page) -> None:
 
 
 def test_hostile_names_run_and_fetch_nothing(opened: Opened) -> None:
-    """Names given by users run nothing and fetch nothing."""
     hostile = HOSTILE.replace("alert(1)", "window.ran=1").replace("alert(2)", "window.ran=2")
     plain = scene("neighbour")
     evidence = replace(

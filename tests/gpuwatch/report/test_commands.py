@@ -28,7 +28,6 @@ def measured(daemon: Settings) -> Window:
 
 
 def test_report_of_stored_run_is_verified(gpuwatch: Gpuwatch, daemon: Settings, measured: Window, tmp_path: Path) -> None:
-    """A stored run becomes a page, and the page is verified."""
     target = tmp_path / "run.html"
     ended = gpuwatch(*daemon.flags(), "report", str(measured.run_id), "-o", str(target))
     assert (ended.code, ended.out) == (0, "")
@@ -76,7 +75,6 @@ def test_page_written_to_stdout_verifies(gpuwatch: Gpuwatch, tmp_path: Path) -> 
 def test_report_refuses_in_one_line_and_writes_nothing(
     gpuwatch: Gpuwatch, daemon: Settings, measured: Window, tmp_path: Path
 ) -> None:
-    """A report that cannot be made is refused in one line, and nothing is written."""
     target = str(tmp_path / "run.html")
     trace = ("--trace", str(CAPSULE))
     for code, arguments, message in (

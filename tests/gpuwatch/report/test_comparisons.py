@@ -1,4 +1,4 @@
-"""Tests of several runs in one report: differences, the decision on the times, and overlaid distributions."""
+"""Tests of several runs in one report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def quick() -> Evidence:
 
 
 def test_page_orders_conditions_decision_windows() -> None:
-    """Conditions come before the decision, and the decision before the windows."""
     page = Page(rendered(judged(slow(), run_id="0a"), judged(scene("neighbour"), run_id="0b"), judged(quick(), run_id="0c")))
     parts = [
         "3 windows",
@@ -50,7 +49,6 @@ def test_page_orders_conditions_decision_windows() -> None:
 
 
 def test_comparisons_take_first_of_same_gpu_and_other_run() -> None:
-    """Each window is compared with the first on its GPU and never with its own run."""
     device = quick().device
     other = replace(quick(), device=replace(device, uuid="GPU-2")) if device else quick()
     found = comparisons(
@@ -110,7 +108,6 @@ def test_markdown_of_hostile_names_is_text() -> None:
 
 
 def test_comparison_in_notebook_escapes_names() -> None:
-    """A comparison in a notebook is escaped text for any names of variants."""
     shown = Comparison(a=HOSTILE, b=HOSTILE, decision=Decision.SAME, reasons=(HOSTILE,))._repr_html_()
     page = Page(shown)
     assert page.tags == ["pre"]

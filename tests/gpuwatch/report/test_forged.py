@@ -316,7 +316,7 @@ def test_verify_lists_unproven_window_as_unsigned(gpuwatch: Gpuwatch, home: Path
 
 
 def test_redacted_report_with_signature_is_refused(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
-    """A redacted report with a signature is refused as forged, because redacting removes signatures."""
+    """A redacted report with a signature is refused, because redacting removes signatures."""
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     assert verified(tmp_path, rewritten(html, {**data, "redacted": ["user"]}), key) == 2

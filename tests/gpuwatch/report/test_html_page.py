@@ -1,4 +1,4 @@
-"""Tests of the HTML report: content, order, and the escaping of data."""
+"""Tests of the HTML report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def from_idle() -> Page:
 
 
 def test_recordings_fit_in_six_megabytes(recorded: tuple[Evidence, ...]) -> None:
-    """Recordings of a real GPU fit in one page of less than 6 MB."""
     html = rendered(*map(judged, recorded))
     assert len(html.encode()) < 6_000_000
     read = Page(html)
@@ -99,7 +98,7 @@ def test_times_are_drawn_raw_and_at_one_clock(from_idle: Page) -> None:
 
 
 def test_page_gives_reason_for_uncorrected_times() -> None:
-    """Without clocks the page shows uncorrected times and gives the reason."""
+    """Without clocks the page gives the reason for uncorrected times."""
     evidence = scene("from-idle")
     assert evidence.timings is not None
     bare = replace(evidence, timings=replace(evidence.timings, sm_clock_mhz=None))
@@ -107,7 +106,6 @@ def test_page_gives_reason_for_uncorrected_times() -> None:
 
 
 def test_page_fetches_nothing_and_runs_own_script_only(from_idle: Page) -> None:
-    """The page fetches nothing, and only its own script may run."""
     fetching = {"src", "href", "srcset", "action", "data", "poster", "xlink:href"}
     fetched = [value for _, name, value in from_idle.attributes if name in fetching]
     assert all(value is not None and value.startswith("#") for value in fetched)
@@ -121,7 +119,6 @@ def test_page_fetches_nothing_and_runs_own_script_only(from_idle: Page) -> None:
 
 
 def test_simulated_page_has_banner_and_watermark(from_idle: Page) -> None:
-    """The page of a simulated window has a banner and a watermark."""
     assert "SIMULATED: these GPUs do not exist" in from_idle.words
     assert ("div", "class", "watermark") in from_idle.attributes
 

@@ -27,7 +27,6 @@ def test_labels_of_any_kind_stay_text() -> None:
 
 
 def test_junit_has_every_attribute_ci_reads() -> None:
-    """Every attribute that CI systems read exists, and is numeric where necessary."""
     suite = ET.fromstring(junit([judged(scene("neighbour")), judged(scene("from-idle"))]))
     assert suite.tag == "testsuite"
     assert all(float(suite.get(name, "x")) >= 0 for name in ("tests", "failures", "errors", "skipped", "time"))

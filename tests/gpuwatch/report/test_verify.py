@@ -51,7 +51,7 @@ def test_changed_verdict_disagrees_with_evidence(tmp_path: Path) -> None:
 
 
 def test_page_with_half_a_surrogate_pair_is_cleaned(tmp_path: Path, html: str) -> None:
-    """Half of a surrogate pair in JSON is replaced, because UTF-8 cannot encode it."""
+    """Half of a surrogate pair in JSON is replaced, because UTF-8 cannot encode half a pair."""
     held = loaded(tmp_path, html.replace('"run_id":"0a"', '"run_id":"\\ud800"'))
     assert held.record.windows[0].run_id == "�"
     assert held.as_written is False
@@ -104,7 +104,6 @@ def test_file_that_is_not_a_report_is_refused(tmp_path: Path, html: str) -> None
 
 
 def test_redaction_reaches_everything_and_still_agrees(tmp_path: Path) -> None:
-    """Names are replaced everywhere, and verdict and evidence still agree."""
     plain = scene("neighbour")
     assert plain.device is not None
     uuid = plain.device.uuid

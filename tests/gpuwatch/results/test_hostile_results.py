@@ -56,7 +56,6 @@ def survives(path: Path, columns: ColumnNames | None = None) -> None:
 @QUICK
 @given(data=st.data())
 def test_damaged_files_are_read_or_refused(place: Path, data: st.DataObject) -> None:
-    """A sample file with a damaged stretch is read or refused."""
     blob = data.draw(st.sampled_from(SEEDS))
     begin = data.draw(st.integers(0, len(blob)))
     put = data.draw(st.one_of(st.binary(max_size=8), st.sampled_from([b"-1", b"1e308", b"null", b"[]", b"{}", b'"x"'])))

@@ -55,7 +55,6 @@ def test_nvbench_without_samples_has_figures_and_a_remark(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../r1.json", "r1.json-bin/../../outside"])
 def test_nvbench_opens_no_file_outside_its_folder(tmp_path: Path, name: str) -> None:
-    """A sample file outside the JSON's folder is refused."""
     folder = tmp_path / "sent"
     folder.mkdir()
     (tmp_path / "outside").write_bytes(b"\0" * 4)
@@ -122,7 +121,7 @@ def test_hyperfine_gives_the_times_of_each_command() -> None:
 
 
 def test_google_benchmark_groups_repetitions() -> None:
-    """Repetitions of one name form one series in seconds; aggregates are left out, a skipped benchmark has its reason."""
+    """Repetitions of one name form one series in seconds without aggregates; a skipped benchmark has a reason."""
     by_name = {each.name: each for each in read_results(FILES / "google-benchmark.json").series}
     assert len(by_name["BM_sum/1000"].took_s) == 12
     assert by_name["BM_sum/1000"].calls_count == 4155
@@ -160,7 +159,6 @@ def test_kernelbench_reads_baselines_and_evaluations(tmp_path: Path) -> None:
 
 
 def test_kernelbot_reads_lines_and_json(tmp_path: Path) -> None:
-    """Figures are read from the harness's lines and from the harness's JSON."""
     lines = read_results(FILES / "kernelbot.txt")
     first, second = lines.series
     assert first.name == "benchmark 0 m: 1024; n: 1024; seed: 1"

@@ -114,7 +114,7 @@ def test_loop_delivers_its_first_reading_at_once() -> None:
 
 
 def test_loop_delivers_an_edge_in_order() -> None:
-    """An edge is delivered in order, and a hand-over delivers all earlier readings at once."""
+    """An edge is delivered in order, and a hand-over delivers all earlier readings."""
     source = Looping(MonotonicClock())
     with watched(source) as (sampler, kept):
         until(kept, Lane.FAST, 3)
@@ -164,7 +164,7 @@ def test_loop_reads_a_whole_row_for_a_new_window() -> None:
 
 
 def test_loop_reports_a_lost_gpu_once() -> None:
-    """A GPU lost in the loop is reported once, after the earlier readings, and is sampled again when it is back."""
+    """A GPU lost in the loop is reported once, after the earlier readings, and is sampled again on return."""
     lost = threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -191,7 +191,7 @@ def test_loop_reports_a_lost_gpu_once() -> None:
 
 
 def test_loop_reports_a_hung_driver() -> None:
-    """A driver call that hangs in the loop is reported as a loss, and its return as the end of the loss."""
+    """A driver call that hangs in the loop is reported as a loss, and the call's return ends the loss."""
     source = Looping(MonotonicClock())
     with watched(source, hang_ns=150 * MS) as (sampler, kept):
         until(kept, Lane.FAST, 3)
@@ -210,7 +210,6 @@ def test_loop_reports_a_hung_driver() -> None:
 
 
 def test_source_without_a_loop_is_read_pass_by_pass() -> None:
-    """A source without a loop for this GPU is read pass by pass."""
     source = Looping(MonotonicClock(), has_loop=False)
     with watched(source) as (sampler, kept):
         assert len(until(kept, Lane.FAST, 5)) >= 5

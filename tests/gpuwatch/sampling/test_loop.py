@@ -1,4 +1,4 @@
-"""Tests of one lane's loop: deadlines, hurried passes, and a lost GPU."""
+"""Tests of one lane's loop."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ def test_lateness_does_not_add_up() -> None:
 
 
 def test_overrun_makes_the_next_pass_late() -> None:
-    """A pass that overruns delays the next one, and the delay is recorded."""
     loop = Loop(takes_ns=lambda n: 14 * MS if n == 1 else 0)
     assert loop.take(3) == [(0, 0, 0), (10, 4, 0), (20, 0, 0)]
 
@@ -82,7 +81,7 @@ def test_hurried_passes_keep_their_spacing() -> None:
 
 
 def test_lost_gpu_is_reported_once_and_retried() -> None:
-    """A lost GPU is reported once, retried at growing intervals, and reported again when it is back."""
+    """A lost GPU is reported once and retried at growing intervals; the GPU's return is reported too."""
     loop = Loop(period_ns=10 * MS)
     loop.take(1)
     loop.fails = DeviceLostError(UUID, "fell off the bus")

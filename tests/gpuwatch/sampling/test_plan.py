@@ -98,10 +98,7 @@ def test_pulse_holds_the_answered_fast_signals() -> None:
 def test_window_keeps_each_lane_within_its_periods(
     idle_ns: int, active_ns: int, least_row_ns: int, least_pulse_ns: int, pulse: bool
 ) -> None:
-    """In a window no period is shorter than configured and allowed.
-
-    Only ``ROW_NS`` and the idle period can lengthen the period of whole rows, which exceeds the pulse's.
-    """
+    """In a window no period is shorter than configured and allowed, and the pulse's is shorter than the rows'."""
     least = {Lane.FAST: least_row_ns, Lane.PULSE: least_pulse_ns}
     found = in_a_window(idle_ns, active_ns, least, pulse=pulse)
     assert all(period_ns >= max(active_ns, least[lane]) for lane, period_ns in found.items())
@@ -125,7 +122,7 @@ def test_plan_drops_signals_that_never_answer() -> None:
 
 
 def test_thermal_time_is_read_only_without_a_counter() -> None:
-    """The expensive thermal violation time is read, at edges only, if no counter gives it."""
+    """The expensive thermal violation time is read only without ``sw_thermal_ns``."""
     assert "thermal_violation_ns" not in plan_of().names[Lane.EDGE]
     assert "thermal_violation_ns" in plan_of(values={"sw_thermal_ns": silent}).names[Lane.EDGE]
 
@@ -143,7 +140,7 @@ def test_signal_that_answers_late_is_not_dropped(seconds: float) -> None:
 
 
 def test_cost_leaves_out_the_first_read() -> None:
-    """The first read does not count as a cost, because it opens the driver's page."""
+    """The cost leaves out the first read, which opens the driver's page."""
     clock = VirtualClock()
     source = Scripted(clock)
     first = dict.fromkeys(SIGNALS, True)
@@ -160,7 +157,7 @@ def test_cost_leaves_out_the_first_read() -> None:
 
 
 def test_single_delayed_row_does_not_lengthen_periods() -> None:
-    """A single row of 10 ms on a busy machine does not lengthen the periods."""
+    """A single row with 10 ms per signal, as on a busy machine, does not lengthen the periods."""
     clock = VirtualClock()
     source = Scripted(clock)
     held_up = dict.fromkeys((Lane.FAST, Lane.PULSE), True)
@@ -228,7 +225,6 @@ def test_simulated_gpu_is_measured_like_a_real_one() -> None:
 
 
 def test_unmeasured_gpu_reads_each_signal_in_its_own_lane() -> None:
-    """The plan of an unmeasured GPU reads every signal in the signal's preferred lane."""
     plan = unmeasured(DEVICE, 40 * MS, 20 * MS)
     assert plan.names[Lane.FAST] == FAST
     assert plan.idle_period_ns[Lane.FAST] == 40 * MS
@@ -254,14 +250,12 @@ def test_refresh_period_is_found_at_any_rate_and_phase(period_ms: int, step_ms: 
 
 
 def test_refresh_ignores_flicker_while_the_driver_writes() -> None:
-    """A value that flickers while the driver writes does not shorten the refresh period."""
     times = [float(i) for i in range(3000)]
-    values = [t // 100 + (0.5 if t % 100 == 2 else 0.0) for t in times]  # changes back within two milliseconds
+    values = [t // 100 + (0.5 if t % 100 == 2 else 0.0) for t in times]  # changes back after a millisecond
     assert rows(times, values).refresh_ns()["power_w"] == pytest.approx(100 * MS, rel=0.05)
 
 
 def test_refresh_is_found_in_a_mostly_constant_value() -> None:
-    """A mostly constant value still reveals the refresh period."""
     times = [10.0 * i for i in range(2000)]
     # Changes for one refresh, like those of an unlimited clock, with pauses of two to seven refreshes.
     edges = {0}

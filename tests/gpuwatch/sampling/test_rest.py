@@ -1,4 +1,4 @@
-"""Tests of an idle GPU, which is read rarely until it works or a window opens."""
+"""Tests of an idle GPU, which is read rarely until work or a window begins."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def apart_ns(found: list[Sweep]) -> list[int]:
 
 
 def test_idle_gpu_is_read_rarely_after_a_while() -> None:
-    """An idle GPU is read at 20 Hz for 9 s.  At rest, rows come before the previous row goes stale, and sinks get no pulses."""
+    """An idle GPU is read at 20 Hz for at least 9 s.  A resting GPU has no pulses and no stale rows."""
     gpu = Gpu()
     assert len(gpu.watched(9.0, Lane.FAST)) == pytest.approx(180, abs=2)
     gpu.resting()
@@ -87,7 +87,7 @@ def test_work_ends_a_rest_within_half_a_second() -> None:
     assert noticed.observed.at_ns - began_ns <= NOTICED_NS
     rows = [each for each in found if each.lane is Lane.FAST and each.observed.at_ns > noticed.observed.at_ns]
     assert max(apart_ns(rows)) <= S // 20
-    # The driver's record covers 2.4 s, including the start of the work.
+    # The driver's record covers 2.4 s, including the start of the work (docs/decisions/0069).
     for lane in (Lane.POWER, Lane.PROCESSES, Lane.SLOW):
         first = next(each for each in found if each.lane is lane and each.observed.at_ns >= noticed.observed.at_ns)
         assert first.observed.at_ns - noticed.observed.at_ns <= S // 50
@@ -123,7 +123,7 @@ def test_expensive_calls_are_rare_without_clients(attended: bool) -> None:
 
 
 def test_rest_makes_no_gap_and_extends_no_rows() -> None:
-    """Stored rows end at the last reading, and the slower rate is not a gap in the lane."""
+    """No stored row outlasts the last reading, and the slower rate is not a gap in the lane."""
     gpu, compactor = Gpu(), Compactor()
     read: list[int] = []
     for sweep in gpu.watched(30.0):

@@ -26,7 +26,7 @@ NEVER_NS = 10_000 * S
 
 
 def watched(kernel: Kernel, warmup_s: float, rest_after_ns: int) -> tuple[Evidence, bool]:
-    """Return the evidence of a window after this warm-up, and whether the GPU rested before it."""
+    """Return the evidence of a window after this warm-up, and True if the GPU rested."""
     begin_s = IDLE_S + warmup_s
     bench = (begin_s, begin_s + WINDOW_S)
     scene = Scene(

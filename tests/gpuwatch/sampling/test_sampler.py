@@ -1,4 +1,4 @@
-"""Tests of a sampler on a virtual clock: rates, windows, budgets and losses."""
+"""Tests of a sampler on a virtual clock."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_each_lane_has_its_rate_idle_and_active(active: bool, expected: dict[str
 
 
 def test_process_utilisation_is_read_once_a_second() -> None:
-    """In a window, process utilisation is read once a second, and process lists five times a second."""
+    """In a window, process lists are read once a second with utilisation, and five times a second without."""
     sampler, source, clock = virtual(active=True)
     list(taken(sampler, clock, 5.0))
     assert source.process_lists.count(True) == pytest.approx(6, abs=1)
@@ -85,7 +85,7 @@ def test_activation_switches_the_lanes_at_once() -> None:
 
 
 def test_pulse_reads_clock_and_reasons_in_a_window() -> None:
-    """In a window, a pulse reads clock and reasons between two whole rows; without a window there are no pulses."""
+    """In a window, pulses read clock and reasons between whole rows; without a window there are no pulses."""
     sampler, source, clock = virtual(active=True)
     readings = [sweep.observed for sweep in taken(sampler, clock, 1.0) if isinstance(sweep.observed, Reading)]
     fast = [reading.at_ns for reading in readings if reading.lane is Lane.FAST]
@@ -118,7 +118,7 @@ def test_late_passes_do_not_shift_rows() -> None:
 
 
 def test_gpu_lost_in_a_pulse_returns_with_a_whole_row() -> None:
-    """A GPU lost in a pulse is reported once, and its first reading afterwards is a whole row."""
+    """A GPU lost in a pulse is reported once, and the first reading afterwards is a whole row."""
     clock, lost = VirtualClock(), threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -145,14 +145,14 @@ def test_configured_periods_decide_on_rows_and_pulses() -> None:
     sampler.set_periods(10 * MS, 10 * MS)
     assert {sweep.lane for sweep in taken(sampler, clock, 1.0)} & {Lane.FAST, Lane.PULSE} == {Lane.FAST}
     assert sampler.rate_hz == pytest.approx(100, abs=2)
-    sampler.set_periods(S, 10 * MS)  # rare while idle is not rare in a window
+    sampler.set_periods(S, 10 * MS)
     assert sampler.period_ns == {Lane.FAST: 50 * MS, Lane.PULSE: 10 * MS, Lane.SLOW: S}
     sampler.set_periods(S, 200 * MS)
     assert sampler.period_ns == {Lane.FAST: 200 * MS, Lane.SLOW: S}
 
 
 def test_configured_periods_stay_within_the_budget() -> None:
-    """Configured periods apply, but are never shorter than the budget allows."""
+    """Configured periods apply, unless the budget needs longer ones."""
     clock = VirtualClock()
     source = Scripted(clock, usual_cost_ns=50_000)
     sampler = Sampler(source, measure(source, DEVICE, clock), (), clock, threading.Event())

@@ -101,7 +101,7 @@ def test_lost_gpu_is_not_read_at_an_edge(threads: Any) -> None:
 
 
 def test_hung_call_stops_only_its_own_thread(threads: Any) -> None:
-    """A hung call is reported once, stops only its own thread, and is reported as back when it returns."""
+    """A hung call is reported once and stops only its own thread; the call's return is reported too."""
     hang, release = threading.Event(), threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -126,7 +126,6 @@ def test_hung_call_stops_only_its_own_thread(threads: Any) -> None:
 
 
 def test_gone_source_is_reopened_once_for_both_threads(threads: Any) -> None:
-    """Both threads reopen a lost source only once."""
     gone = threading.Event()
     opened: list[Scripted] = []
 

@@ -68,7 +68,7 @@ def test_wait_without_a_timeout_is_woken() -> None:
 
 @pytest.mark.parametrize("setters_count", [1, 4])
 def test_values_written_before_a_wake_up_are_visible(setters_count: int) -> None:
-    """Values written before a wake-up are visible after it, when the waiter clears the flag and reads."""
+    """After a wake-up, a waiter that clears the flag reads the values written before the wake-up."""
     wake, each_count = Wakeup(), 5000
     wanted = [0] * setters_count
 
@@ -92,7 +92,6 @@ def test_values_written_before_a_wake_up_are_visible(setters_count: int) -> None
 
 
 def test_no_wake_up_is_lost_between_two_threads() -> None:
-    """No wake-up is lost between two threads that wait for each other."""
     ping, pong, rounds_count = Wakeup(), Wakeup(), 3000
 
     def answer() -> None:

@@ -26,7 +26,6 @@ BOARD, INSTANCE = 0x1000, 0x2000
 
 
 def _copied() -> Any:
-    """Return a private copy of pynvml."""
     found = importlib.util.find_spec("pynvml")
     assert found is not None
     assert found.origin is not None
@@ -34,7 +33,7 @@ def _copied() -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["pynvml_double"] = module  # the binding finds its own module here when it creates its error classes
+    sys.modules["pynvml_double"] = module  # the binding looks up this entry to create error classes
     spec.loader.exec_module(module)
     return module
 
@@ -43,7 +42,7 @@ _COPY = _copied()
 
 
 def binding(library: object) -> Any:
-    """Return a copy of pynvml with ``library`` as its loaded library, in place of the library of the call before.
+    """Return the copy of pynvml with ``library`` as its loaded library, in place of the library of the call before.
 
     All libraries share one copy, because hundreds of copies would take seconds.
     """

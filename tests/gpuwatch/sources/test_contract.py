@@ -65,7 +65,7 @@ def advance(clock: Clock, seconds: float) -> None:
 
 
 def test_source_devices_have_identities(made: tuple[Source, Clock]) -> None:
-    """Each device has a unique UUID, and its name contains SIMULATED if and only if the source is simulated."""
+    """Each device has a unique UUID, and a name with SIMULATED if and only if the source is simulated."""
     source, _ = made
     devices = source.devices()
     assert devices
@@ -101,7 +101,6 @@ def test_reading_holds_only_requested_signals(made: tuple[Source, Clock], lane: 
 
 
 def test_fast_signal_is_readable_in_the_slow_lane(made: tuple[Source, Clock]) -> None:
-    """A source returns a signal of the fast lane in a reading of the slow lane."""
     source, clock = made
     advance(clock, 0.5)
     reading = source.read(source.devices()[0].uuid, Lane.SLOW, ["temperature_c"])
@@ -182,7 +181,7 @@ def test_process_list_names_each_process_once(made: tuple[Source, Clock]) -> Non
 
 
 def test_power_record_returns_each_sample_once(made: tuple[Source, Clock]) -> None:
-    """Repeated reads return each sample of the power record once, in order, and none from the future."""
+    """Repeated reads of the power record return sorted samples without repetition, and none from the future."""
     source, clock = made
     uuid = source.devices()[0].uuid
     seen: list[int] = []

@@ -89,7 +89,7 @@ def test_nvml_device_has_all_facts_in_field_units() -> None:
     assert (device.memory_total_bytes, device.memory_reserved_bytes) == (150_754_820_096, 644_000_000)
     assert (device.persistence_mode, device.ecc_mode, device.mig_mode) == (True, True, False)
     assert device.compute_mode == "exclusive-process"
-    assert device.virtualization is None  # the mock does not answer it
+    assert device.virtualization is None  # the mock has no answer
     assert not device.simulated
 
 
@@ -130,7 +130,6 @@ def test_nvml_mig_instances_follow_their_board() -> None:
 
 
 def test_mig_instance_has_board_clocks_and_own_memory() -> None:
-    """A MIG instance has its board's clocks and its own memory."""
     reading = read(nvml(mig=True)[0], "sm_clock_mhz", "memory_used_bytes", uuid=MIG_UUID)
     assert reading.sm_clock_mhz == 1755
     assert reading.memory_used_bytes == 40_000_000
@@ -169,7 +168,6 @@ def test_nvml_signals_of_one_call_share_the_call() -> None:
 
 
 def test_deprecated_call_is_used_without_its_successor() -> None:
-    """The successor of a deprecated call is used if the library has it, otherwise the deprecated call."""
     assert read(nvml()[0], "temperature_c").temperature_c == 33
     assert read(nvml(missing={"nvmlDeviceGetTemperatureV"})[0], "temperature_c").temperature_c == 34
 

@@ -28,7 +28,6 @@ def test_signal_table_covers_all_lanes() -> None:
 
 
 def test_signal_table_names_exist_in_the_binding() -> None:
-    """Every function and constant that the table names exists in the binding."""
     for alternatives in SIGNALS.values():
         for question in alternatives:
             for name in (getattr(question, "function", None), *getattr(question, "args", ()), *getattr(question, "names", ())):
@@ -97,7 +96,7 @@ def test_fields_of_one_signal_are_summed_or_none() -> None:
 def test_slowdown_time_comes_from_the_ids_in_the_notes(
     fields: dict[int, tuple[int, int, int, int]], driver: str, stated: str, expected_ns: int
 ) -> None:
-    """Slow-down time comes from the ids with that meaning on this driver, and the notes name these ids."""
+    """Slow-down time comes from the fields with that meaning on this driver, or else from a call; the notes name the source."""
     source, _ = nvml(fields=fields, driver_version=driver.encode())
     assert read(source, "sw_thermal_ns").sw_thermal_ns == expected_ns
     assert source.notes(UUID)["slow-down time"].startswith(stated)

@@ -1,4 +1,4 @@
-"""Tests that the driver's lists are complete, and take one call if they fit into the buffer."""
+"""Tests that the driver's lists are complete, and that lists which fit into the buffer take one call."""
 
 # ruff: noqa: N802 - some functions here replace those of the mock driver, which have the names of C functions
 
@@ -85,12 +85,11 @@ def record(count: int) -> list[tuple[int, int]]:
 
 @given(around(128))
 def test_power_record_that_fills_the_buffer_is_read_again(count: int) -> None:
-    """A power record that fills the buffer is read again with a larger one."""
     library = Library(samples=record(count))
     source = Nvml(binding(library))
     gained, calls = asked(library, SAMPLES, lambda: source.power_record(UUID))
     assert gained.sample_w == tuple(draw_mw / 1000 for _, draw_mw in library.samples)
-    # A truncated record looks like a record that just fits, so the buffer doubles until the driver does not fill it.
+    # A truncated record looks like a record that just fits, so the buffer doubles until the driver leaves room.
     assert calls == 1 + sum(count >= 128 << step for step in range(10))
     library.samples += record(1)
     assert asked(library, SAMPLES, lambda: source.power_record(UUID))[0].sample_w == (100.0,)
@@ -126,7 +125,6 @@ class Growing(Library):
 
 @given(st.integers(0, 300), st.sampled_from([0, 1, 30, 33, 100, 700]))
 def test_growing_list_is_complete_as_of_the_last_call(count: int, more: int) -> None:
-    """A list that grows between two calls is complete as of the last call."""
     library = Growing(processes=processes(count))
     library.more = more
     source = Nvml(binding(library))
@@ -197,7 +195,6 @@ def test_empty_utilization_record_takes_one_call(code: int) -> None:
 
 
 def test_process_lists_of_two_threads_are_separate() -> None:
-    """Two threads that read at once get separate buffers."""
     together = threading.Barrier(2, timeout=PATIENCE_S)
 
     class Slow(Library):

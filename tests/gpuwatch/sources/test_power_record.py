@@ -1,4 +1,4 @@
-"""Tests of the driver's record of power: its clocks, its steps and its cursor."""
+"""Tests of the driver's record of power."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.gpuwatch.sources.nvml_double import BOARD, UUID, Library, binding, nv
 
 
 class Clocks:
-    """A monotonic time, and the offsets of the wall clock and the boot clock from it; tests set all three."""
+    """A monotonic time, and the offsets of the wall clock and the boot clock from it."""
 
     def __init__(self) -> None:
         self.now_ns, self.wall_ns, self.boot_ns = 50_000_000_000, 1_700_000_000_000_000_000, 3_600_000_000_000
@@ -32,7 +32,6 @@ class Clocks:
 
 @pytest.mark.parametrize("by", ["wall", "boot"])
 def test_power_stamps_of_either_clock_become_monotonic(by: str) -> None:
-    """Stamps of the wall clock and of the boot clock become monotonic times."""
     clocks = Clocks()
     offset_ns = clocks.wall_ns if by == "wall" else clocks.boot_ns
     library = Library(samples=[(clocks.stamp_us(0.04, offset_ns), 100_000), (clocks.stamp_us(0.02, offset_ns), 700_000)])

@@ -11,7 +11,7 @@ from gpuwatch.sources.nvml.enumeration import RollCall
 
 
 class _Api:
-    """A mock NVML binding: it lists one GPU per exception, and raises the exception for the GPU's handle."""
+    """A mock NVML binding that lists one GPU per exception, and raises the exception for the GPU's handle."""
 
     class NVMLError(Exception):
         def __init__(self, value: int) -> None:

@@ -1,4 +1,4 @@
-"""Tests of the simulated GPU: the effects of the physics, and equal readings for every caller."""
+"""Tests of the simulated GPU."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ def test_simulated_devices_are_marked() -> None:
 
 
 def test_simulation_is_the_same_for_the_same_seed_only() -> None:
-    """Equal seeds give equal evidence, and another seed gives other evidence."""
     first, second, other = one("steady-gemm"), one("steady-gemm"), one("steady-gemm", seed=1)
     for name, column in first.trace.columns.items():
         assert np.array_equal(column.values, second.trace.column(name).values, equal_nan=True), name
@@ -111,7 +110,6 @@ def before(source: Simulated, uuid: str) -> int:
 
 
 def test_simulated_page_changes_every_hundred_milliseconds() -> None:
-    """A value of the driver's page changes every 100 ms."""
     clock = VirtualClock()
     source = Simulated("steady-gemm", clock)
     uuid = source.devices()[0].uuid
@@ -163,7 +161,7 @@ def test_simulated_dense_power_matches_the_energy_counter() -> None:
 
 
 def test_simulated_neighbour_halves_throughput() -> None:
-    """With a neighbour, iterations take 0.87 times as long and their number halves."""
+    """With a neighbour, iterations take 0.87 times as long, and half as many run."""
     alone, shared = one("steady-gemm"), one("neighbour")
     assert alone.timings is not None
     assert shared.timings is not None
@@ -175,7 +173,7 @@ def test_simulated_neighbour_halves_throughput() -> None:
 
 
 def test_hidden_neighbour_shows_in_utilization_and_memory() -> None:
-    """The process list omits a hidden neighbour; the utilisation record and the used memory include it."""
+    """The process list omits a hidden neighbour; the utilisation record and the used memory include the neighbour."""
     source, clock, uuid = opened("hidden-neighbour", 3.0)
     assert [process.pid for process in source.read_process_list(uuid).processes] == [OWN_PID]
     at(source, clock, 4.0)

@@ -37,7 +37,7 @@ def opened(folder: Path, **changes: Any) -> Store:
 
 
 def feed(store: Store, sweeps: Iterable[Sweep], *, clock: VirtualClock | None = None, flush_ns: int = 500_000_000) -> None:
-    """Give a store sweeps, with commits at a real store's interval."""
+    """Give a store sweeps, with a commit every ``flush_ns`` and at the end."""
     due_ns = 0
     for sweep in sweeps:
         store.take(sweep)
@@ -71,7 +71,7 @@ def verdict(status: str = "flagged", uuid: str = UUID, rules: Iterable[str] = ("
 
 
 def sweeps_of(evidence: Evidence) -> list[Sweep]:
-    """Reconstruct the sweeps behind a piece of evidence, as far as its columns allow."""
+    """Reconstruct the sweeps behind the columns, process lists, power record and events of a piece of evidence."""
     trace = evidence.trace
     uuid = evidence.device.uuid if evidence.device else UUID
     out: list[Sweep] = []

@@ -1,4 +1,4 @@
-"""Tests of compaction: rows with durations, pulses, gaps, process lists, dense power and events."""
+"""Tests of compaction."""
 
 from __future__ import annotations
 
@@ -111,7 +111,6 @@ class TestPulse:
         assert rows.gaps == [(UUID, Lane.FAST, BEGIN_NS + 50 * MS, BEGIN_NS + 600 * MS)]
 
     def test_growing_pulse_is_returned_again_until_a_restart(self) -> None:
-        """A growing pulse is returned again at each call; a restart begins a new row."""
         keeper, found = Compactor(), []
         for each in self.window(lambda ms: 1980, 5):
             keeper.take(each)

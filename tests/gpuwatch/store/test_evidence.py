@@ -1,4 +1,4 @@
-"""Tests of evidence from a store: the values and verdict of the stored sweeps, ownership of processes, and packed evidence."""
+"""Tests of evidence from a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the reader: runs by time, label, status and id prefix, refused stores, readings during writes, and views."""
+"""Tests of the store's reader and views."""
 
 from __future__ import annotations
 
@@ -87,7 +87,6 @@ def test_runs_worst_first_are_sorted_by_status(state: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_runs_worst_first_keep_their_order_when_filtered(state: Path, count: int) -> None:
-    """A filter by status keeps the order of the worst runs."""
     with Reader(state) as reader:
         every = [(run.id[:4], run.status) for run in reader.runs(worst_first=True)]
     for some in combinations(sorted({status for _, status in every}), count):
@@ -105,7 +104,7 @@ def test_run_is_found_by_the_prefix_of_its_id(state: Path) -> None:
 
 
 def test_run_refuses_an_ambiguous_id_prefix(tmp_path: Path) -> None:
-    """A prefix of several ids is refused, unless it equals one of the ids."""
+    """A prefix of several ids is refused, unless the prefix equals one of the ids."""
     store = opened(tmp_path)
     for run_id in ("aaaa", "aaaab", "aaaac"):
         store.put_run(a_run(id=run_id))
@@ -125,7 +124,6 @@ def test_run_refuses_an_ambiguous_id_prefix(tmp_path: Path) -> None:
 
 
 def test_run_put_again_replaces_its_verdicts_and_findings(tmp_path: Path) -> None:
-    """A run that is stored again replaces the earlier run, verdicts and findings."""
     store = opened(tmp_path)
     run = a_run(status="judging")
     store.put_run(run)

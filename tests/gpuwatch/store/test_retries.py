@@ -1,4 +1,4 @@
-"""Tests of the policy for failed writes: room on a full disk, retries, refusals and replaced files."""
+"""Tests of the policy for failed writes."""
 
 from __future__ import annotations
 

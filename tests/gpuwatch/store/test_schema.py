@@ -1,4 +1,4 @@
-"""Tests of migrations: from every released schema without loss of content, failed ones, in new files, and to new signals."""
+"""Tests of migrations."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def restored(folder: Path, released: Path) -> None:
 
 @pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
 def test_released_store_is_read_migrated_and_written(released: Path, tmp_path: Path) -> None:
-    """A store of each released version is read before and after a writer migrates it."""
+    """A store of each released version is read before and after a writer's migration."""
     restored(tmp_path, released)
     at_ns, took_s = BEGIN_NS + S // 10 * np.arange(3), np.array([0.1, 0.1, 0.3])
-    with Reader(tmp_path) as reader:  # unchanged, before any writer has migrated it
+    with Reader(tmp_path) as reader:  # before a writer migrates the store
         assert reader.run("0ca7").label == "gemm"
         signed = {} if released.stem < "ledger-003" else {0: bytes(96)}
         assert reader.signatures(reader.run("0ca7")) == signed
@@ -163,7 +163,6 @@ def test_new_file_equals_one_made_by_sqlite_utils(migrations: migrate.MigrationS
 
 
 def test_new_file_with_a_failed_migration_is_empty(tmp_path: Path) -> None:
-    """A new file with a failing migration has no tables."""
     steps = migrate.MigrationSet("artificial")
 
     @steps(name="000")
@@ -190,7 +189,6 @@ def test_migration_in_a_child_raises_sqlites_error(tmp_path: Path) -> None:
 
 
 def test_new_signal_becomes_a_column_unobserved_in_old_rows(tmp_path: Path) -> None:
-    """A new signal becomes a column; old rows have no value."""
     store = opened(tmp_path)
     feed(store, stream(2.0, loaded=True))
     store.close()

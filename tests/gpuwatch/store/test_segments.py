@@ -1,4 +1,4 @@
-"""Tests of a store's segments: rotation, retention within the budget, and plain files."""
+"""Tests of a store's segments."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TestRetention:
 
 
 def test_reader_delays_a_segments_plain_file(tmp_path: Path, fill: Fill) -> None:
-    """A reader that holds a segment open delays its conversion to a plain file, but does not prevent it."""
+    """A reader that holds a segment open only delays the segment's conversion to a plain file."""
     clock = VirtualClock(BEGIN_NS)
     store = opened(tmp_path, clock=clock, segment_bytes=1)
     held = sqlite3.connect(segments(tmp_path)[0])

@@ -1,4 +1,4 @@
-"""Tests of the writer: its lock, its queue, bad rows and steps of the wall clock."""
+"""Tests of the store's writer."""
 
 from __future__ import annotations
 
@@ -102,7 +102,6 @@ class TestTaking:
         store.close()
 
     def test_unwritable_fact_costs_only_its_own_run(self, tmp_path: Path) -> None:
-        """A fact that cannot be written drops only its own run."""
         store = opened(tmp_path)
         store.put_run(a_run(id="bad00000", declared={"odd": object()}))
         store.put_run(a_run(id="good0000"))

@@ -1,4 +1,4 @@
-"""Tests of records of works in a store: separate for each user and source, and limited in number and in windows."""
+"""Tests of records of works in a store."""
 
 from __future__ import annotations
 

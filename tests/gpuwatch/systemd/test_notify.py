@@ -38,7 +38,7 @@ def test_notify_status_is_one_line(tmp_path: Path) -> None:
 
 
 def test_notify_variables_leave_the_environment() -> None:
-    """``taken`` removes its variables, because child processes must not use them."""
+    """``taken`` removes the manager's variables, which child processes must not use."""
     environment = {
         "NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "30000000", "LISTEN_PID": "1", "LISTEN_FDS": "7", "LISTEN_FDNAMES": "a",
         "PATH": "/bin",

@@ -136,7 +136,6 @@ def test_events_overhead_is_the_reading_around_no_work() -> None:
 
 @pytest.mark.parametrize("kernel_s", [1e-3, 10e-6])
 def test_second_take_holds_gpu_until_host_is_ahead(kernel_s: float) -> None:
-    """From the second take on, the GPU is held until the host is ahead."""
     cuda = FakeCuda(launch_s=30e-6)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(kernel_s, "call"),))
@@ -148,7 +147,7 @@ def test_second_take_holds_gpu_until_host_is_ahead(kernel_s: float) -> None:
     assert held.timings.took_s.tolist() == pytest.approx([kernel_s] * 100)
     # The host needs one launch per call; the host's time for events does not count.
     assert held.issue_s == pytest.approx(30e-6)
-    # The declared busy time includes holds, because the driver counts them as work.
+    # The declared busy time includes holds, because the driver counts holds as work.
     assert held.busy_s is not None
     assert held.busy_s >= 100 * kernel_s + sum(cuda.holds_s)
     assert (np.diff(held.timings.at_ns) > 0).all()
@@ -165,7 +164,6 @@ def test_slow_host_gets_short_holds() -> None:
 
 @pytest.mark.parametrize(("call_s", "launch_s", "starved_count"), [(10e-6, 30e-6, 0), (1e-3, 30e-6, 0), (10e-6, 8e-3, 40)])
 def test_entries_longer_than_any_hold_are_starved(call_s: float, launch_s: float, starved_count: int) -> None:
-    """Entries count as starved if no hold lasts as long as the host's launches."""
     cuda = FakeCuda(launch_s=launch_s)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(call_s, "call"),))
@@ -215,7 +213,6 @@ def test_exception_of_an_event_timed_call_propagates() -> None:
 
 
 def test_very_slow_host_is_timed_without_hold() -> None:
-    """A host too slow for a hold is timed without one."""
     cuda = FakeCuda(launch_s=50e-3)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),))

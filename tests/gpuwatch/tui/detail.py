@@ -115,7 +115,6 @@ class Host(App[None]):
         self.call_after_refresh(self.show_content, self._told)
 
     def show_content(self, content: ScreenContent) -> None:
-        """Show the content as the app does."""
         self._told = content
         for state in self.detail.query(StatusLine):
             state.show_content(content, None, self.size.width - 1, NOW_NS)

@@ -52,7 +52,6 @@ def test_every_theme_is_legible_on_the_screen() -> None:
 
 
 def test_legible_and_terminal_colours_stay() -> None:
-    """Colours with enough contrast and the terminal's colours stay unchanged."""
     grounds = dict(itertools.chain.from_iterable(((ground, "#000000") for ground in on) for on in WRITTEN_ON.values()))
     clear = {"text-warning": "#FFC473", **grounds}
     assert make_legible(clear) == clear

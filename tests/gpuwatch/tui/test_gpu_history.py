@@ -1,4 +1,4 @@
-"""Tests of a GPU's history in memory: stored answers, live rows, and the intervals still to query."""
+"""Tests of a GPU's history in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def fill(known: GpuHistory, past: Still, begin_ns: int, end_ns: int, *, now_ns: 
 @settings(max_examples=share_of(100))
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(1, 400)), min_size=1, max_size=6))
 def test_history_equals_the_stored_readings(intervals: list[tuple[int, int]]) -> None:
-    """The history holds exactly the store's readings for any queried intervals."""
     past, known = Still(history(0, 1400)), GpuHistory()
     for begin_s, length_s in intervals:
         begin_ns, end_ns = begin_s * S, (begin_s + length_s) * S
@@ -62,7 +61,6 @@ def test_growing_range_queries_only_its_end() -> None:
 
 
 def test_live_rows_stay_until_the_store_has_them() -> None:
-    """Live rows newer than the store's last row stay."""
     known = GpuHistory()
     readings = [replace(gpu(age_s=-ahead_s, sm_clock_mhz=1000 + ahead_s)) for ahead_s in range(4)]
     for each in readings:

@@ -48,7 +48,6 @@ def test_gpu_screen_picture_without_colour(snap_compare: Callable[..., bool], mo
 
 
 def test_recording_picture(snap_compare: Callable[..., bool]) -> None:
-    """The picture of a recording shows successive windows, among them one with a neighbour."""
     past = Recorded(RECORDING)
     moment_ns = past.span_ns()[0] + 235 * S
     live = past.live(moment_ns)

@@ -1,4 +1,4 @@
-"""Tests of the last two minutes of every GPU: live answers and stored readings, in whole cells."""
+"""Tests of the last two minutes of every GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def text(pieces: HistoryLines) -> tuple[str, str]:
 
 
 def test_cells_hold_gravest_reason_and_lowest_clock() -> None:
-    """Each cell shows the gravest reason and the lowest clock of its time."""
     trace = history(1, 11)
     masks = trace.columns["event_reasons_mask"].values.copy()
     masks[10] = 0x44  # a quarter of a second of heat
@@ -87,7 +86,6 @@ def test_store_is_queried_until_the_strip_is_known(past: bool) -> None:
 
 
 def test_line_changes_once_per_cell() -> None:
-    """A line changes once per cell, not at every answer."""
     histories = OverviewHistory()
     cell_ns = RANGE_NS // 60
     first = histories.lines(DEVICE, 10 * cell_ns, 60)
@@ -107,7 +105,6 @@ def test_history_placement_follows_the_room(count: int, size: tuple[int, int], w
 
 
 def test_overview_shows_stored_readings() -> None:
-    """The overview's lines show readings of the store, not only live answers."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

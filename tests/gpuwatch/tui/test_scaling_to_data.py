@@ -1,4 +1,4 @@
-"""Tests of screens scaled to their data: strips, short recordings, sorted windows, named processes, small terminals."""
+"""Tests of screens scaled to their data."""
 
 from __future__ import annotations
 

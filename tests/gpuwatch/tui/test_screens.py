@@ -1,4 +1,4 @@
-"""Tests of the secondary screens: selecting, explaining, copying, and stored preferences."""
+"""Tests of the secondary screens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from tests.gpuwatch.tui.test_time_travel import shown, used
 
 
 def test_enter_opens_a_line_and_a_number_opens_a_gpu() -> None:
-    """Enter opens the selected line, and a number key opens the GPU of that number."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -49,7 +48,6 @@ def test_enter_opens_a_line_and_a_number_opens_a_gpu() -> None:
 
 
 def test_click_chooses_and_double_click_opens() -> None:
-    """A click selects a line, and a double click opens a line."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

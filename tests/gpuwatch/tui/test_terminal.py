@@ -54,7 +54,6 @@ class Terminal:
         return seen[0]
 
     def programs(self) -> list[psutil.Process]:
-        """Return the processes that run in the terminal."""
         return psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}"))).children(recursive=True)
 
     def stop(self) -> None:

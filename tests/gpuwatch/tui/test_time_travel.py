@@ -1,4 +1,4 @@
-"""Tests of the past: steps, a typed time, a jump to a moment, and the return to live."""
+"""Tests of the monitor's past."""
 
 from __future__ import annotations
 

@@ -115,7 +115,6 @@ def test_trace_holds_the_readings_between_two_moments(lived: Lived, past: Stored
 
 @pytest.mark.slow
 def test_moment_of_two_gpus_is_read_in_a_tenth_of_a_second(lived: Lived, past: StoredHistory) -> None:
-    """A moment of two GPUs is read in less than 0.1 s."""
     past.live(lived.during.at_ns)
     took = []
     for _ in range(5):
@@ -153,7 +152,6 @@ def test_lost_gpu_is_shown_until_its_return(tmp_path: Path) -> None:
 
 
 def test_gpus_are_in_bus_order_for_any_reading_order(tmp_path: Path) -> None:
-    """GPUs are sorted by PCI bus, not by the order of their first readings."""
     first, second = (
         replace(DEVICE, uuid=uuid, pci_bus_id=at) for uuid, at in (("GPU-z", "0000:3B:00.0"), ("GPU-a", "0000:AF:00.0"))
     )
@@ -194,7 +192,6 @@ def test_recording_is_shown_at_any_moment(name: str, windows_count: int) -> None
 
 
 def test_recorded_neighbour_is_foreign_as_in_the_verdict() -> None:
-    """A recorded neighbour is shown as a foreign process, as in the verdict that rejects the window."""
     past = Recorded(TRACES / "h200-windows.capsule")
     found = next(each for each in past.live(past.span_ns()[1]).windows if each.label == "neighbour-gemm-4096")
     assert (found.status, found.hazards[0]) == ("rejected", "contention-process")

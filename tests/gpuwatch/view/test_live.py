@@ -1,4 +1,4 @@
-"""Tests of the daemon's answer to `readings`: last rows, process lists and windows, bounded in size, and decoded by screens."""
+"""Tests of the daemon's answer to `readings`."""
 
 from __future__ import annotations
 
@@ -164,7 +164,6 @@ def test_process_use_holds_until_the_next_reading(two_gpus: Settings) -> None:
 
 
 def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> None:
-    """Windows judged before the daemon's restart still count as recent."""
     with running(tmp_path) as first:
         for label in ("older", "newer"):
             with window(label, sync=False, settings=first.settings) as judged:
@@ -172,7 +171,7 @@ def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> Non
             status = judged.verdict.status
     with running(tmp_path) as second, connect(second.settings, start=False) as client:
         client.open(label="open")
-        # The daemon reads the store while it serves clients.
+        # The daemon reads the store in parallel with requests.
         wait_until(lambda: len(live.of(client.readings()).windows) == 3, what="the daemon lists three windows")
         shown = live.of(client.readings()).windows
     assert [each.label for each in shown] == ["open", "newer", "older"]
@@ -201,7 +200,7 @@ def relay(listener: socket.socket, target: Path) -> None:
 
 
 def test_looker_asks_the_next_daemon_after_one_exits(two_gpus: Settings, tmp_path: Path) -> None:
-    """A looker asks the next daemon if the first one exits between greeting and request."""
+    """A looker connects to the next daemon if the first one exits between greeting and request."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()

@@ -1,4 +1,4 @@
-"""Tests of the wire protocol: round trips of requests, invalid UTF-8, fields of newer peers, and refused lines."""
+"""Tests of the wire protocol."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ def test_request_is_one_line_and_survives_a_round_trip(request: messages.Request
 
 
 def test_encode_replaces_text_that_is_not_utf8() -> None:
-    """Characters that UTF-8 cannot hold are replaced, and the message is encoded."""
     shown = ShownGpu(device={"name": "H\udcff00"}, process_list={"processes": [{"name": "entrainements_\udcc3"}]})
     reply = messages.decode_reply(messages.encode(messages.Readings(at_ns=1, source="nvml\ud800", gpus=[shown])))
     assert isinstance(reply, messages.Readings)

@@ -141,7 +141,7 @@ class TestAlone:
 
     @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "writable", "open folder"])
     def test_unsafe_socket_record_is_ignored(self, tmp_path: Path, kind: str) -> None:
-        """A record is ignored if it is not a plain file, or if others can write the record or the socket's folder."""
+        """A record is ignored if others can write the record or the socket's folder, or if the record is not a plain file."""
         (tmp_path / "run").mkdir(mode=0o700)
         store_owner.record_socket(tmp_path, tmp_path / "run" / "s", mode=0o600)
         record = tmp_path / store_owner.NAME

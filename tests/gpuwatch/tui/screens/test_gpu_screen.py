@@ -1,4 +1,4 @@
-"""Tests of the screen of one GPU in use: values, keys, and queries to the store."""
+"""Tests of the screen of one GPU in use."""
 
 from __future__ import annotations
 
@@ -137,8 +137,6 @@ def test_cursor_shows_values_and_processes_of_a_moment() -> None:
 
 
 def test_cursor_in_a_gap_shows_no_values() -> None:
-    """At an unobserved moment the screen shows no values."""
-
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "in view" in seen.line("SM clock"))
         await seen.click(GUTTER_COUNT + 62)  # 53 s ago, in the silence
@@ -151,7 +149,6 @@ def test_cursor_in_a_gap_shows_no_values() -> None:
 
 
 def test_zoom_and_pan_fetch_missing_data() -> None:
-    """Zooming and panning change the range, and query missing data."""
     past = Still(TRACE)
 
     async def use(seen: Seen) -> None:
@@ -215,7 +212,6 @@ def test_past_moment_is_centred_and_marked() -> None:
 
 
 def test_past_open_window_has_its_later_verdict() -> None:
-    """In the past, a window open at that moment is shown with its later verdict."""
     then_ns = NOW_NS - 80 * S
     opened = msgspec.structs.replace(WINDOWS[0], begin_ns=then_ns, end_ns=None)
     content = replace(NOW, live=replace(LIVE, at_ns=then_ns, windows=(opened,)), past_ns=then_ns)
@@ -348,8 +344,6 @@ def test_only_changed_lines_are_redrawn() -> None:
 
 
 def test_power_line_is_the_limit_in_force() -> None:
-    """The line of the power curve is the limit in force, not the limit at the start."""
-
     async def use(seen: Seen) -> None:
         assert "limit 700" in seen.line("power")
         lowered = replace(LIVE, at_ns=NOW_NS + S, gpus=(gpu(0, power_limit_w=450.0),))
@@ -361,7 +355,6 @@ def test_power_line_is_the_limit_in_force() -> None:
 
 
 def test_recording_shows_its_neighbour_and_reasons() -> None:
-    """A recording of an H200 is shown with the neighbour and the clock event reasons."""
     past = Recorded(RECORDING)
     begin_ns = past.span_ns()[0]
     moment_ns = begin_ns + 235 * S

@@ -1,4 +1,4 @@
-"""Tests of curves in braille: all readings, no unobserved values, nothing outside the box."""
+"""Tests of curves in braille."""
 
 from __future__ import annotations
 
@@ -111,7 +111,6 @@ def test_curve_rises_from_low_to_high() -> None:
 
 
 def test_limit_line_fills_free_cells_and_has_a_label() -> None:
-    """A limit line fills the cells without a curve, and has a label."""
     rows = drawn(column((0, 10.0), (1, 10.0)), Span(0, 2 * S, 6), line=80.0)
     assert rows[0].startswith("    80┤" + 6 * LINE) or rows[1].startswith("    80┤" + 6 * LINE)
     assert not any(LINE in row for row in drawn(column((0, 1.0)), Span(0, S, 6), line=500.0)), "outside the range"
@@ -140,7 +139,6 @@ def test_empty_slices_are_filled_from_another_band() -> None:
     [(1980, 500, "1980"), (0.5, 0.5, "0.5"), (0.25, 0.25, "0.25"), (-3, 1, "-3"), (123_456, 1, "1e+05")],
 )
 def test_tick_label_fits_its_step_and_the_gutter(value: float, step: float, said: str) -> None:
-    """A label has the decimals of its step, and fits the gutter."""
     assert plot.label(value, step) == said
 
 

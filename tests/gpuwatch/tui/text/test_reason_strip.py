@@ -1,4 +1,4 @@
-"""Tests of the strip of clock event reasons: the gravest reason, dashes for unobserved time, and a letter per reason."""
+"""Tests of the strip of clock event reasons."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_reason_has_its_own_letter(reason: Reason) -> None:
 
 
 def test_unknown_bit_precedes_harmless_reasons() -> None:
-    """An unnamed bit precedes harmless reasons, and its share is listed under its number."""
+    """An unnamed bit precedes harmless reasons, and is listed by number with its share."""
     of = column(*every(0x1001, 0, 2))
     assert said(of, Span(0, 2 * S, 2)) == "??"
     assert [(chip.name, ratio) for chip, ratio in reason_strip.shares(of, 0, 2 * S).items()] == [

@@ -1,4 +1,4 @@
-"""Tests of a screen's words: letters with colours, dashes for unobserved values, no line wider than the screen."""
+"""Tests of a screen's words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
 
 
 def test_reasons_have_letters_and_unknown_bits_have_numbers() -> None:
-    """Every reason has its own letter, and unnamed bits show their number."""
     every = words.chips(sum(reason.value for reason in Reason))
     assert len({chip.letter for chip in every}) == len(Reason)
     assert [chip.name for chip in words.chips(0x1200)] == ["bits 0x1200"]
@@ -81,7 +80,6 @@ def test_process_counts_by_owner_while_a_window_is_open() -> None:
 
 
 def test_only_a_silent_sampler_is_stale() -> None:
-    """A sampler is stale after silence, not after a small delay."""
     assert gpu_words.stale_s(gpu(age_s=1.9), NOW_NS) is None
     assert gpu_words.stale_s(gpu(age_s=7.0), NOW_NS) == pytest.approx(7.0)
     assert gpu_words.stale_s(replace(gpu(age_s=7.0), period_ns={Lane.FAST: 5_000_000_000}), NOW_NS) is None
