@@ -1,4 +1,4 @@
-"""Tests of the three passes: no declared fact lowers a witnessed cause, and stamps replace its unresolved part."""
+"""Tests of the three passes: no declared fact lowers a witnessed cause, and stamps replace only unresolved parts."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_rule_documents_itself_and_every_limit(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_rule_texts_are_short_sentences(rule: Rule) -> None:
-    """A rule has one short sentence, and an instruction as remedy."""
+    """A rule has one short sentence, and a remedy that starts with a capital letter."""
     for template in (rule.says, rule.remedy):
         assert len(template) < 160
         assert all(field is None or field.isidentifier() for _, field, _, _ in string.Formatter().parse(template))

@@ -76,7 +76,6 @@ def test_plain_window_shows_the_drivers_clock() -> None:
 
 
 def test_idle_moments_have_no_clock() -> None:
-    """Blocks in which the GPU idles have no clock."""
     idle = {"event_reasons_mask": lambda t: int(1 < t < 2), "sm_clock_mhz": lambda t: 345 if 1 < t < 2 else 1980}
     found = blocks_of(evidence(length_s=4.0, signals=idle))
     assert set(found.mhz[found.known].tolist()) == {1980.0}

@@ -8,7 +8,6 @@ from annotate.rule import Answer, Found, Rule
 
 
 def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    """Return the answer of one rule."""
     return rule.ask(about, claim)
 
 

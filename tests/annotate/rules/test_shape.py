@@ -89,7 +89,7 @@ class TestOutliers:
             assert outliers.says.format(**answer.facts).endswith(": collector") is (cause == "collector")
 
     def test_short_outliers_with_waiting_threads_are_host_delays(self) -> None:
-        """Shorter delays are scattered, or launches that waited if threads waited for a CPU core."""
+        """Delays below 1 ms are scattered; with threads that waited for a CPU core, they are host delays."""
         took_s = even()
         late = np.random.default_rng(2).choice(6000, 600, replace=False)
         took_s[late] += np.random.default_rng(2).uniform(0.2e-3, 0.9e-3, 600)
