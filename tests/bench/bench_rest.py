@@ -38,7 +38,7 @@ class Stretch:
 
 
 def _threads(pid: int) -> dict[str, tuple[float, int]]:
-    """Return CPU time and wake-ups of each thread, to the nanosecond."""
+    """Return CPU time and wake-ups of each thread."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):

@@ -134,7 +134,7 @@ def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
 
 
 def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
-    """Yield each clean window's label with overlapping stretches, recorded on an H200 with at most three declared facts."""
+    """Yield overlapping stretches of each clean window that was recorded on an H200, with the window's label."""
     # The log marks batches of ten launches, not the start of each call: nine of ten times would overlap the previous one.
     logs = recordings.load(_TRACES / "scenarios.npz")
     pieces = [replace(each, timings=None) for each in logs if each.window.label in _RECORDED]
