@@ -42,7 +42,7 @@ class PrometheusError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PanelQuery:
-    """One query of a panel, an annotation or a variable."""
+    """One query of a panel or an annotation."""
 
     board: str
     panel: str
@@ -95,7 +95,7 @@ class Prometheus:
     def get(self, what: str, **parameters: str) -> Any:
         """Return an answer's data as JSON values (hence Any).
 
-        Raises PrometheusError: when the server refuses or is missing.
+        Raises PrometheusError: when the server refuses, is missing or is not a Prometheus.
         """
         try:
             with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}", timeout=self.timeout_s) as answer:  # noqa: S310 - the user's own
