@@ -45,7 +45,6 @@ def answers_found() -> tuple[tuple[Rule, Found], ...]:
 
 
 def cases() -> Iterator[Case]:
-    """Yield each window under each claim."""
     for about in (*scenes(), *every_scene()):
         for claim in Claim:
             yield Case(Asked.of(about, Memory()), claim)

@@ -29,7 +29,7 @@ _COUNTED = ("_total", "_sum", "_count", "_bucket")
 
 @dataclass(frozen=True, slots=True)
 class Served(Prometheus):
-    """A Prometheus with a counter of its CPU time."""
+    """A Prometheus of known PID, whose CPU time can be measured."""
 
     pid: int = 0
 

@@ -52,7 +52,6 @@ def _driver_s(calls: dict[str, int]) -> float:
 
 
 def spent(watch: Watch, seconds: float) -> Stretch:
-    """Measure the daemon for ``seconds``."""
     pid = watch.live.process.pid
     before, calls, begin_s = _threads(pid), watch.scene.called(), time.monotonic()
     time.sleep(seconds)

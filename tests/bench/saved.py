@@ -48,7 +48,6 @@ class Saved:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all benchmarks."""
     return tuple(sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")))
 
 

@@ -62,7 +62,7 @@ def simulated(seed: int) -> Evidence:
 
 
 def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
-    """Add a careful harness's declarations, and facts of host and GPU, so that every rule can decide and finds nothing."""
+    """Add a careful harness's declarations, and facts of host and GPU, so that rules can decide and find nothing."""
     timings = evidence.timings
     assert evidence.device is not None
     assert timings is not None

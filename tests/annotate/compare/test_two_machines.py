@@ -25,7 +25,6 @@ SPREAD_RATIO = 0.0034
 
 
 def elsewhere(about: Evidence, **of_device: Any) -> Evidence:
-    """Return the same window on another card of another machine."""
     assert about.device is not None
     device = replace(about.device, **({"uuid": "GPU-2"} | of_device))
     return replace(about, device=device, host=replace(about.host, boot_id="there"))

@@ -24,7 +24,6 @@ def blocks_of(about: Evidence) -> ClockBlocks:
 
 
 def stamped(mhz: Values, length_s: float = 4.0, **signals: Signal) -> Evidence:
-    """Return a window of equal entries with these clocks."""
     took_s = length_s / len(mhz)
     at_ns = BEGIN_NS + (np.arange(len(mhz)) * took_s * 1e9).astype(np.int64)
     return evidence(length_s=length_s, signals=signals, timings=Timings(at_ns, np.full(len(mhz), took_s * 0.99), mhz))

@@ -28,7 +28,6 @@ H200_EXCESS = EXCESS["NVIDIA H200"]
 
 
 def blocks_of(mhz: Values, *, stamped: bool = True, scale: float = 0.9) -> ClockBlocks:
-    """Return blocks of 100 ms with these clocks."""
     at_ns = BEGIN_NS + np.arange(len(mhz), dtype=np.int64) * 100_000_000
     return ClockBlocks(at_ns, 100_000_000, np.asarray(mhz, np.float64), np.full(len(mhz), stamped), scale)
 

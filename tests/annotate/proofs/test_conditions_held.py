@@ -47,8 +47,6 @@ def dip(depth: float, low_s: float, high_s: float, top: float = 1980.0) -> Clock
 
 
 def capped(pause_end_s: float | None = None, pause_s: float = 0.0) -> dict[str, Signal]:
-    """Return the signals of a window under the power cap, with an optional pause."""
-
     def working(t: float) -> bool:
         return pause_end_s is None or not pause_end_s - pause_s <= t < pause_end_s
 

@@ -12,6 +12,5 @@ def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
 
 
 def found(answer: Answer) -> Found:
-    """Return an answer that must be ``Found``."""
     assert isinstance(answer, Found), answer
     return answer

@@ -37,7 +37,6 @@ def found(answer: Answer) -> Found:
 
 
 def value_ratio(answer: Answer, number: Number) -> float:
-    """Return the estimate of one number."""
     (bound,) = (each for each in found(answer).bounds if each.number is number)
     assert bound.estimate is not None
     return bound.estimate.value_ratio

@@ -56,7 +56,6 @@ def found(answer: Answer) -> Found:
 
 
 def bound(answer: Answer, number: Number, group: Group) -> Bound:
-    """Return the one bound of this number and group."""
     (only,) = (each for each in found(answer).bounds if (each.number, each.group) == (number, group))
     return only
 

@@ -89,7 +89,6 @@ def test_honest_windows_have_no_levels_and_no_dark_time(recorded: Evidence) -> N
 
 
 def in_first_part(recorded: Evidence, at_ns: Times) -> npt.NDArray[np.bool_]:
-    """Return a mask of the times in the first 40 % of the window."""
     window = recorded.window
     return (at_ns > window.begin_ns) & (at_ns <= window.begin_ns + 0.4 * window.length_ns)
 

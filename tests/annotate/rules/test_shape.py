@@ -31,7 +31,6 @@ def with_late(step: int, excess_s: float, *, count: int = 6000) -> Values:
 
 
 def ratios(answer: Answer) -> dict[Number, float | None]:
-    """Return the bound of each number."""
     return {bound.number: bound.ratio for bound in found(answer).bounds}
 
 

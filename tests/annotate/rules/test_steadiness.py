@@ -23,7 +23,7 @@ CAPPED_MHZ = 1560
 
 
 def refreshed(counter: Callable[[float], float], period_s: float = 0.1, phase_s: float = 0.03) -> Callable[[float], float]:
-    """Return a counter as the driver shows it: refreshed ten times a second."""
+    """Return a counter as the driver shows it, refreshed every ``period_s``."""
     return lambda t: counter(phase_s + period_s * np.floor((t - phase_s) / period_s))
 
 
