@@ -25,7 +25,7 @@ BESIDES_HOGS = [name for name in TIMED if name != "hogs-small-kernel"]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Quantities of one window: its gaps, its mean time, and the mean shift from each level that holds a fifth."""
+    """Quantities of one window: its gaps, its mean time, and the mean shift from each level that holds at least a fifth."""
 
     gaps: IdleGaps
     mean_s: float

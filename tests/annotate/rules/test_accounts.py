@@ -196,7 +196,6 @@ def test_accounts_of_early_start_times_are_clear() -> None:
 
 
 def test_accounts_of_one_more_entry_at_the_end_are_clear() -> None:
-    """A last entry that begins at the window's end is clear."""
     timings = every(0.75, took_s=0.749, length_s=6.75)
     assert isinstance(ask(evidence(signals={"utilization_ratio": 1.0}, timings=timings)), Clear)
 

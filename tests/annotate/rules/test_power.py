@@ -128,8 +128,6 @@ class TestPowerLimited:
         assert isinstance(ask(power_limited, evidence(signals=signals, length_s=length_s)), Clear)
 
     def test_power_limited_reset_counter_uses_reasons(self) -> None:
-        """After a reset of the counters, the sampled reasons count."""
-
         def reset(t: float) -> int:
             return 5_000_000_000 if t < 3 else 0
 

@@ -108,7 +108,7 @@ class TestOutliers:
         assert ratios(ask(outliers, window(took_s)))[Number.MEAN] == pytest.approx(0.02 / 6.24, rel=0.02)
 
     def test_jitter_of_short_launches_is_not_counted(self) -> None:
-        """In times of 20 µs, delays below 1 ms are jitter of the launches; a stall of 50 ms counts."""
+        """In times of 20 µs, delays of 30 µs are jitter of the launches; a stall of 50 ms counts."""
         took_s = even(60000, took_s=20e-6)
         late = np.random.default_rng(3).choice(60000, 2000, replace=False)
         took_s[late] += 30e-6

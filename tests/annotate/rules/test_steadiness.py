@@ -263,7 +263,7 @@ class TestBurstyDutyCycle:
         ],
     )
     def test_doubtful_idle_time_has_no_bounds(self, signals: Mapping[str, Signal], length_s: float) -> None:
-        """Dense decoding reads as 74 % of SM activity; utilisation at the edges of a short window may cover the time before."""
+        """SM activity below 100 % can be dense work; utilisation at the edges of a short window may cover the time before."""
         answer = found(self.ask(signals={"power_w": 690.0, **signals}, length_s=length_s))
         assert answer.bounds == ()
 
