@@ -1,4 +1,4 @@
-"""Packed evidence: round trips, equal verdicts, decimation, and damaged data."""
+"""Tests of packed evidence."""
 
 from __future__ import annotations
 
