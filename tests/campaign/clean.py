@@ -20,7 +20,7 @@ LENGTH_S = (3.2, 8.0)  # a capped clock needs 3 s to settle, so the judge correc
 _WARM_S = (3.3, 6.0)
 _BASELINE_SEED = 1_000_000
 
-# Operations of a call (None if the kernel's name does not give them), and its bytes.
+# Operations (None if the kernel's name does not give their number) and bytes of a call.
 _WORK: Mapping[str, tuple[float | None, float]] = {
     GEMM.name: (2.0 * 4096**3, 3.0 * 2 * 4096**2),
     LARGE_GEMM.name: (2.0 * 16384**3, 3.0 * 2 * 16384**2),
