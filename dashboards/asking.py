@@ -42,7 +42,7 @@ class PrometheusError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PanelQuery:
-    """One query of a panel, an annotation or a variable."""
+    """One query of a panel or an annotation."""
 
     board: str
     panel: str
@@ -79,7 +79,7 @@ class Prometheus:
     def now(self, expr: str, at_s: float | None = None) -> list[Series]:
         """Return the answer for this instant.
 
-        Raises PrometheusError: when the server refuses or is missing.
+        Raises PrometheusError: when the server refuses, is missing or is not a Prometheus.
         """
         result = self.get("query", query=expr, **({} if at_s is None else {"time": f"{at_s:.3f}"}))["result"]
         return _series((found["metric"], [found["value"]]) for found in result)
@@ -87,7 +87,7 @@ class Prometheus:
     def over(self, expr: str, begin_s: float, end_s: float, step_s: float) -> list[Series]:
         """Return the answer over a span.
 
-        Raises PrometheusError: when the server refuses or is missing.
+        Raises PrometheusError: when the server refuses, is missing or is not a Prometheus.
         """
         span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}"}
         return _series((found["metric"], found["values"]) for found in self.get("query_range", query=expr, **span)["result"])
@@ -95,7 +95,7 @@ class Prometheus:
     def get(self, what: str, **parameters: str) -> Any:
         """Return an answer's data as JSON values (hence Any).
 
-        Raises PrometheusError: when the server refuses or is missing.
+        Raises PrometheusError: when the server refuses, is missing or is not a Prometheus.
         """
         try:
             with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}", timeout=self.timeout_s) as answer:  # noqa: S310 - the user's own
@@ -160,7 +160,7 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
 def choices(prometheus: Prometheus, variable: Mapping[str, Any], filled: Mapping[str, str]) -> list[str]:
     """List a variable's values.
 
-    Raises PrometheusError: when the server refuses or is missing.
+    Raises PrometheusError: when the server refuses, is missing or is not a Prometheus.
     Raises ValueError: for an unsupported kind of query.
     """
     query = fill(variable["query"]["query"], filled)

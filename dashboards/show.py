@@ -67,7 +67,7 @@ class TimeAndPlace:
     def answer(self, query: PanelQuery) -> list[Series]:
         """Return the answer to a query.
 
-        Raises PrometheusError: when the server refuses or is missing.
+        Raises PrometheusError: when the server refuses, is missing or is not a Prometheus.
         """
         expr = fill(query.expr, self.values)
         if query.instant:
@@ -78,7 +78,7 @@ class TimeAndPlace:
 def shown(name: str, look: TimeAndPlace) -> str:
     """Render a dashboard's panels as Markdown.
 
-    Raises PrometheusError: when the server refuses or is missing.
+    Raises PrometheusError: when the server refuses, is missing or is not a Prometheus.
     """
     parts = [f"## {board(name)['title']}\n"]
     queries = [query for query in asked(name) if query.ref != "annotation"]
@@ -165,7 +165,7 @@ def looks(
 ) -> Iterator[tuple[str, TimeAndPlace]]:
     """Yield the view of each dashboard: the hosts that match ``instance``, and the given GPU or else the first.
 
-    Raises PrometheusError: when the server refuses or is missing.
+    Raises PrometheusError: when the server refuses, is missing or is not a Prometheus.
     """
     end_s = time.time()
     rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # Grafana's own formula

@@ -3,7 +3,7 @@
 A healthy GPU runs at the highest clock up to its power limit.  Two comparisons follow.  The first compares GPUs below their
 limit with all such GPUs of the model: load does not explain a lower clock there.  The second compares GPUs at their limit,
 where the clock depends on the work: limit and activity must agree, and only a large difference counts.
-A canary is the same work on every GPU, so that its comparison needs no further condition.
+A canary is the same work on every GPU, so the comparison of canaries needs no further condition.
 """
 
 from dashboards.alert_files import GPU_NAMED, Alert, Recording, RuleGroup

@@ -1,4 +1,4 @@
-"""Pipelines of CUDA kernels: CuPy launches them on torch's stream, and ``gpuwatch diff --pipeline`` captures them into graphs."""
+"""Pipelines of CUDA kernels: CuPy launches on torch's stream, and ``gpuwatch diff --pipeline`` captures graphs."""
 
 from pathlib import Path
 

@@ -31,7 +31,6 @@ ratios = st.sampled_from([0.0, 0.0005, 0.004, 0.011, 0.049, 0.06, 0.3]) | st.flo
 
 @st.composite
 def estimates(draw: st.DrawFn, most_ratio: float) -> Estimate:
-    """Draw an estimate within a bound."""
     low, value, high = sorted(draw(st.floats(-most_ratio, most_ratio)) for _ in range(3))
     return Estimate(low, value, high)
 

@@ -1,4 +1,4 @@
-"""Budgets, severities and a status from bounds: the sum of causes, and its invariants."""
+"""Tests of the budgets, severities and status that follow from bounds."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_counter_that_fell_or_was_read_once_has_no_increase(counts: list[int]) -
 @given(st.lists(st.integers(0, 10**9), min_size=2, max_size=30), st.floats(0.5, 3), st.floats(1, 5))
 @settings(max_examples=share_of(60))
 def test_increase_is_not_negative_and_has_a_ratio(steps: list[int], begin_s: float, length_s: float) -> None:
-    """An increase is never negative, and its ratio uses the time between the two readings."""
+    """An increase is never negative, and the ratio uses the time between the two readings."""
     totals_ns = np.cumsum(steps)
     trace = Trace.of([row(0.3 * i, power_cap_ns=int(total_ns)) for i, total_ns in enumerate(totals_ns)])
     begin_ns, end_ns = round(begin_s * SECOND_NS), round((begin_s + length_s) * SECOND_NS)

@@ -80,7 +80,6 @@ def test_declared_facts_and_times_never_improve_a_status(
 def test_declared_facts_and_times_never_improve_a_comparison(
     about: Evidence, declared: Mapping[str, Fact], times: Timings | None, baseline: Evidence
 ) -> None:
-    """Declared facts and times never improve the status of a comparison."""
     compared = replace(about, baseline=baseline)
     assert judge(replace(compared, declared=declared, timings=times)).status.badness >= judge(compared).status.badness
 

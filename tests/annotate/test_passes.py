@@ -1,4 +1,4 @@
-"""Tests of the three passes: no declared fact lowers a witnessed cause, and stamps replace its unresolved part."""
+"""Tests of the three passes: no declared fact lowers a witnessed cause, and stamps replace only unresolved parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def seen(bound: Bound) -> float:
 
 
 def check_kept(earlier: tuple[Bound, ...], later: tuple[Bound, ...]) -> None:
-    """Check that each earlier cause is kept: its size, its seen part and its rejection do not fall."""
+    """Check that the size, the seen part and the rejection of each earlier cause do not fall."""
     after = keyed(later)
     for key, bound in keyed(earlier).items():
         assert after[key].size_ratio >= bound.size_ratio

@@ -16,7 +16,6 @@ from annotate.user_policy import Policy
 
 
 def test_policy_default() -> None:
-    """The default is the sustained claim with nothing accepted."""
     assert Policy() == Policy(claim=Claim.SUSTAINED, accept=frozenset(), limits={})
 
 

@@ -1,4 +1,4 @@
-"""A verdict as plain data: the schema, the round trip, and invalid data."""
+"""A verdict as plain data, and the order of hazards and verdicts."""
 
 from __future__ import annotations
 

@@ -45,7 +45,6 @@ def answers_found() -> tuple[tuple[Rule, Found], ...]:
 
 
 def cases() -> Iterator[Case]:
-    """Yield each window under each claim."""
     for about in (*scenes(), *every_scene()):
         for claim in Claim:
             yield Case(Asked.of(about, Memory()), claim)
@@ -157,7 +156,7 @@ def test_rule_documents_itself_and_every_limit(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_rule_texts_are_short_sentences(rule: Rule) -> None:
-    """A rule has one short sentence, and an instruction as remedy."""
+    """A rule has one short sentence, and a remedy that starts with a capital letter."""
     for template in (rule.says, rule.remedy):
         assert len(template) < 160
         assert all(field is None or field.isidentifier() for _, field, _, _ in string.Formatter().parse(template))

@@ -29,12 +29,12 @@ _COUNTED = ("_total", "_sum", "_count", "_bucket")
 
 @dataclass(frozen=True, slots=True)
 class Served(Prometheus):
-    """A Prometheus with a counter of its CPU time."""
+    """A Prometheus of known PID, whose CPU time can be measured."""
 
     pid: int = 0
 
     def asked(self, kind: str, what: Mapping[str, str]) -> Cost:
-        """Query once; return the cost.  Raises PrometheusError: when the server refuses or is missing."""
+        """Query once; return the cost.  Raises PrometheusError: when the server refuses, is missing or is not a Prometheus."""
         cpu_s, begun_s = spent.cpu_s(self.pid), time.perf_counter()
         count = len(self.get(kind, **what)["result"])
         return Cost(count, time.perf_counter() - begun_s, spent.cpu_s(self.pid) - cpu_s)

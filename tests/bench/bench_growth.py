@@ -159,7 +159,7 @@ def _newest(state: Path) -> None:
 
 
 def _back(state: Path, count: int) -> None:
-    """Run the query of `top` for a first moment of the past, with all stored windows."""
+    """Run the query of `top` for a first moment of the past."""
     stored = history.StoredHistory(lambda: state)
     there = stored.live(BEGIN_NS + count * _MINUTE_NS)
     assert len(there.windows) + there.windows_left_out_count >= count - 2 * len(made_up.SCENES)

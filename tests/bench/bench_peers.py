@@ -39,10 +39,8 @@ WINDOWS_COUNT = 100
 SETTLE_S = 2.0
 # Microseconds a call computes, by class and then by function, as on an H200 (docs/HARDWARE.md).  Calls for the page and lists
 # cost as much as after a pause, not as in a tight loop.  The H200 figures came through the binding, which calls twice for a
-# list or record that is not empty.  Both calls are assumed to cost the same.  Through the binding, a pass over the three lists
-# then takes 0.35 ms, and process utilisation 1.8 ms, as on the H200.
-# A call for PCIe throughput takes 20.8 ms and mostly waits.  On the H200 an nvitop snapshot with two such calls took 50 ms, 9.7
-# ms of it CPU time.  The mock driver only computes, so nvitop is faster here than on an H200.
+# list or record that is not empty.  Both calls are assumed to cost the same: process utilisation takes 1.8 ms there.
+# A call for PCIe throughput takes 20.8 ms and mostly waits.  The mock driver only computes, so nvitop is faster here.
 COST_US = {
     "page": 5.0, "call": 5.0, "identity": 1.0, "mig": 1.0, "processes": 88.0, "record": 125.0, "gpm": 5.0,
     "nvmlDeviceGetTotalEnergyConsumption": 3700.0, "nvmlDeviceGetPcieThroughput": 3000.0, "nvmlGpmMetricsGet": 1400.0,

@@ -38,7 +38,7 @@ class Stretch:
 
 
 def _threads(pid: int) -> dict[str, tuple[float, int]]:
-    """Return CPU time and wake-ups of each thread, to the nanosecond."""
+    """Return CPU time and wake-ups of each thread."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
@@ -52,7 +52,6 @@ def _driver_s(calls: dict[str, int]) -> float:
 
 
 def spent(watch: Watch, seconds: float) -> Stretch:
-    """Measure the daemon for ``seconds``."""
     pid = watch.live.process.pid
     before, calls, begin_s = _threads(pid), watch.scene.called(), time.monotonic()
     time.sleep(seconds)

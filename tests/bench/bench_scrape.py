@@ -39,7 +39,7 @@ def times_ms(work: Callable[[], int], count: int = _COUNT) -> list[float]:
 
 
 def making_ms(fleet: Fleet, count: int = 20) -> float:
-    """Return the CPU time to make the page, the least of some rounds, because other work only adds to it."""
+    """Return the milliseconds of CPU time to make the page, the least of some rounds."""
     least = float("inf")
     for _ in range(count):
         t0 = time.thread_time()
@@ -49,7 +49,7 @@ def making_ms(fleet: Fleet, count: int = 20) -> float:
 
 
 def sample_us(rounds: int = 5) -> float:
-    """Return the CPU time of one fast sample in the tally, the least of some rounds."""
+    """Return the microseconds of CPU time of one fast sample in the tally, the least of some rounds."""
     device = Device(uuid="GPU-1", name="x", sm_clock_max_mhz=1980, mem_clock_max_mhz=3201, power_limit_w=700.0)
     tallies = Tallies({"GPU-1": device}.get)
     sweeps = [
@@ -69,7 +69,7 @@ def sample_us(rounds: int = 5) -> float:
 
 
 def static(body: bytes) -> http.server.ThreadingHTTPServer:
-    """Serve these bytes with a minimal HTTP server."""
+    """Return a running minimal HTTP server of these bytes."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

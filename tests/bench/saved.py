@@ -36,7 +36,7 @@ class Saved:
     took_s: float
     machine: str
     processors_count: int
-    load_begin: float  # load average over the minute before the run, and over its last minute
+    load_begin: float  # one-minute load averages at start and end of the run
     load_end: float
     versions: dict[str, str]
     table: str
@@ -48,7 +48,6 @@ class Saved:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all benchmarks."""
     return tuple(sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")))
 
 

@@ -196,7 +196,7 @@ def _closing(found: Data) -> Measured:
 
 
 def _whole_daemon(who: str, most: float) -> Callable[[Data], Measured]:
-    """Compare the CPU share of the whole daemon on one H200 with the target, and name nvidia-smi's of the same versions."""
+    """Compare the CPU share of the whole daemon on one H200 with the target, and show nvidia-smi's share at the same versions."""
 
     def measure(found: Data) -> Measured:
         ours, smi = (_latest(found, "watching", name) for name in (who, "nvidia-smi -lms 10, idle GPU"))

@@ -21,7 +21,7 @@ def main() -> None:
     sys.path.append(asked["peers"])  # after gpuwatch's path: only missing modules come from there
     from zeus.monitor import ZeusMonitor  # type: ignore[import-not-found]  # only the peers' environment has it
 
-    if asked.get("context"):  # torch's context makes the windows stamp
+    if asked.get("context"):  # with torch's context the windows have stamps
         import torch
 
         for device in range(len(asked["uuids"])):

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.campaign import measure, render, results
 
 _CHUNK = 4
-# The longest work that an early end loses.
+# Time between saves.
 _SAVED_S = 120.0
 
 

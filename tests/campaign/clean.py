@@ -20,7 +20,7 @@ LENGTH_S = (3.2, 8.0)  # a capped clock needs 3 s to settle, so the judge correc
 _WARM_S = (3.3, 6.0)
 _BASELINE_SEED = 1_000_000
 
-# Operations of a call (None if the kernel's name does not give them), and its bytes.
+# Operations (None if the kernel's name does not give their number) and bytes of a call.
 _WORK: Mapping[str, tuple[float | None, float]] = {
     GEMM.name: (2.0 * 4096**3, 3.0 * 2 * 4096**2),
     LARGE_GEMM.name: (2.0 * 16384**3, 3.0 * 2 * 16384**2),
@@ -62,7 +62,7 @@ def simulated(seed: int) -> Evidence:
 
 
 def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
-    """Add a careful harness's declarations, and facts of host and GPU, so that every rule can decide and finds nothing."""
+    """Add a careful harness's declarations, and facts of host and GPU, so that rules can decide and find nothing."""
     timings = evidence.timings
     assert evidence.device is not None
     assert timings is not None
@@ -134,7 +134,7 @@ def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
 
 
 def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
-    """Yield each clean window's label with overlapping stretches, recorded on an H200 with at most three declared facts."""
+    """Yield overlapping stretches of each clean window that was recorded on an H200, with the window's label."""
     # The log marks batches of ten launches, not the start of each call: nine of ten times would overlap the previous one.
     logs = recordings.load(_TRACES / "scenarios.npz")
     pieces = [replace(each, timings=None) for each in logs if each.window.label in _RECORDED]

@@ -29,7 +29,7 @@ def valued(evidence: Evidence, name: str, change: Callable[[Times, Values], Valu
 
 
 def counted(evidence: Evidence, name: str, amount: float, begin_ns: int, end_ns: int) -> Evidence:
-    """Return evidence with a counter increased by ``amount`` more, evenly over a stretch; in the fast lane once per refresh."""
+    """Return evidence with a counter increased by ``amount``, evenly over a stretch; in the fast lane once per refresh."""
     refresh_ns = evidence.trace.refresh_of_ns(name) if LANES[name] == Lane.FAST else 1
 
     def more(at_ns: Times, values: Values) -> Values:

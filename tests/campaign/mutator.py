@@ -24,7 +24,7 @@ class Mutator:
     """A hazard to inject into a window, and the condition under which it counts as caught.
 
     ``limit`` names the quantity that the multiple multiplies, and is empty for a hazard without a size.  ``caught`` is the least severity
-    that counts; with ``unobserved``, unproven counts too, for a rule that never flags.
+    that counts; with ``unobserved``, an unobserved answer counts too, for a rule that never flags.
     """
 
     rule: str

@@ -58,7 +58,7 @@ class Replayer:
     _shifts_ns: dict[str, int] = field(default_factory=dict)
 
     def replay(self) -> Iterator[tuple[Message, Message, Message]]:
-        """Yield every request with its recorded reply and the current reply."""
+        """Yield each replayed request with its recorded reply and the current reply."""
         connections: dict[int, socket.socket] = {}
         try:
             for number, request, before in exchanges():

@@ -51,7 +51,7 @@ def judges_again(output: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("output", [each for each in STORED if not judges_again(each)], ids=name)
 def test_command_output_loses_nothing(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> None:
-    """Commands on the earlier version's files show every stored verdict, finding and fact; only sentences may change."""
+    """Commands on the earlier version's files show every stored verdict, finding and fact; sentences, schema and retired rules may change."""
     then, now = both(gpuwatch, old, output)
     retired = [f".rule.{key} was" for key in ("basis", "family", "limits", "needs", "sections")]
     changed = [each for each in old_version.lost(then, now) if not each.endswith(".schema was 1, is 2")]

@@ -1,6 +1,6 @@
 """Generator of ``docs/DASHBOARDS.md``, the text of every panel for a small simulated fleet.
 
-Run ``python -m tests.dashboards.page``.  The page differs between runs, so no test compares it.  Other tests cover the
+Run ``python -m tests.dashboards.page``.  The page differs between runs, so no test compares the text.  Other tests cover the
 queries and the drawing.
 """
 

@@ -98,7 +98,6 @@ def alertmanager(tmp_path: Path) -> Iterator[str]:
 
 
 def test_example_is_valid_and_routes_by_severity() -> None:
-    """The example is valid, and routes each severity to a separate receiver."""
     assert "SUCCESS" in amtool("check-config", str(CONFIG))
     routes = {
         severity: amtool("config", "routes", "test", f"--config.file={CONFIG}", f"severity={severity}").strip()
@@ -141,7 +140,6 @@ def test_absent_fleet_inhibits_alerts_of_each_host(alertmanager: str) -> None:
 
 
 def test_alert_names_in_the_example_exist() -> None:
-    """Every name in the example's matchers is that of an alert."""
     names = {alert.name for alert in ALERTS}
     for operator, pattern in re.findall(r'alertname(!?=~?)"([^"]+)"', CONFIG.read_text()):
         for part in pattern.split("|") if "(" not in pattern else [pattern]:

@@ -70,7 +70,6 @@ def test_queried_recordings_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_panels_have_descriptions_and_a_no_data_text(name: str) -> None:
-    """Every panel has a description and a text for missing data."""
     for panel in panels(name):
         assert panel["title"]
         assert panel["description"].endswith(".")

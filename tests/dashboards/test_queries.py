@@ -78,7 +78,6 @@ def test_every_variable_has_choices(fleet: Fleet) -> None:
 
 
 def test_table_columns_are_labels_or_values_of_queries(fleet: Fleet) -> None:
-    """Every column of a table is a label or a value of the panel's queries."""
     quiet = {query.panel for query in QUERIES if query.key in QUIET}
     tables = [(name, panel) for name in BOARDS for panel in panels(name) if panel["type"] == "table"]
     for name, panel in tables:

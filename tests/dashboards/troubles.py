@@ -26,14 +26,12 @@ from tests.dashboards.interruptions import (
 
 
 def host(metric: str, name: str = "a", **labels: str) -> str:
-    """Return a series of a host."""
     said = {"job": "gpuwatch", "instance": name, **labels}
     inside = ",".join(f'{label}="{value}"' for label, value in said.items())
     return f"{metric}{{{inside}}}"
 
 
 def gpu(metric: str, uuid: str = "U", name: str = "a", **labels: str) -> str:
-    """Return a series of one of a host's GPUs."""
     return host(f"gpuwatch_{metric}", name, uuid=uuid, gpu=str("UVW".index(uuid)), **labels)
 
 

@@ -1,4 +1,4 @@
-"""Packed evidence: round trips, equal verdicts, decimation, and damaged data."""
+"""Tests of packed evidence."""
 
 from __future__ import annotations
 
@@ -93,7 +93,6 @@ def same(one: Evidence, other: Evidence) -> bool:
 @settings(max_examples=share_of(25))
 @given(observed())
 def test_pack_round_trip_keeps_evidence_and_verdict(about: Evidence) -> None:
-    """Unpacked evidence equals the packed evidence and gives the same verdict."""
     (unpacked,) = unpack(pack([about]))
     assert same(unpacked, about)
     assert judge(unpacked).to_dict() == judge(about).to_dict()
@@ -161,7 +160,6 @@ class TestLongWindows:
         )  # decimation gives extremes more weight
 
     def test_decimate_keeps_silences(self) -> None:
-        """A decimated column has the same unobserved times as the original."""
         about = self.long(skip=lambda t: 400 < t < 410)
         (thin,) = unpack(pack([about]))
         times = np.arange(about.window.begin_ns, about.window.end_ns, 50_000_000, dtype=np.int64)
@@ -201,7 +199,6 @@ class TestDamage:
     @settings(max_examples=share_of(60))
     @given(st.data())
     def test_unpack_damage_raises_only_capsule_errors(self, data: st.DataObject) -> None:
-        """Damaged recordings raise only CapsuleError, in one line."""
         packed = bytearray(PACKED)
         if data.draw(st.booleans()):
             del packed[data.draw(st.integers(0, len(packed) - 1)) :]
@@ -320,7 +317,6 @@ def test_capsule_with_an_impossible_record_is_refused(record: dict[str, Any]) ->
 
 
 def rewritten(change: Callable[[dict[str, Any]], object]) -> bytes:
-    """Return a capsule with a changed manifest."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(pack([evidence()]))) as old, zipfile.ZipFile(out, "w") as new:
         manifest = json.loads(old.read("manifest.json"))

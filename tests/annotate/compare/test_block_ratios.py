@@ -1,4 +1,4 @@
-"""Tests of ratios from balanced quads: mixtures of blocks, heavy tails, position effects and dependent quads."""
+"""Tests of ratios from balanced quads."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class TestTails:
 
 class TestDependence:
     def test_dependence_widens_every_interval(self) -> None:
-        """The mean width of each interval grows with the correlation of quads, from 0.1 upwards."""
+        """The mean width of each interval grows with the correlation of quads."""
 
         def widths(memory: float) -> Values:
             found = [block_ratios(dependent(QUADS_COUNT, memory, seed), least_ratio=0.005) for seed in range(40)]

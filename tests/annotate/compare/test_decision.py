@@ -49,7 +49,6 @@ class TestDecision:
         ],
     )
     def test_decide_by_floor_and_interval(self, change: float, expected: Decision) -> None:
-        """A difference beyond floor and interval is FASTER or SLOWER; a small one is SAME."""
         assert decided(change).decision is expected
 
     def test_decide_noise_is_inconclusive_and_counts_pairs(self) -> None:

@@ -25,7 +25,6 @@ SPREAD_RATIO = 0.0034
 
 
 def elsewhere(about: Evidence, **of_device: Any) -> Evidence:
-    """Return the same window on another card of another machine."""
     assert about.device is not None
     device = replace(about.device, **({"uuid": "GPU-2"} | of_device))
     return replace(about, device=device, host=replace(about.host, boot_id="there"))
@@ -255,7 +254,7 @@ KERNELS = ("nothing-gemm4k", "stall-0.1-gemm4k", "periodic-10ms-att", "pause-0.7
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_recorded_work_agrees_as_if_on_two_cards(name: str) -> None:
-    """Clean windows of an H200, compared as two machines, are SAME or INCONCLUSIVE; a slow-down of 3 % is SLOWER."""
+    """Recorded windows of an H200, compared as two machines, are SAME or INCONCLUSIVE; a slow-down of 3 % is SLOWER."""
     recorded = truth_windows()[name]
     found = of_runs(recorded.before, elsewhere(recorded.after))
     assert found.decision in (Decision.SAME, Decision.INCONCLUSIVE)

@@ -24,7 +24,6 @@ def blocks_of(about: Evidence) -> ClockBlocks:
 
 
 def stamped(mhz: Values, length_s: float = 4.0, **signals: Signal) -> Evidence:
-    """Return a window of equal entries with these clocks."""
     took_s = length_s / len(mhz)
     at_ns = BEGIN_NS + (np.arange(len(mhz)) * took_s * 1e9).astype(np.int64)
     return evidence(length_s=length_s, signals=signals, timings=Timings(at_ns, np.full(len(mhz), took_s * 0.99), mhz))
@@ -76,7 +75,6 @@ def test_plain_window_shows_the_drivers_clock() -> None:
 
 
 def test_idle_moments_have_no_clock() -> None:
-    """Blocks in which the GPU idles have no clock."""
     idle = {"event_reasons_mask": lambda t: int(1 < t < 2), "sm_clock_mhz": lambda t: 345 if 1 < t < 2 else 1980}
     found = blocks_of(evidence(length_s=4.0, signals=idle))
     assert set(found.mhz[found.known].tolist()) == {1980.0}

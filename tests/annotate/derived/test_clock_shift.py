@@ -28,7 +28,6 @@ H200_EXCESS = EXCESS["NVIDIA H200"]
 
 
 def blocks_of(mhz: Values, *, stamped: bool = True, scale: float = 0.9) -> ClockBlocks:
-    """Return blocks of 100 ms with these clocks."""
     at_ns = BEGIN_NS + np.arange(len(mhz), dtype=np.int64) * 100_000_000
     return ClockBlocks(at_ns, 100_000_000, np.asarray(mhz, np.float64), np.full(len(mhz), stamped), scale)
 
@@ -93,7 +92,7 @@ def test_constant_clock_has_no_shift(order: list[int]) -> None:
 
 
 def test_swing_of_the_controller_has_a_bound_of_zero() -> None:
-    """The controller's swing has a bound of 0, stamped or not; stamps that agree with the gauge replace its uncertainty."""
+    """The controller's swing has a bound of 0, stamped or not."""
     plain, stamped = (shift_of(blocks_of(1500.0 * np.exp(CYCLE), stamped=known)) for known in (False, True))
     assert plain.bound_ratio == stamped.bound_ratio == 0.0
     assert {bound.replaces for bound in clock_bounds(plain, CLOCK_LEVELS)} == {Replaces.NOTHING}
@@ -201,7 +200,7 @@ def test_steady_part_is_a_reference() -> None:
 
 
 def test_excess_limits_the_noise_of_a_steady_part() -> None:
-    """One cycle of steady work is a noisy reference; the model's excess limits the bound of its noise."""
+    """One cycle of steady work is a noisy reference; the model's excess limits the bound of the noise."""
     blocks = blocks_of(1500.0 * np.exp(np.random.default_rng(3).normal(0.0, 0.02, 40)))
     steady = SteadyReference(SteadyBy.WINDOW, places=np.arange(30, 40), excess=H200_EXCESS)
     free = shift_of(blocks, steady=replace(steady, excess=Excess(1.0, 1.0, ((0.0, 100.0),))), load=loaded(0.0, blocks))

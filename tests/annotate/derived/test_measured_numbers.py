@@ -120,7 +120,6 @@ def test_fewer_than_six_times_have_no_repeatability() -> None:
 
 
 def test_throughput_repeatability_excludes_a_pause() -> None:
-    """The throughput's repeatability excludes the round that holds a stall of 0.3 s."""
     about = timed(STEADY)
     assert about.timings is not None
     at_ns = about.timings.at_ns + np.where(np.arange(3000) >= 1500, 300_000_000, 0)

@@ -238,7 +238,7 @@ def test_levels_are_ratios(factor: float, seed: int) -> None:
 
 
 def replace_times(about: Evidence, factor: float) -> Timings:
-    """Return the times with scaled durations around the same middles: a wrong unit, or a fast timer."""
+    """Return the times with scaled durations around the same middles."""
     assert about.timings is not None
     middles_ns = about.timings.at_ns + (about.timings.took_s * 5e8).astype(np.int64)
     took_s = about.timings.took_s * factor
@@ -256,7 +256,7 @@ def test_two_modes_bound_medians_and_mean_by_half() -> None:
 
 
 def test_regular_or_small_modes_do_not_shift_the_median() -> None:
-    """Slow times at every third iteration give no bounds; 10 % slow ones at random hardly shift the median."""
+    """Slow times at every third iteration give no bounds; a random tenth of slow times hardly shifts the median."""
 
     def bounds(slow: npt.NDArray[np.bool_]) -> dict[Number, Bound]:
         return by_number(mode_bounds("bimodal", Case(timed(noisy(1e-3 * np.where(slow, 1.1, 1.0)))).one_clock))

@@ -19,13 +19,13 @@ from annotate.times.durations import inside
 from tests.truth_windows import TruthWindow, truth_names, truth_windows
 
 TIMED = truth_names(timed=True)
-# Without the launches of 15 µs in parallel with 32 busy processes, because those times include launch gaps.
+# The launches of 15 µs in parallel with 32 busy processes are excluded: those times include launch gaps.
 BESIDES_HOGS = [name for name in TIMED if name != "hogs-small-kernel"]
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Quantities of one window: its gaps, its mean time, and the mean shift from each level that holds a fifth."""
+    """Quantities of one window: its gaps, its mean time, and the mean shift from each level that holds at least a fifth."""
 
     gaps: IdleGaps
     mean_s: float
@@ -65,10 +65,6 @@ def mean_ratio(window: TruthWindow) -> float:
 
 @pytest.mark.parametrize("name", BESIDES_HOGS)
 def test_gaps_and_mean_account_for_throughput(name: str) -> None:
-    """The time without gaps over the mean time gives the throughput ratio within 0.2 percentage points.
-
-    The window with 32 busy processes is excluded: its times hold launch gaps, and the ratio is 2.9 percentage points off.
-    """
     window = truth_windows()[name]
     before, disturbed, after = read(window)
 
@@ -91,7 +87,7 @@ def test_every_stall_is_irregular_idle_time(name: str, irregular: float) -> None
 
 
 def test_stall_of_a_window_without_times_is_a_power_dip() -> None:
-    """Without times, a throughput loss of 10.1 % reads as 10.0 ± 0.7 % of irregular idle time."""
+    """Without times, irregular idle time equals the loss of throughput within its error."""
     found = power_dips(truth_windows()["stall-0.3-decode-plain"].disturbed.trace.dense_power,
                        truth_windows()["stall-0.3-decode-plain"].disturbed.window)  # fmt: skip
     assert found is not None
@@ -99,7 +95,7 @@ def test_stall_of_a_window_without_times_is_a_power_dip() -> None:
 
 
 def test_clean_windows_have_hardly_any_irregular_idle_time() -> None:
-    """Irregular idle time is at most 0.13 % in 42 of 44 clean windows; late first launches give two 0.5 and 1.1 %."""
+    """Irregular idle time is below 0.14 % in 42 of 44 clean windows; late first launches give two 0.5 and 1.1 %."""
     ratios = sorted(each.gaps.irregular_ratio for each in clean_reads())
     assert len(ratios) == 44
     assert ratios[41] < 0.0014
@@ -117,15 +113,11 @@ def test_clean_windows_have_one_level() -> None:
     ("name", "shifts"), [("zeros-for-a-fifth-gemm4k", (-0.032, 0.157)), ("neighbour-late-gemm4k", (-0.051, 0.150))]
 )
 def test_levels_of_the_clock_are_found(name: str, shifts: tuple[float, float]) -> None:
-    """Easier data or a neighbour raise the clock for part of the window, which gives two levels with these shifts.
-
-    With zeros the true change of the mean was -4.2 %, and the lower level gives -3.2 %.
-    """
     assert read(truth_windows()[name])[1].shift_ratios == pytest.approx(shifts, abs=2e-3)
 
 
 def test_clean_medians_at_one_clock_agree() -> None:
-    """Pairs of clean windows differ by 0.012 % in the median and by less than 0.06 % at most.
+    """Pairs of clean windows differ by 0.012 % in the median, and all by less than 0.06 %.
 
     11 to 15 of the pairs agree within their own intervals: the interval of one window alone is too narrow.
     """
@@ -157,10 +149,6 @@ def _at_one_clock(about: Evidence, beta: float) -> tuple[float, float]:
     [("nothing-fp32", 5.0, 0.0), ("pause-3-gemm4k", 0.0, 0.0088), ("pause-0.7-att", 0.0, 0.0088)],
 )
 def test_load_time_before_windows(name: str, load_s: float, excess: float) -> None:
-    """A pause just before a window of 3 s allows an excess of 0.88 %.
-
-    The true change of throughput was +0.92 % in one recording and -0.12 % in the other.
-    """
     about = truth_windows()[name].disturbed
     found, table = load_time(about, ()), excess_of("NVIDIA H200")
     assert table is not None

@@ -22,7 +22,6 @@ def scenes() -> Iterator[Evidence]:
 
 
 def compared(about: Evidence, base: Evidence, *, after_s: float = 60.0) -> Evidence:
-    """Return the evidence with a baseline: ``base``, shifted ``after_s`` earlier."""
     shift_ns = round(after_s * 1e9)
     earlier = replace(base.window, begin_ns=base.window.begin_ns - shift_ns, end_ns=base.window.end_ns - shift_ns)
     columns = {name: replace(column, at_ns=column.at_ns - shift_ns) for name, column in base.trace.columns.items()}

@@ -11,7 +11,6 @@ RESTING_W = 120.0
 
 
 def resting(t: float) -> bool:
-    """Return whether this time lies in the paused window's pause of half a second."""
     return 2.0 < t < 2.5
 
 

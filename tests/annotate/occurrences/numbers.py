@@ -17,7 +17,6 @@ def timed(took_s: Values, *, clock_mhz: Values | None = None, gap_s: float = 5e-
 
 
 def even(count: int = 6000, took_s: float = 1e-3, noise_ratio: float = 0.002, seed: int = 1) -> Values:
-    """Return times of equal length with independent noise."""
     noise = np.random.default_rng(seed).standard_normal(count)
     return np.asarray(took_s * (1.0 + noise_ratio * noise), np.float64)
 

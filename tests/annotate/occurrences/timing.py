@@ -1,4 +1,4 @@
-"""Windows with faulty timers: unsynchronised, on another stream, expensive or replaced."""
+"""Windows with faulty timers, or with a loop that waits for its launches."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _batched() -> Timings:
 
 
 def _forged() -> Evidence:
-    """Return evidence with all declarations that could explain busy time, clear a rule, or name another GPU."""
+    """Return evidence with declarations that could explain busy time, clear a rule, or name another GPU."""
     forged: dict[str, Fact] = {
         "timer": "events", "busy_ratio": 0.0097, "cuda_uuids": f"{UUID},GPU-other", "flush_bytes": 1 << 30, "cache": "cold", "sync_s": 0.0,
         "output_unchanged": False, "tampered": "", "profiler_used": False, "warmup_steady": True, "every_s": 1e-3, "varies": True,

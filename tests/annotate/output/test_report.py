@@ -114,7 +114,6 @@ class TestText:
         assert "  not checked: 2 rules (for the reason above); " in alone
 
     def test_text_verbose_groups_rules_by_reason(self) -> None:
-        """Verbose lists unchecked rules of one reason together."""
         shown = text(
             verdict(unobserved("a", "no times"), unobserved("c", "no list"), unobserved("b", "no times")), verbose=True
         )

@@ -20,7 +20,6 @@ _OTHERS = tuple(ProofShown(proof=proof, state=ProofState.SHOWN) for proof in Pro
 
 
 def cases(about: Evidence, claim: Claim = Claim.SUSTAINED) -> dict[AskingPass, Case]:
-    """Return the case of the window for each pass."""
     return {
         AskingPass.WITNESSED: Case(replace(about, timings=None, other_work=None, declared={}), claim),
         AskingPass.TIMED: Case(replace(about, declared={}), claim),

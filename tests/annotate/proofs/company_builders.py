@@ -35,7 +35,6 @@ def with_lists(of: Evidence, change: Callable[[int, ProcessList], ProcessList | 
 
 
 def joined_by(of: Evidence, *others: Process) -> Evidence:
-    """Return the same evidence with these processes on every list."""
     return with_lists(of, lambda _, each: replace(each, processes=(*each.processes, *others)))
 
 

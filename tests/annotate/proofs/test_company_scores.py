@@ -36,7 +36,6 @@ def _at_clock_ratio(of: TruthWindow) -> float | None:
 
 
 def _estimate(of: Evidence, number: Number) -> tuple[float, float]:
-    """Return the sum of the estimates' intervals."""
     found = [bound.estimate for bound in nobody_else.bounds(Case(of)) if bound.number is number and bound.estimate]
     return sum(each.low_ratio for each in found), sum(each.high_ratio for each in found)
 

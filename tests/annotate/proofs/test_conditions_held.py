@@ -47,8 +47,6 @@ def dip(depth: float, low_s: float, high_s: float, top: float = 1980.0) -> Clock
 
 
 def capped(pause_end_s: float | None = None, pause_s: float = 0.0) -> dict[str, Signal]:
-    """Return the signals of a window under the power cap, with an optional pause."""
-
     def working(t: float) -> bool:
         return pause_end_s is None or not pause_end_s - pause_s <= t < pause_end_s
 
@@ -208,7 +206,6 @@ def test_clock_without_a_bound_has_no_figure() -> None:
 
 
 def test_every_condition_gives_bounds_under_its_rule() -> None:
-    """Heat, a brake, a boost group, slow memory, a narrow link and a slow canary give bounds under their rules."""
     troubled: dict[str, Signal] = {
         "sw_thermal_ns": capped_ns(2.0, 0.5), "thermal_violation_ns": capped_ns(2.0, 0.5), "power_brake_ns": capped_ns(4.0),
         "sync_boost_ns": capped_ns(3.0), "mem_clock_mhz": lambda t: 2201 if t > 3 else 3201,

@@ -8,11 +8,9 @@ from annotate.rule import Answer, Found, Rule
 
 
 def ask(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Answer:
-    """Return the answer of one rule."""
     return rule.ask(about, claim)
 
 
 def found(answer: Answer) -> Found:
-    """Return an answer that must be ``Found``."""
     assert isinstance(answer, Found), answer
     return answer

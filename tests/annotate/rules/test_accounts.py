@@ -40,13 +40,11 @@ def test_accounts_of_times_that_fill_the_busy_time_are_clear() -> None:
 
 
 def after_each_call(gaps_s: Values, *, took_s: float = 36e-3) -> Timings:
-    """Return timed calls with these gaps after them."""
     at_s = np.concatenate([[0.0], np.cumsum(took_s + gaps_s[:-1])])
     return Timings((at_s * 1e9).astype(np.int64) + BEGIN_NS, np.full(len(at_s), took_s))
 
 
 def after_calls(gaps_s: Values, busy_ratio: float, *, took_s: float = 36e-3) -> Evidence:
-    """Return a window with these gaps after its calls, and this utilisation."""
     return evidence(signals={"utilization_ratio": busy_ratio}, timings=after_each_call(gaps_s, took_s=took_s))
 
 
@@ -208,7 +206,6 @@ def test_accounts_of_early_start_times_are_clear() -> None:
 
 
 def test_accounts_of_one_more_entry_at_the_end_are_clear() -> None:
-    """A last entry that begins at the window's end is clear."""
     timings = every(0.75, took_s=0.749, length_s=6.75)
     assert isinstance(ask(evidence(signals={"utilization_ratio": 1.0}, timings=timings)), Clear)
 

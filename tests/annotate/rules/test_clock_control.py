@@ -37,7 +37,6 @@ def found(answer: Answer) -> Found:
 
 
 def value_ratio(answer: Answer, number: Number) -> float:
-    """Return the estimate of one number."""
     (bound,) = (each for each in found(answer).bounds if each.number is number)
     assert bound.estimate is not None
     return bound.estimate.value_ratio
@@ -143,7 +142,6 @@ class TestClockControllerPresent:
         assert says == "power limit 500 of 700 W, SM clock set to 1500 of 1980 MHz"
 
     def test_unreadable_lock_is_found_by_its_event_reason(self) -> None:
-        """A lock that cannot be read back is found by the driver's event reason."""
         assert isinstance(ask(clock_controller_present, evidence(signals={"event_reasons_mask": 0x2})), Found)
 
     def test_virtual_gpu_without_a_limit_is_unobserved(self) -> None:
@@ -270,7 +268,7 @@ class TestNvmlClockUntrue:
         assert "too short" in unobserved(ask(nvml_clock_untrue, about))
 
     def test_drivers_clock_is_compared_with_its_lag(self) -> None:
-        # Both clocks change every 0.2 s, and the driver's is 75 ms late: without the lag the means differ by some per cent.
+        # Both clocks change every 0.2 s, and the driver's is 75 ms late.
         true = stamped(1980.0)
         late = np.where((true.at_ns - BEGIN_NS) // 200_000_000 % 2 == 0, 1980.0, 1320.0)
         about = evidence(

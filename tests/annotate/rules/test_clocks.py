@@ -32,7 +32,6 @@ def found(answer: Answer) -> Found:
 
 
 def bound(answer: Answer, number: Number = Number.MEAN) -> Bound:
-    """Return the one bound of a number."""
     (one,) = (each for each in found(answer).bounds if each.number is number)
     return one
 

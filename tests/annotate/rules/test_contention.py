@@ -56,7 +56,6 @@ def found(answer: Answer) -> Found:
 
 
 def bound(answer: Answer, number: Number, group: Group) -> Bound:
-    """Return the one bound of this number and group."""
     (only,) = (each for each in found(answer).bounds if (each.number, each.group) == (number, group))
     return only
 
@@ -171,7 +170,6 @@ class TestContentionProcess:
         assert isinstance(ask(contention_process, evidence(processes=[], signals={"utilization_ratio": 0.0})), Clear)
 
     def test_unknown_owner_on_a_whole_list_is_a_neighbour(self) -> None:
-        """A process of unknown owner on a complete list is a neighbour."""
         stranger = replace(FOREIGN, ownership=Ownership.UNKNOWN)
         assert throughput(ask(contention_process, evidence(processes=[OWN, stranger]))).ratio is None
 
@@ -206,7 +204,6 @@ class TestContentionProcess:
         assert isinstance(ask(contention_process, with_lists(evidence(), lambda t: [OWN], step_s=1.0)), Clear)
 
     def test_short_window_between_process_lists_is_covered(self) -> None:
-        """A short window between two readings of the list is clear."""
         about = with_lists(evidence(length_s=0.1), lambda t: [OWN], skip=lambda t: abs(t) < 0.15)
         assert isinstance(ask(contention_process, about), Clear)
 

@@ -31,7 +31,6 @@ def severity(rule: Rule, about: Evidence, claim: Claim = Claim.SUSTAINED) -> Sev
 
 
 def sizes(answer: Answer) -> dict[tuple[Number, Group], float | None]:
-    """Return the bounds of a bias by number and group."""
     assert found(answer).severity is Severity.NOTE
     return {(bound.number, bound.group): bound.ratio for bound in found(answer).bounds}
 

@@ -1,4 +1,4 @@
-"""Tests of clock-levels, lock-unproven and dark-time: found, clear and unobserved, and the bounds of dark time."""
+"""Tests of the rules about levels, unproven locks and dark time, and of the bounds of dark time."""
 
 from __future__ import annotations
 
@@ -82,20 +82,19 @@ def test_silence_bounds_throughput_by_its_share() -> None:
 
 @pytest.mark.parametrize("recorded", HONEST, ids=lambda each: each.window.label)
 def test_honest_windows_have_no_levels_and_no_dark_time(recorded: Evidence) -> None:
-    """The first mean of memory traffic held a rest before the load; copies draw 10 W above rest, with a hole in the power record."""
+    """The first mean of memory traffic held a rest before the load; copies draw little above rest, with a hole in the power record."""
     assert isinstance(work_levels.ask_about(Case(recorded)), Clear | Unobserved)
     found = dark_time.ask_about(Case(recorded))
     assert all(bound.size_ratio < 0.001 for bound in getattr(found, "bounds", ()))
 
 
 def in_first_part(recorded: Evidence, at_ns: Times) -> npt.NDArray[np.bool_]:
-    """Return a mask of the times in the first 40 % of the window."""
     window = recorded.window
     return (at_ns > window.begin_ns) & (at_ns <= window.begin_ns + 0.4 * window.length_ns)
 
 
 def test_level_near_rest_beyond_its_drift_is_found() -> None:
-    """Copies draw 11 W above rest; at the begin the power above rest is half of that."""
+    """The power of copies, little above rest, is 5 W lower in the first 40 % of the window."""
     _, copies = HONEST
     dense = copies.trace.dense_power
     fallen = dense.values - 5.0 * in_first_part(copies, dense.at_ns)
@@ -106,7 +105,7 @@ def test_level_near_rest_beyond_its_drift_is_found() -> None:
 
 
 def test_first_mean_of_traffic_below_a_rest_is_found() -> None:
-    """The first mean of 1.1 s can hold 0.1 s of rest; it is lower by a fifth."""
+    """Rest of 0.1 s in the first mean of 1.1 s cannot explain memory traffic that is lower by a fifth."""
     gemm, _ = HONEST
     column = gemm.trace.columns["dram_activity_ratio"]
     fallen = column.values * (1.0 - 0.2 * in_first_part(gemm, column.at_ns))
@@ -117,7 +116,7 @@ def test_first_mean_of_traffic_below_a_rest_is_found() -> None:
 
 
 def test_low_utilisation_keeps_a_hole_of_the_power_record_dark() -> None:
-    """The GPU may have idled in a hole of 45 ms if utilisation fell by a tenth of a refresh."""
+    """At a utilisation of 0.85 the GPU may have idled in a hole of the power record."""
     _, copies = HONEST
     trace = copies.trace
     column = trace.columns["utilization_ratio"]
@@ -128,7 +127,7 @@ def test_low_utilisation_keeps_a_hole_of_the_power_record_dark() -> None:
 
 
 def test_window_mostly_dark_is_unobserved() -> None:
-    """A window without readings for more than half of its length is unobserved."""
+    """Windows without readings for most of their length, and windows without length, are unobserved."""
     assert isinstance(dark_time.ask_about(Case(evidence(skip=lambda t: 0.5 < t < 5.5))), Unobserved)
     assert isinstance(dark_time.ask_about(Case(evidence(length_s=0.0))), Unobserved)
 

@@ -120,7 +120,7 @@ class TestHostBound:
     @pytest.mark.parametrize(("busy", "kind"), [(0.2, Found), (0.6, Clear)])
     def test_host_bound_ignores_few_late_launches(self, busy: float, kind: type) -> None:
         """With a few late launches, a loop is found at a utilisation of 20 %, and clear at 60 %."""
-        # Calls of 16 µs with gaps of 14 µs, and 400 µs more before every fiftieth: an add of 1024 numbers on an H200.
+        # Calls of 16 µs with gaps of 14 µs, and 400 µs more before every fiftieth.
         at_ns = np.cumsum(np.where(np.arange(50_000) % 50 == 49, 430_000, 30_000)).astype(np.int64)
         timings = Timings(BEGIN_NS + at_ns, np.full(len(at_ns), 16e-6))
         assert isinstance(ask(host_bound, evidence(signals={"utilization_ratio": busy}, timings=timings)), kind)

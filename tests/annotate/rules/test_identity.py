@@ -155,7 +155,7 @@ class TestHardwareError:
         assert found(ask(hardware_error, evidence(events=events))).severity is Severity.REJECT
 
     def test_hardware_error_ignores_outside_events(self) -> None:
-        """Events outside the window and clock events are not errors."""
+        """Events before the window and clock events are not errors."""
         events = [
             Event(uuid=UUID, at_ns=BEGIN_NS - 1, kind="xid", value=31),
             Event(uuid=UUID, at_ns=BEGIN_NS + 10**9, kind="clock", value=0),

@@ -198,7 +198,6 @@ class TestResultCached:
 
     @staticmethod
     def resting(declared: dict[str, Fact], *, power_w: float = 118.0) -> Evidence:
-        """Return a loop with the utilisation of a GPU at rest and this power."""
         signals = {"utilization_ratio": 0.0, "energy_j": lambda t: 1000.0 + power_w * (t + 100)}
         about = evidence(device=H200, signals=signals, declared={"cuda_uuids": UUID, **declared})
         return replace(about, timings=every(1e-3, took_s=0.9e-3, length_s=3.0))

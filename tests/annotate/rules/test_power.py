@@ -128,8 +128,6 @@ class TestPowerLimited:
         assert isinstance(ask(power_limited, evidence(signals=signals, length_s=length_s)), Clear)
 
     def test_power_limited_reset_counter_uses_reasons(self) -> None:
-        """After a reset of the counters, the sampled reasons count."""
-
         def reset(t: float) -> int:
             return 5_000_000_000 if t < 3 else 0
 
@@ -149,7 +147,6 @@ class TestPowerLimited:
         assert facts["capped_ratio"] == pytest.approx(0.5, abs=0.02)
 
     def test_power_reasons_need_three_refreshes(self) -> None:
-        """In a window below three refreshes, reasons alone give no answer."""
         signals = {**NO_COUNTERS, "event_reasons_mask": int(Reason.SW_POWER_CAP)}
         assert isinstance(ask(power_limited, evidence(signals=signals, length_s=0.25)), Unobserved)
 
@@ -221,7 +218,6 @@ class TestPowerReadingStale:
         assert isinstance(ask(power_reading_stale, about(enough_s)), Clear)
 
     def test_power_record_without_samples_uses_the_next_sensor(self) -> None:
-        """If the record has no samples in the window, the next sensor's needed length applies."""
         whole = evidence(length_s=0.4)
         old = whole.trace.dense_power.at_ns < whole.window.begin_ns
         dense = Column(whole.trace.dense_power.at_ns[old], whole.trace.dense_power.values[old])

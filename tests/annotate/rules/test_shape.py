@@ -31,7 +31,6 @@ def with_late(step: int, excess_s: float, *, count: int = 6000) -> Values:
 
 
 def ratios(answer: Answer) -> dict[Number, float | None]:
-    """Return the bound of each number."""
     return {bound.number: bound.ratio for bound in found(answer).bounds}
 
 
@@ -89,7 +88,7 @@ class TestOutliers:
             assert outliers.says.format(**answer.facts).endswith(": collector") is (cause == "collector")
 
     def test_short_outliers_with_waiting_threads_are_host_delays(self) -> None:
-        """Shorter delays are scattered, or launches that waited if threads waited for a CPU core."""
+        """Delays below 1 ms are scattered; with threads that waited for a CPU core, they are host delays."""
         took_s = even()
         late = np.random.default_rng(2).choice(6000, 600, replace=False)
         took_s[late] += np.random.default_rng(2).uniform(0.2e-3, 0.9e-3, 600)
@@ -109,7 +108,7 @@ class TestOutliers:
         assert ratios(ask(outliers, window(took_s)))[Number.MEAN] == pytest.approx(0.02 / 6.24, rel=0.02)
 
     def test_jitter_of_short_launches_is_not_counted(self) -> None:
-        """In times of 20 µs, delays below 1 ms are jitter of the launches; a stall of 50 ms counts."""
+        """In times of 20 µs, delays of 30 µs are jitter of the launches; a stall of 50 ms counts."""
         took_s = even(60000, took_s=20e-6)
         late = np.random.default_rng(3).choice(60000, 2000, replace=False)
         took_s[late] += 30e-6

@@ -23,7 +23,7 @@ CAPPED_MHZ = 1560
 
 
 def refreshed(counter: Callable[[float], float], period_s: float = 0.1, phase_s: float = 0.03) -> Callable[[float], float]:
-    """Return a counter as the driver shows it: refreshed ten times a second."""
+    """Return a counter as the driver shows it, refreshed every ``period_s``."""
     return lambda t: counter(phase_s + period_s * np.floor((t - phase_s) / period_s))
 
 
@@ -69,7 +69,7 @@ def bound_of(answer: Answer, number: Number = Number.MEAN) -> Bound:
 def stamped(
     change_s: float, before_mhz: float, after_mhz: float, signals: Mapping[str, Signal], length_s: float = 6.0
 ) -> Evidence:
-    """Return evidence of calls that follow a stamped clock with one step, at the start of a block."""
+    """Return evidence of calls that follow a stamped clock with one step."""
     at_s = np.arange(round(length_s * 1000)) * 1e-3
     clock_mhz = np.where(at_s < change_s, before_mhz, after_mhz)
     times = Timings(BEGIN_NS + np.round(at_s * 1e9).astype(np.int64), 0.75e-3 * 1980 / clock_mhz, clock_mhz)
@@ -263,7 +263,7 @@ class TestBurstyDutyCycle:
         ],
     )
     def test_doubtful_idle_time_has_no_bounds(self, signals: Mapping[str, Signal], length_s: float) -> None:
-        """Dense decoding reads as 74 % of SM activity; utilisation at the edges of a short window may cover the time before."""
+        """SM activity below 100 % can be dense work; utilisation at the edges of a short window may cover the time before."""
         answer = found(self.ask(signals={"power_w": 690.0, **signals}, length_s=length_s))
         assert answer.bounds == ()
 
@@ -280,7 +280,6 @@ class TestBurstyDutyCycle:
         assert found(self.ask(signals={"utilization_ratio": None, "sm_activity_ratio": 0.2})).facts["by"] == "SM activity"
 
     def test_duty_needs_three_refreshes(self) -> None:
-        """A window below three refreshes of utilisation is unobserved."""
         signals: dict[str, Signal] = {"utilization_ratio": 0.1, "sm_activity_ratio": None}
         assert isinstance(self.ask(signals=signals, length_s=0.6), Unobserved)
 

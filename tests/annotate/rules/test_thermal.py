@@ -30,7 +30,6 @@ def found(answer: Answer) -> Found:
 
 
 def bound(answer: Answer, number: Number = Number.MEAN) -> Bound:
-    """Return the one bound of a number."""
     (one,) = (each for each in found(answer).bounds if each.number is number)
     return one
 
@@ -118,7 +117,6 @@ class TestThrottleThermal:
         assert answer.facts["hardware"] is (reason is Reason.HW_THERMAL)
 
     def test_thermal_reasons_need_three_refreshes(self) -> None:
-        """In a window below three refreshes, reasons give no answer."""
         assert isinstance(ask(throttle_thermal, length_s=0.25, **NO_HEAT_TIMES), Unobserved)
 
     def test_reset_counter_gives_way_to_the_reasons(self) -> None:
@@ -149,7 +147,6 @@ class TestThrottleThermal:
         assert (answer.facts["inside_mhz"], answer.facts["outside_mhz"]) == (1485.0, 1980.0)
 
     def test_sentence_names_time_clock_and_temperature(self) -> None:
-        """The sentence names the slowed time, the clock during it, the usual clock and the temperature."""
         signals: dict[str, Signal] = {
             "sw_thermal_ns": counts(0, 3),
             "thermal_violation_ns": counts(0, 3),

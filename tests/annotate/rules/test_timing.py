@@ -1,4 +1,4 @@
-"""Tests of the rules about the timer: host clocks, wrong streams, launches, overhead."""
+"""Tests of the rules about the timer."""
 
 from __future__ import annotations
 

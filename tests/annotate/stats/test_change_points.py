@@ -62,7 +62,7 @@ def test_levels_scale_with_their_series(seed: int, factor: float, offset: float)
 @few
 @given(seed=seeds, count=st.integers(0, 80))
 def test_levels_divide_the_series(seed: int, count: int) -> None:
-    """Every value belongs to exactly one level, levels ascend, and one holds a fifth."""
+    """Every value belongs to exactly one level, levels ascend, and one holds at least a fifth."""
     values = np.cumsum(noise(count, 1.0, seed))
     found = find_levels(values, 0.01)
     places = np.concatenate([each.places for each in found]) if found else np.empty(0)
@@ -109,7 +109,7 @@ def test_lower_middle_third_is_a_level(depth: float, seconds: int) -> None:
 
 
 def test_slow_drift_keeps_a_level_that_holds_a_fifth() -> None:
-    """A ramp without noise is cut into many steps; merging leaves a level that holds a fifth."""
+    """A ramp without noise is cut into many steps; merging leaves a level that holds at least a fifth."""
     found = find_levels(np.linspace(0.0, 1.0, 200), 1e-6)
     assert max(each.share_ratio for each in found) >= 0.2
 

@@ -98,7 +98,6 @@ class TestFit:
         assert fitted(timings).count == 4000 - 1334
 
     def test_sensitivity_interval_covers_correlated_times(self) -> None:
-        """The interval of the slope covers the true slope of correlated times."""
         hits = 0
         for seed in range(120):
             rng = np.random.default_rng(seed)
@@ -140,7 +139,6 @@ class TestRefusal:
         assert "too loosely" in reason(run(beta=beta))
 
     def test_sensitivity_refuses_independently_varying_times(self) -> None:
-        """Times that vary independently of a varying clock have no fit."""
         for seed in range(60):
             rng = np.random.default_rng(seed)
             own = wandering(0.01 * np.sqrt(1 - 0.999**2) * rng.normal(size=2500), 0.999)[500:]

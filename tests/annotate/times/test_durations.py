@@ -14,7 +14,6 @@ from tests.annotate.builders import BEGIN_NS, evidence
 
 
 def test_inside_orders_iterations_with_their_clocks() -> None:
-    """Iterations inside the window come in start order, with their clocks."""
     at_ns = BEGIN_NS + np.array([3, 1, 2, -5], np.int64) * 1_000_000
     timings = Timings(at_ns, np.array([0.3, 0.1, 0.2, 9.0]), np.array([1300.0, 1100.0, 1200.0, 900.0]), calls_count=4)
     kept = inside(evidence(timings=timings))

@@ -34,7 +34,7 @@ def _followed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _brief(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """Cut the window to fewer than five samples of the driver's dense record."""
+    """Cut the window to less than the 0.1 s that the driver's dense power record needs."""
     begin_ns, end_ns = stretch(evidence, 0.08 / multiple, rng)
     return evidence.part(begin_ns, end_ns)
 
