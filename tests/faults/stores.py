@@ -110,7 +110,6 @@ def committed_ns(state: Path) -> dict[str, int]:
 
 
 def said(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query."""
     connection = sqlite3.connect(path, timeout=PATIENCE_S)
     try:
         return connection.execute(sql).fetchall()
@@ -119,7 +118,6 @@ def said(path: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 def descriptors(pid: int) -> int:
-    """Return the number of open descriptors of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
@@ -129,5 +127,4 @@ def memory_bytes(pid: int) -> int:
 
 
 def threads(pid: int) -> int:
-    """Return the number of threads of a process."""
     return len(list(Path(f"/proc/{pid}/task").iterdir()))

@@ -35,7 +35,6 @@ def out_of_descriptors(pid: int) -> Iterator[None]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time of a process."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 

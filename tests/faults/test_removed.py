@@ -177,7 +177,7 @@ class TestBrokenWhileWritten:
 
 
 class TestHeldByAnother:
-    """Tests of a database that another process has locked for writing: new rows wait."""
+    """Tests of a database that another connection has locked for writing: new rows wait."""
 
     def test_readings_wait_for_a_locked_segment(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
