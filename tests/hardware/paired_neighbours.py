@@ -85,7 +85,6 @@ class Lines:
         return line
 
     def drop(self) -> None:
-        """Drop all unread lines."""
         while not self._queue.empty():
             self._queue.get()
 
