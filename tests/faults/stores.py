@@ -27,7 +27,6 @@ class BrokenError(Exception):
 
 
 def databases(state: Path) -> list[Path]:
-    """Return the paths of a store's databases."""
     return sorted(path for path in state.glob("*.db") if path.is_file())
 
 

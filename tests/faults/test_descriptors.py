@@ -57,7 +57,6 @@ def test_descriptor_shortage_does_not_flood_the_log(tmp_path: Path, clients_coun
 
 
 def scraped(live: Live, address: str) -> bool:
-    """Return True if the metrics page answers."""
     try:
         with urllib.request.urlopen(address, timeout=2) as answer:
             return bool(answer.read())

@@ -30,7 +30,6 @@ S = 1_000_000_000
 
 
 def answers(settings: Settings) -> bool:
-    """Return True if a daemon answers."""
     try:
         connect(settings, start=False).close()
     except DaemonError:
