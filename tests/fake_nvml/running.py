@@ -54,7 +54,6 @@ class Watch:
             return client.status()
 
     def gpu(self, index: int) -> dict[str, Any]:
-        """Return the daemon's status of one GPU."""
         uuid = self.scene.gpus[index].uuid
         return next(gpu for gpu in self.status()["gpus"] if gpu["uuid"] == uuid)
 

@@ -27,7 +27,6 @@ def of(scene: Scene, library: Path, index: int = 0) -> Any:
 
 
 def test_library_exports_exactly_its_table(library: Path) -> None:
-    """The library exports the functions of its table, and nothing else."""
     listed = subprocess.run(["nm", "-D", "--defined-only", str(library / LIBRARY)], capture_output=True, text=True, check=True)
     assert {line.split()[-1] for line in listed.stdout.splitlines()} == set(FUNCTIONS)
 
@@ -81,7 +80,6 @@ def test_binding_reads_every_number_of_a_board(scene: Scene, library: Path) -> N
 
 
 def test_fields_have_a_value_or_a_return_code(scene: Scene, library: Path) -> None:
-    """Each field has a value, a type and a time, or a separate return code."""
     gpu = scene.gpus[0]
     for number, signal in FIELD_SIGNALS.items():
         gpu.set(**{signal: 1000 + number})

@@ -118,7 +118,6 @@ def _more_files() -> None:
 
 
 def busy_count(settings: Settings) -> int:
-    """Return the number of windows that the daemon tracks."""
     with connect(settings, start=False) as client:
         return int(client.status()["windows_count"])
 

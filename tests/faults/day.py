@@ -228,7 +228,6 @@ def _merged(gpus: Sequence[Gpu]) -> Iterator[Sweep]:
 
 
 def _look(folder: Path, store: Store, hours: float) -> dict[str, Any]:
-    """Return the day's memory, descriptors, threads and stored bytes."""
     gc.collect()
     kept = store.statistics()
     return {

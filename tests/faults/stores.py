@@ -27,7 +27,6 @@ class BrokenError(Exception):
 
 
 def databases(state: Path) -> list[Path]:
-    """Return the paths of a store's databases."""
     return sorted(path for path in state.glob("*.db") if path.is_file())
 
 
@@ -110,7 +109,6 @@ def committed_ns(state: Path) -> dict[str, int]:
 
 
 def said(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query."""
     connection = sqlite3.connect(path, timeout=PATIENCE_S)
     try:
         return connection.execute(sql).fetchall()
@@ -119,7 +117,6 @@ def said(path: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 def descriptors(pid: int) -> int:
-    """Return the number of open descriptors of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
@@ -129,5 +126,4 @@ def memory_bytes(pid: int) -> int:
 
 
 def threads(pid: int) -> int:
-    """Return the number of threads of a process."""
     return len(list(Path(f"/proc/{pid}/task").iterdir()))

@@ -34,7 +34,6 @@ OPEN = ("open", "closing", "judging")
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Run a daemon for the tests of this module."""
     with running(tmp_path_factory.mktemp("attacked")) as live:
         yield live
 

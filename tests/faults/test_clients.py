@@ -79,7 +79,7 @@ def test_window_of_a_killed_client_is_not_valid(daemon: Live) -> None:
     client = forked.ForkedPopen(program(daemon.settings, body), stdout=subprocess.PIPE, cwd=ROOT)
     assert client.stdout is not None
     assert client.stdout.readline() == b"in\n"
-    sample_for(1.2)  # a shorter window would be flagged for its length
+    sample_for(1.2)
     client.kill()
     client.wait()
     client.stdout.close()

@@ -20,7 +20,6 @@ from tests.gpuwatch.live import Live, running
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Run a daemon for the tests of this module."""
     with running(tmp_path_factory.mktemp("crowd")) as live:
         yield live
 

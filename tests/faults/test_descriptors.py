@@ -35,7 +35,6 @@ def out_of_descriptors(pid: int) -> Iterator[None]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time of a process."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -58,7 +57,6 @@ def test_descriptor_shortage_does_not_flood_the_log(tmp_path: Path, clients_coun
 
 
 def scraped(live: Live, address: str) -> bool:
-    """Return True if the metrics page answers."""
     try:
         with urllib.request.urlopen(address, timeout=2) as answer:
             return bool(answer.read())

@@ -38,7 +38,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def remount(folder: Path, how: str) -> None:
-    """Remount the file system, read-only or writable."""
     subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
 
 
@@ -50,7 +49,6 @@ def window(live: Live, label: str) -> gpuwatch.Window:
 
 
 def store_of(live: Live) -> dict[str, object]:
-    """Return the daemon's statistics of the store."""
     with connect(live.settings) as client:
         found: dict[str, object] = client.status()["store"]
         return found

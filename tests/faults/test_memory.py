@@ -23,7 +23,6 @@ def limit(pid: int, most_bytes: int) -> None:
 
 
 def mapped_bytes(pid: int) -> int:
-    """Return the mapped memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * 4096
 
 

@@ -32,7 +32,6 @@ REFUSAL_BYTES = 8192  # length of a refusal: a sentence, and a truncated value
 
 
 def dial(settings: Settings) -> socket.socket:
-    """Connect to the daemon."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(PATIENCE_S)
     connection.connect(str(settings.socket))

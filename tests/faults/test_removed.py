@@ -30,7 +30,6 @@ S = 1_000_000_000
 
 
 def answers(settings: Settings) -> bool:
-    """Return True if a daemon answers."""
     try:
         connect(settings, start=False).close()
     except DaemonError:
@@ -177,7 +176,7 @@ class TestBrokenWhileWritten:
 
 
 class TestHeldByAnother:
-    """Tests of a database that another process has locked for writing: new rows wait."""
+    """Tests of a database that another connection has locked for writing: new rows wait."""
 
     def test_readings_wait_for_a_locked_segment(self, tmp_path: Path) -> None:
         store = opened(tmp_path)

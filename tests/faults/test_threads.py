@@ -34,7 +34,6 @@ def page(live: Live) -> tuple[str, int]:
 
 
 def asked(host: str, port: int, path: str) -> int:
-    """Return the status code of a page."""
     with contextlib.closing(http.client.HTTPConnection(host, port, timeout=PATIENCE_S)) as connection:
         connection.request("GET", path)
         return connection.getresponse().status

@@ -48,7 +48,6 @@ def mutated(draw: st.DrawFn, kept: list[bytes]) -> bytes:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mutated_fuzz_inputs_pass(name: str) -> None:
-    """Each target accepts or rejects mutations of the corpus."""
     kept = [path.read_bytes() for path in corpus.inputs(name)]
 
     @settings(max_examples=share_of(EXAMPLES_COUNT.get(name, 120)), suppress_health_check=list(HealthCheck), database=None)

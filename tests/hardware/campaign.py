@@ -104,12 +104,11 @@ def readings_bytes(state: Path) -> int:
 
 
 def thread_cpu_ns(pid: int) -> dict[str, int]:
-    """Return the CPU time of each thread of a process."""
     return {task.name: int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()}
 
 
 def shares(before: dict[str, int], after: dict[str, int], span_s: float) -> list[float]:
-    """Return each thread's share of one CPU, largest first."""
+    """Return the threads' shares of one CPU, largest first."""
     return sorted(((after[name] - ns) / 1e9 / span_s for name, ns in before.items() if name in after), reverse=True)
 
 

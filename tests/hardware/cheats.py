@@ -163,7 +163,7 @@ def scaled_calls(work: Work) -> Claimed:
 
 
 def no_work(work: Work) -> Claimed:
-    """Do no work, as a kernel that passes the check, and claim 3.3 µs per call: pygpubench#7."""
+    """Do no work, and claim 3.3 µs per call: pygpubench#7."""
     time.sleep(SECONDS)
     return Claimed(10_000, 3.3e-6, [3.3e-6] * 10_000)
 
@@ -191,7 +191,7 @@ def lazy_output(work: Work) -> Claimed:
 
 
 def unfinished_work(work: Work) -> Claimed:
-    """End the window while the GPU still works through its queue, without waiting: KernelBench#82 and #162 combined."""
+    """End the window while the GPU still works through its queue, without waiting: KernelBench#82."""
     torch.cuda.synchronize = lambda device=None: None
     begin_ns, count = clock.now_ns(), round(SECONDS / 0.2e-3)
     for _ in range(count):
@@ -258,7 +258,6 @@ def run(name: str, claim: Path) -> None:
 
 
 def summary(window: gpuwatch.Window) -> dict[str, Any]:
-    """Return a window's status, the deciding rules, and the sentence on the claimed number."""
     verdict = window.verdict
     return {
         "status": verdict.status.value,

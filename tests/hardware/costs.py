@@ -6,7 +6,7 @@ Without names, the program measures all parts except ``calls``: the CPU time of 
 
 The daemon watches an idle GPU, then a busy one, then one with an open window.  In the same run, ``nvidia-smi -lms 10`` watches
 an idle and a busy GPU.  Compile the bytecode first (``python -m compileall``), as pip does.  The program writes
-``figures-costs.json``, one row per figure; ``tests.hardware.merged`` appends the rows to the committed data.
+``figures-costs.json``; ``tests.hardware.merged`` appends the rows to the committed data.
 """
 
 from __future__ import annotations

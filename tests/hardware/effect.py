@@ -271,7 +271,7 @@ def row(watcher: Watcher, none: Watcher) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the driver and of all watchers."""
+    """Return the known versions of gpuwatch, the driver and the Python watchers."""
     found = {"gpuwatch": __version__}
     with contextlib.suppress(pynvml.NVMLError):  # a figure without the driver's version is still valid
         pynvml.nvmlInit()

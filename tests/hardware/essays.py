@@ -319,7 +319,6 @@ def _events(call: Call, *, count: int) -> list[float]:
 
 
 def main(out: Path, names: Sequence[str]) -> None:
-    """Run the windows, and write their rows and evidence."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder), "nvml") as live:
         rows = []

@@ -97,7 +97,6 @@ def read(stem: str = ESSAYS) -> list[tuple[Row, Evidence]]:
 
 @lru_cache(maxsize=3)
 def judged(stem: str = ESSAYS) -> Sequence[tuple[Row, Verdict]]:
-    """Judge the committed windows."""
     return [(row, judge(evidence)) for row, evidence in read(stem)]
 
 

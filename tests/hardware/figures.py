@@ -32,7 +32,7 @@ TOP_MHZ, NVBENCH_RATIO = 1980.0, 0.75  # NVBench's rule drops samples below this
 
 
 def corrections(number: int, of: int) -> Iterator[Row]:
-    """Measure each kernel in two windows with stamps, and yield the effect of a clock correction fitted on the first window."""
+    """Measure each kernel in two windows with stamps, and yield the effect of a clock correction fitted on the first half."""
     import torch
 
     from annotate.evidence import Timings

@@ -29,7 +29,7 @@ def take(paths: Sequence[Path]) -> None:
         rows = [{name: row[name] for name in _KEPT if name in row} for row in found["rows"]]
         for name in dict.fromkeys(row["harness"] for row in rows):
             mine = [row for row in rows if row["harness"] == name]
-            by_harness[name] = max((mine, by_harness.get(name, [])), key=len)  # on a tie the later run
+            by_harness[name] = max((mine, by_harness.get(name, [])), key=len)
     rows = [row for mine in by_harness.values() for row in mine]
     DATA.write_text(json.dumps(found | {"runs_count": len(paths), "rows": rows}, indent=1) + "\n")
 
@@ -62,7 +62,7 @@ def _row(name: str, rows: Sequence[dict[str, Any]]) -> str:
 
 
 def at_reference(rows: Sequence[dict[str, Any]]) -> list[float]:
-    """Return each run's median at one clock, converted to the reference clock at an equal number of cycles."""
+    """Return the runs' medians at one clock, converted to the reference clock at an equal number of cycles."""
     known = [row for row in rows if row.get("median_at_clock_s")]
     return [row["median_at_clock_s"] * row["clock_mhz"] / REFERENCE_MHZ for row in known]
 

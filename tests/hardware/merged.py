@@ -232,7 +232,6 @@ def _corrections(of: list[Row]) -> Iterator[str]:
 
 
 def _nvbench(pairs: list[Row]) -> str:
-    """Return the distance of the mean after NVBench's rule from the mean of all samples."""
     apart = [row["nvbench_mean_s"] / row["mean_s"] - 1.0 for row in pairs if row.get("nvbench_mean_s") is not None]
     return f"{np.median(apart):+.2%}" if apart else "–"
 

@@ -4,7 +4,7 @@
 
 One daemon watches; one process per kind of work takes windows in the order clean, disturbed, clean, disturbed, clean.  This
 program, not the measured process, starts the neighbours.  ``OUT/paired-N.json`` holds a row and the true values of each
-window in order; ``OUT/paired-N-K.capsule`` holds the evidence of two sessions' windows.  The program ends within ``--seconds``.
+window in order; each ``OUT/paired-N-K.capsule`` holds the evidence of one or two sessions.  The program ends within ``--seconds``.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Run:
         return row
 
     def _ask(self, lines: Lines, planned: Planned) -> Answer:
-        """Await the warm-up, and start the window, beside other processes if they make the disturbance."""
+        """Await the warm-up, start the disturbance's processes if any, and await the window."""
         warm = _answer(lines, planned.warm_s + _ANSWER_S)
         if warm.says != "warm":
             return warm

@@ -119,12 +119,10 @@ def deck(seed: int, names: Sequence[str] = tuple(FAMILIES)) -> Iterator[str]:
 
 
 def length_s(seed: int, number: int, of: tuple[float, float] = LENGTH_S) -> float:
-    """Draw the length of a window."""
     return round(float(generator(seed, f"length {number}").uniform(*of)), 3)
 
 
 def drawn(family: str, seed: int, number: int, window_s: float, processors_count: int) -> Disturbance:
-    """Draw the disturbance of a window."""
     of, rng = FAMILIES[family], generator(seed, f"disturbance {number}")
     kind, depth, shape = str(rng.choice(of.kinds)), log_uniform(rng, *of.depth), Shape(str(rng.choice(of.shapes)))
     parts = _pieces(family, shape, depth, window_s, rng)

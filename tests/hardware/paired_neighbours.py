@@ -52,7 +52,7 @@ def request(of: Disturbance, life_s: float) -> Request:
 
 
 class Lines:
-    """A process's output, line by line."""
+    """A process's lines of input and output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -85,7 +85,6 @@ class Lines:
         return line
 
     def drop(self) -> None:
-        """Drop all unread lines."""
         while not self._queue.empty():
             self._queue.get()
 

@@ -163,7 +163,7 @@ def halves(scored: Sequence[Scored]) -> list[str]:
 
 
 def missed_together(scored: Sequence[Scored]) -> list[str]:
-    """Return the coverage without plain windows of changed work, and misses with distant references; empty if none was missed."""
+    """Return the coverage without plain windows of changed work, and misses with distant references; empty without such a miss."""
     told = [each for each in scored if not each.row.clean and each.has_truth and not each.throughout]
     open_ones = [each for each in told if each.row.variant == PLAIN and each.row.family in _OWN]
     rest = [each for each in told if each not in open_ones]

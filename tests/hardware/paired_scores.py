@@ -130,14 +130,12 @@ def add(runs: Iterable[Windows], folder: Path = TRACES) -> None:
 
 
 def read(folder: Path = TRACES) -> Windows:
-    """Read the committed data."""
     whole = msgspec.json.decode(lzma.decompress((folder / f"{STEM}.json.xz").read_bytes()), type=Whole)
     evidences = unpack((folder / f"{STEM}.capsule").read_bytes())
     return whole, with_times(evidences, (folder / f"{STEM}-times.npz.xz").read_bytes())
 
 
 def scored(stored: Stored, evidence: Evidence) -> Scored:
-    """Judge one window."""
     return as_scored(stored, answer(evidence))
 
 

@@ -199,5 +199,4 @@ def _tensors(call: Any) -> list[Any]:
 
 
 def made(name: str) -> Work:
-    """Make the work of this name."""
     return Pretence() if name == PRETENCE else TorchWork(name)

@@ -124,7 +124,6 @@ def _command(settings: Settings, name: str, command: list[str]) -> dict[str, str
 
 
 def main(out: Path) -> None:
-    """Run the windows, and write their rows and evidence."""
     out.mkdir(parents=True, exist_ok=True)
     os.environ["PATH"] += ":/usr/local/cuda/bin"
     with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder), "nvml") as live:

@@ -129,7 +129,6 @@ def judged() -> tuple[tuple[dict[str, Any], Evidence, Verdict], ...]:
 
 
 def page() -> str:
-    """Return docs/VALIDATION.md."""
     data = json.loads(DATA.read_text())
     out = [
         "# Validation on real work\n",

@@ -106,7 +106,6 @@ def test_lengths_lie_in_the_requested_range() -> None:
 
 
 def test_only_lasting_disturbances_are_throughout() -> None:
-    """Slices of a neighbour and busy processes are throughout; growth and an own stream sometimes; late neighbours and stalls never."""
     standing = {
         family: [drawn(family, 4, number, WINDOW_S, 16).throughout for number in range(60)]
         for family in ("neighbour-slices", "hogs", "neighbour-late", "host-stall", "work-growth", "own-stream")

@@ -47,7 +47,6 @@ class Seen:
 
 @cache
 def seen(scene: Scene) -> Seen:
-    """Return the simulated window of a scene."""
     by = replace(design(scene.work, scene.length_s, rest_s=scene.rest_s), variant=scene.variant)
     clean, disturbed = runs(by, scene.happens, scene.seed)
     return Seen(

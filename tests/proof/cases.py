@@ -17,7 +17,6 @@ CLOCKED = replace(CLOCKED, name="clock-bound", kernel=replace(CLOCKED.kernel, be
 
 
 def workload(name: str) -> Workload:
-    """Return the workload of this name."""
     return next(each for each in WORKLOADS if each.name == name)
 
 

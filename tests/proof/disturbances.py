@@ -40,7 +40,6 @@ class Family:
 
     @property
     def weight(self) -> float:
-        """Return the relative frequency of draws of this family."""
         return 2.0 if self.name == NOTHING else 0.6 if self.blind else 1.2
 
 

@@ -64,7 +64,6 @@ class Tried:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Return the rules that flag or reject."""
         return tuple(each.rule for each in self.verdict.findings if each.severity in ("flag", "reject"))
 
     def bounds(self, names: Sequence[str]) -> dict[str, str]:
@@ -91,7 +90,6 @@ def _reach(number: NumberBudget) -> float:
 
 
 def line(each: Tried) -> str:
-    """Return the row of the table."""
     names = each.entry.covers or ENTRY_NUMBERS
     truth = " ".join(f"{_SHORT[name]} {each.attempt.truth[name]:+.1%}" for name in names if name in each.attempt.truth)
     bound = " ".join(f"{_SHORT[name]} {amount}" for name, amount in each.bounds(names).items())

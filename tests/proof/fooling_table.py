@@ -40,5 +40,4 @@ def off(make: Maker, off: str, *covers: str, fair: tuple[str, ...] = NOT_VALID, 
 
 
 def honest(make: Maker, says: str, *, fair: tuple[str, ...] = ("valid",), limit: str = "") -> Entry:
-    """Return the entry of an honest window."""
     return Entry(make=make, off=says, fair=fair, covers=(), honest=True, limit=limit)

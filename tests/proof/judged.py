@@ -226,7 +226,6 @@ def from_data(data: Sequence[Any]) -> JudgedRow:
 
 
 def load(path: Path = RESULTS) -> list[JudgedRow]:
-    """Return the committed rows."""
     return [from_data(each) for each in json.loads(path.read_text(encoding="utf-8"))["rows"]]
 
 

@@ -210,5 +210,5 @@ def _in_scope(of: Sequence[JudgedRow]) -> list[Row]:
 
 
 def _happens(row: Row) -> bool:
-    """Return whether the window has a disturbance of more than the watcher."""
+    """Return whether the window has a disturbance that may change the numbers."""
     return not row.clean and (row.family not in FAMILIES or not FAMILIES[row.family].blind)

@@ -88,7 +88,7 @@ def test_evidence_is_in_order(family: str) -> None:
 
 @pytest.mark.parametrize("family", [name for name, family in FAMILIES.items() if family.blind])
 def test_blind_families_have_zero_deviation(family: str) -> None:
-    """A disturbance of the watcher alone leaves the true deviation of every number exactly zero."""
+    """A disturbance of neither the work nor its times leaves the true deviation of every number exactly zero."""
     assert set(asdict(shortest(family).truth).values()) == {0.0}
 
 

@@ -87,7 +87,6 @@ UNTRUSTED = (("untrusted", True),)
 
 
 def page() -> str:
-    """Return the page."""
     out = [HEAD, "| cheat | published | trusted | untrusted | with stated work |", "|---|---|---|---|---|"]
     for cheat in CHEATS:
         plain, held = judged(cheat), judged(cheat, *UNTRUSTED)

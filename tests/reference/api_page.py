@@ -99,7 +99,6 @@ verdict below the cell. The options are those of `gpuwatch run` ([CLI.md](CLI.md
 
 
 def page() -> str:
-    """Return the whole page."""
     names = list(list_names())
     parts = [_HEAD, _contents(names)]
     for module, listed in MODULES.items():

@@ -87,7 +87,6 @@ def list_commands(group: click.Group = cli, words: tuple[str, ...] = ("gpuwatch"
 
 
 def page() -> str:
-    """Return the whole page."""
     commands = list(list_commands())
     root = CliCommand(("gpuwatch",), cli)
     parts = [_HEAD, "## Commands\n", *_contents(commands), "## Exit codes\n", _exit_codes()]
@@ -112,7 +111,6 @@ def _exit_codes() -> str:
 
 
 def render(each: CliCommand) -> str:
-    """Return the section of one command."""
     usage = " ".join([each.path, *each.command.collect_usage_pieces(each.context)])
     lines = [f"## {each.path}\n", f"```text\n{usage}\n```\n", *_paragraphs(each.help)]
     if each.options:

@@ -1,6 +1,6 @@
 """Tests of the DaemonSet's command, and of windows of pods: another user in another PID namespace.
 
-No cluster is used: the daemon runs the manifest's command without capabilities, and ``unshare`` separates the clients.
+No cluster is used: ``unshare`` and ``setpriv`` replace the pods.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of odd objects, bytes and files as arguments: each gives a one-line error, and no benchmark fails."""
+"""Tests of odd objects, bytes and files as arguments: errors have one line, and no benchmark fails."""
 
 from __future__ import annotations
 

@@ -76,7 +76,6 @@ def attack(host: str, port: int) -> Iterator[None]:
 
 
 def test_sampling_continues_under_attack(page: tuple[Settings, str, int]) -> None:
-    """Sampling continues with slow, hanging and very many clients."""
     settings, host, port = page
     with attack(host, port):
         before_count, _ = asked(settings)
@@ -105,7 +104,7 @@ def test_sampling_keeps_half_its_rate_under_attack(page: tuple[Settings, str, in
     ids=["one header", "many headers", "path", "length", "chunks"],
 )
 def test_huge_request_does_not_stop_the_server(page: tuple[Settings, str, int], raw: bytes) -> None:
-    """A huge request is rejected or dropped, and the next request is served."""
+    """After a huge request, answered or dropped, the next request is served."""
     _, host, port = page
     said = answered(host, port, raw)
     assert not said or said.startswith(b"HTTP/1.1 ")
@@ -132,7 +131,6 @@ def test_page_serves_no_files(page: tuple[Settings, str, int], path: str) -> Non
 
 
 def test_answer_headers_contain_no_part_of_the_request(page: tuple[Settings, str, int]) -> None:
-    """No part of a request reaches the headers of the answer."""
     _, host, port = page
     connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
     with contextlib.closing(connection):

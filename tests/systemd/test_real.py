@@ -52,7 +52,6 @@ echo "uninstalled: $(state || true)"
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may have a mount namespace")
 @pytest.mark.skipif(not SYSTEMD.exists() or not all(map(shutil.which, NEEDED)), reason=f"needs systemd, {', '.join(NEEDED)}")
 def test_systemd_installs_restarts_and_removes_the_service(tmp_path: Path) -> None:
-    """A real systemd installs, activates, restarts and removes the service."""
     runtime = tmp_path / "r"
     runtime.mkdir(mode=0o700)
     manager = tmp_path / "manager.sh"
