@@ -54,7 +54,7 @@ class FactDifference:
 
 
 def fact_differences(card: Qualification, others: Sequence[Qualification]) -> Iterator[FactDifference]:
-    """Yield the known facts that differ between the card and most others."""
+    """Yield the known facts that differ from the other cards' most common values."""
     usual = _usual_device([each.device for each in others])
     for names, reach, tolerance in ((_KIND, Reach.ALL, 0.0), (_SETTINGS, Reach.RAW, 0.5), (_NOTED, Reach.NONE, 0.0)):
         for each in pair_conditions.differences(usual, card.device, names, tolerance=tolerance):

@@ -61,7 +61,7 @@ class Probed:
             self.missing.pop(name, None)
 
     def put_gemm(self, verdict: Verdict, timings: Timings | None) -> None:
-        """Keep the numbers of a GEMM window, with the number at one clock converted to the run's mean clock.
+        """Keep the numbers of a GEMM window, with the number at one clock converted to the run's median clock.
 
         The model's reference clock can be far from the run's clock, where the exponent's error exceeds the differences
         between cards (docs/decisions/0088).
@@ -209,7 +209,7 @@ def _probe_launches(found: Probed, driver: Any, cuda: Any, count: int) -> None:
 
 @contextmanager
 def _copy(torch: Any, driver: Any) -> Iterator[Callable[[], object]]:
-    """Yield a copy of 1 GiB within the GPU's memory, by torch if installed, else through the driver API."""
+    """Yield a function that copies 1 GiB within the GPU's memory, by torch if installed, else through the driver API."""
     if torch is not None:
         yield selftest.make_copy(torch)
         torch.cuda.empty_cache()

@@ -63,7 +63,7 @@ class Amount:
         return Amount(value=found.value, half_ratio=half_ratio, clock_mhz=found.clock_mhz, beta=beta)
 
     def moved_to(self, clock_mhz: float | None) -> Amount:
-        """Return a time at another clock by its fitted exponent; unchanged if either is unknown."""
+        """Return a time at another clock by its fitted exponent; unchanged if a clock or the exponent is unknown."""
         if self.clock_mhz is None or self.beta is None or clock_mhz is None:
             return self
         return replace(self, value=self.value * (self.clock_mhz / clock_mhz) ** self.beta, clock_mhz=clock_mhz)

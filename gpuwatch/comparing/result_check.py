@@ -28,7 +28,7 @@ class CheckedResults:
 def check_results(request: CompareRequest, calls: Calls, inputs: list[tuple[Any, ...]]) -> CheckedResults:
     """Call each variant on each set of inputs, or on one set if results are not compared, and compare the results.
 
-    The first call also compiles a variant and makes a context.
+    The first call may also compile a variant and create a context.
     Raises UsageError: when a result cannot be compared.
     """
     # A factory makes its own data, so results can agree only on given inputs.
@@ -92,7 +92,7 @@ def _compare_round(request: CompareRequest, calls: _Round, *, is_comparable: boo
     first, *others = request.names
     expected = _result(first, calls[first])
     is_comparable = is_comparable and expected is not None
-    # Copy each result, because all variants may write to one buffer.
+    # Copy the expected result, because all variants may write to one buffer.
     expected = tensor_trees.mapped(expected, tensor_trees.copied) if is_comparable else None
     found = {}
     for name in others:

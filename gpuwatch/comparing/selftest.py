@@ -72,7 +72,7 @@ def make_gemm(torch: Any, size: int = _GEMM_SIZE) -> Callable[[], object]:
 
 
 def make_copy(torch: Any) -> Callable[[], object]:
-    """Return a copy of 1 GiB."""
+    """Return a function that copies 1 GiB."""
     source = torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     return lambda: target.copy_(source)
