@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -89,6 +90,21 @@ class HostMarks:
 
 
 Marks: TypeAlias = "HostMarks | CudaMarks"
+
+
+def prepare_gpu(driver: Any = None) -> None:  # cuda has no types
+    """Import the modules for marks on the GPU and, in a CUDA context, keep memory for stamps: no iteration waits for either.
+
+    Without torch or a stand-in for torch there is nothing to prepare.
+    """
+    if "torch" not in sys.modules and torch_state.cuda_with_context() is None:
+        return
+    import gpuwatch.cuda.event_marks  # noqa: F401 - see the docstring
+    from gpuwatch.cuda.driver import bindings, current_driver
+    from gpuwatch.cuda.stamp_buffers import keep_room
+
+    if (found := current_driver(driver or bindings())) is not None:
+        keep_room(found)
 
 
 def make_marks(count: int, driver: Any = None) -> Marks:  # cuda has no types

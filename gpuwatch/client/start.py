@@ -31,7 +31,8 @@ def start(settings: Settings | None = None) -> None:
 
 
 def _prepare() -> None:
-    from gpuwatch.client.testimony import prepare_gpu, spared
+    from gpuwatch.client.marks import prepare_gpu
+    from gpuwatch.client.testimony import spared
 
     with spared("preparing to stamp the true clock"):
         prepare_gpu()

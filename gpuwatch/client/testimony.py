@@ -18,7 +18,7 @@ from gpuwatch.client.beside import Beside
 from gpuwatch.client.connection import Client
 from gpuwatch.client.hand_over import prepare
 from gpuwatch.client.iteration import Iteration
-from gpuwatch.client.marks import TIMED, HostMarks, make_marks
+from gpuwatch.client.marks import TIMED, HostMarks, make_marks, prepare_gpu
 from gpuwatch.client.stated_claim import StatedClaim, check_facts
 from gpuwatch.client.window_tags import WindowTags
 from gpuwatch.errors import DaemonError, UsageError
@@ -46,21 +46,6 @@ def spared(doing: str) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - the window's boundary
         _log.warning("gpuwatch: %s failed: %s: %s", doing, type(error).__name__, error)
-
-
-def prepare_gpu(driver: Any = None) -> None:  # cuda has no types
-    """Import the modules for marks on the GPU and, in a CUDA context, keep memory for stamps: no iteration waits for either.
-
-    Without torch or a stand-in for torch there is nothing to prepare.
-    """
-    if "torch" not in sys.modules and torch_state.cuda_with_context() is None:
-        return
-    import gpuwatch.cuda.event_marks  # noqa: F401 - see the docstring
-    from gpuwatch.cuda.driver import bindings, current_driver
-    from gpuwatch.cuda.stamp_buffers import keep_room
-
-    if (found := current_driver(driver or bindings())) is not None:
-        keep_room(found)
 
 
 class Testimony:
