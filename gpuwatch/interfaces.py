@@ -1,7 +1,7 @@
-"""READ FIRST: the roles of the daemon's parts, and the one record that passes between them.
+"""READ FIRST: the roles of the daemon's parts, and the records that pass between them.
 
 A Source lists GPUs and reads their values.  The sampler queries a Source lane by lane, at a Clock's deadlines, and makes a
-Sweep of every answer.  Sinks (store, exporter, live feed) receive sweeps.  Nothing else passes between these parts.
+Sweep of every answer.  Sinks (store, exporter, live feed) receive sweeps.  A RareReading bypasses the sampler.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ Observed: TypeAlias = Reading | ProcessList | PowerRecord | Event | Lost
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One pass of one lane over one GPU: its deadline, its delay, the number of skipped deadlines, and its readings."""
+    """One pass of one lane over one GPU: its deadline, its delay, the number of skipped deadlines, and its answer."""
 
     uuid: str
     lane: Lane

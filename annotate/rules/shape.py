@@ -21,7 +21,7 @@ from annotate.times.durations import NO_ITERATION, every_count, readable
 from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
 from annotate.times.outlying import Outlying, Pattern, beyond_jitter, beyond_rhythm, beyond_swing, outlying, pattern
 
-# An outlier is late against the median of the iterations around it: fewer iterations give no useful median.
+# An outlier is far from the median of the iterations around it: fewer iterations give no useful median.
 _FEWEST_COUNT = 6
 _HOST = "host"
 
@@ -50,7 +50,7 @@ class OutlierLimits:
     kind=RuleKind.BIAS,
     needs=("timings",),
     basis=Basis.TIMINGS,
-    says="{outliers_count} of {iterations_count} iterations are late and add {cost_ratio:.2%}, {pattern}{cause_words}",
+    says="{outliers_count} of {iterations_count} iterations are outliers and add {cost_ratio:.2%}, {pattern}{cause_words}",
     remedy="Find what interrupts the work: another process on the GPU, a busy CPU, or the loop itself.",
 )
 def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
@@ -108,9 +108,9 @@ def _swing_ratio(case: Case, limits: OutlierLimits) -> float:
 
 
 def _counted(every: Outlying, limits: OutlierLimits, *, swing_ratio: float, waited: bool) -> Outlying:
-    """Return the late iterations without the loop's rhythm, the swing of a raw clock and the jitter of launches.
+    """Return the outliers without the loop's rhythm, the swing of a raw clock and the jitter of launches.
 
-    With ``waited`` (threads waited for a CPU core) jitter counts as late too.
+    With ``waited`` (threads waited for a CPU core) jitter counts too.
     """
     lying = beyond_swing(beyond_rhythm(every), swing_ratio)
     lying = lying if waited else beyond_jitter(lying)

@@ -57,7 +57,7 @@ class TestWarmCacheUnintended:
     @pytest.mark.parametrize(
         "facts", [{"cache": "warm"}, {"flush_bytes": 134_217_728}, {"working_set_bytes": 60_000_000}], ids=str
     )
-    def test_caches_that_match_their_declaration_are_clear(self, facts: dict[str, Fact]) -> None:
+    def test_declared_warm_flushed_or_large_inputs_are_clear(self, facts: dict[str, Fact]) -> None:
         about = declared(**{"working_set_bytes": 16_000_000, "l2_bytes": L2_BYTES, **facts})
         assert isinstance(ask(warm_cache_unintended, about), Clear)
 
@@ -107,7 +107,7 @@ class TestFlushInsufficient:
             assert each.estimate is not None
             assert (each.estimate.low_ratio, each.estimate.value_ratio) == pytest.approx((0.0, 0.0256), abs=0.0003)
 
-    def test_timed_flush_of_unknown_memory_has_no_bound(self) -> None:
+    def test_timed_flush_without_peak_or_times_has_unsized_bounds(self) -> None:
         facts: dict[str, Fact] = {"flush_bytes": 2 * L2_BYTES, "l2_bytes": L2_BYTES, "flush_timed": True}
         assert {bound.ratio for bound in bounds(evidence(declared=facts, timings=calls(1e-3)))} == {None}
         assert {bound.ratio for bound in bounds(evidence(device=PEAKED, declared=facts))} == {None}

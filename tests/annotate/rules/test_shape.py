@@ -149,7 +149,7 @@ class TestOutliers:
         took_s = even()
         took_s[late] += np.random.default_rng(6).uniform(0.6e-3, 0.9e-3, 120)
         answer = found(ask(outliers, window(took_s)))
-        assert outliers.says.format(**answer.facts) == "120 of 6000 iterations are late and add 1.52%, scattered"
+        assert outliers.says.format(**answer.facts) == "120 of 6000 iterations are outliers and add 1.52%, scattered"
         assert ratios(answer)[Number.MEAN] == pytest.approx(0.0152, abs=1e-4)
 
     def test_evenly_spread_jitter_is_clear(self) -> None:
