@@ -1,7 +1,7 @@
 """The record of one work on one card: the key of the record, and the numbers that each VALID window adds.
 
 A record supplies facts that one window cannot show: a bound for an unbounded cause, the difference between windows, and
-the steady clock.  A record never lowers a bound that was found without a record, so regular pauses are not recorded.
+the steady clock.  A record never lowers a bound that rests on other facts, so regular pauses are not recorded.
 """
 
 import hashlib
@@ -113,7 +113,7 @@ def _amount(value: float | None) -> float | None:
 
 
 def _steady_clock_mhz(evidence: Evidence) -> float | None:
-    """Return the mean true clock after 3 s of load, over whole controller cycles; None without such a part."""
+    """Return the mean true clock after 3 s of load, over whole controller cycles or the whole window; None if unknown."""
     case = Case(replace(evidence, timings=usable(evidence.timings, evidence.window), record=None))
     blocks = case.blocks
     if blocks is None or not blocks.is_true:

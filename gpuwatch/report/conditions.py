@@ -48,7 +48,7 @@ def conditions(window: ReportedWindow) -> dict[str, str]:
     for signal, words in _TIMED.items():
         increase = evidence.increase(signal)
         if increase is not None:
-            # The counter's readings lie slightly outside the edges, so its ratio is scaled to the window's length.
+            # The counter's readings may lie slightly off the edges, so the share is scaled to the window's length.
             share = min(1.0, increase.amount / increase.span_ns)
             out[words] = f"{length_words(share * verdict.length_s)} of {length_words(verdict.length_s)}"
     return out

@@ -105,7 +105,7 @@ class Reader(RunReader):
         return boot_id, wall_ns - offset_ns
 
     def _lost(self, uuid: str, boot_id: str, at_ns: int) -> str | None:
-        """Return the reason for the loss of a GPU without readings, which may lie long before, or None if it was not lost."""
+        """Return the reason for a GPU's loss, which may lie long before ``at_ns``, or None if the GPU was not lost then."""
         last = self._first(
             "SELECT kind, text FROM events WHERE uuid = ? AND boot_id = ? AND at_ns <= ? AND kind IN ('lost', 'back')"
             " ORDER BY at_ns DESC, id DESC LIMIT 1",
@@ -136,7 +136,7 @@ def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> T
 
     A process that started over a second after the window's end reused a PID, and is foreign.  Two processes with one PID
     during the window both count as own, so no process of the window is ever marked as foreign.  The stored data cannot
-    separate the two: PIDs have no times, and a start time may be up to half a minute old (``host.Identities``).  Without
+    separate the two: PIDs have no times, and a start time may be up to half a minute old (``Identities``).  Without
     PIDs, no process is marked.
     """
     if not pids:

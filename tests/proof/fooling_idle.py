@@ -1,4 +1,4 @@
-"""Windows in which the GPU stopped the work for part of the time, meant to be called valid."""
+"""Windows in which the work paused or slowed for part of the time, meant to be called valid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pinpricks() -> Attempt:
 
 
 def dark_pause_of_the_machine() -> Attempt:
-    """The hypervisor stops the guest for 0.27 s: launches and the daemon stop, so no reading shows the stall.
+    """The hypervisor stops the guest for 0.27 s: launches and the daemon stop, so no reading falls into the stall.
 
     Truth: throughput 6 % low in a plain window.  The vGPU has no power record.  Every lane lacks readings for 0.28 s.
     """
@@ -78,7 +78,7 @@ def spinning_megakernel() -> Attempt:
 def waiting_collectives() -> Attempt:
     """Some training steps wait 20 to 40 ms for a straggling rank at full utilisation, more often in the second half.
 
-    Truth: throughput 9 % low in a plain window.  The power record shows a lower draw in the waits, and no meter shows idle time.
+    Truth: throughput 9 % low in a plain window.  The power record falls in the waits, and no meter shows idle time.
     """
     rng = generator(21, "straggler")
     begins_s = np.concatenate([np.sort(rng.uniform(0.2, 3.0, 5)), np.sort(rng.uniform(3.0, 5.8, 13))])
