@@ -113,10 +113,10 @@ class Prometheus:
 
 def _refusal(answer: HTTPError) -> str:
     """Return Prometheus' message, or the HTTP status of an answer without a message (while it starts, or from a proxy)."""
-    text = answer.read().decode(errors="replace")
     try:
+        text = answer.read().decode(errors="replace")
         return str(json.loads(text)["error"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OSError, HTTPException):
         return f"HTTP {answer.code} {answer.reason}"
 
 

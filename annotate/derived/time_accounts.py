@@ -123,19 +123,22 @@ def timed_accounts(
     entries_s = timings.took_s * timings.calls_count
     if gaps is not None:
         idle_ns = float((gaps.end_ns - gaps.begin_ns).sum())
-        other_ns = float(overlap_ns(gaps.begin_ns, gaps.end_ns, other).sum())
+        others_ns = overlap_ns(gaps.begin_ns, gaps.end_ns, other)
+        # No more than the declared work in the gap: pieces without length, or outside the gaps, allow nothing.
+        other_ns, edges_ns = float(others_ns.sum()), float(np.minimum(others_ns, _EDGES_S * 1e9).sum())
     else:
         idle_ns = max(0.0, window.length_ns - float(entries_s.sum()) * 1e9)
         whole = np.array([window.begin_ns], np.int64), np.array([window.end_ns], np.int64)
         other_ns = min(idle_ns, float(overlap_ns(*whole, other).sum()))
+        edges_ns = min(other_ns, min(len(entries_s), len(other)) * _EDGES_S * 1e9)
     stamps_ns = min(len(entries_s) * stamp_s * 1e9, idle_ns - other_ns)
     # Sources of busy time between entries: events take GPU time as stamps do, also at the edges of other work.  An entry of
     # merged calls holds further stamps.  Without start times the place of one entry is unknown.
     # Without start times the launches between entries are not known either.
     call_s = stamp_s or (STAMP_S if gaps is not None else _LAUNCH_S)
     between_s = len(entries_s) * (timings.calls_count - (1 if stamp_s else 0)) * call_s
-    edges_s = min(min(len(entries_s), len(other)) * _EDGES_S, _EDGES_RATIO * window.length_s)
-    between_ns = (between_s + edges_s + (float(entries_s.max()) if gaps is None else 0.0)) * 1e9
+    between_ns = (between_s + (float(entries_s.max()) if gaps is None else 0.0)) * 1e9
+    between_ns += min(edges_ns, _EDGES_RATIO * window.length_ns)
     even_ratio = gaps.fixed_ratio if gaps is not None and gaps.is_even else 0.0
     is_open = even_ratio > FIXED_ERROR_RATIO and busy.most_ratio >= 1.0 - GAUGE_ERROR_RATIO
     return TimeAccounts(

@@ -95,9 +95,10 @@ Marks: TypeAlias = "HostMarks | CudaMarks"
 def prepare_gpu(driver: Any = None) -> None:  # cuda has no types
     """Import the modules for marks on the GPU and, in a CUDA context, keep memory for stamps: no iteration waits for either.
 
-    Without torch or a stand-in for torch there is nothing to prepare.
+    Without a build of torch for CUDA, or a stand-in for torch, there is nothing to prepare.
     """
-    if "torch" not in sys.modules and torch_state.cuda_with_context() is None:
+    built_for = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
+    if built_for is None and torch_state.cuda_with_context() is None:
         return
     import gpuwatch.cuda.event_marks  # noqa: F401 - see the docstring
     from gpuwatch.cuda.driver import bindings, current_driver

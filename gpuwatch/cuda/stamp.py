@@ -116,9 +116,10 @@ class Stamps:
             return None
         stamp_buffers.free_pending()
         for buffer in stamp_buffers.reuse(driver, count):
-            # An unusable buffer belongs to a context that was reset; drop it, because its address may have another owner.
-            with contextlib.suppress(RuntimeError):
+            try:
                 return Stamps(buffer)
+            except RuntimeError:
+                stamp_buffers.discard(buffer)
         buffer = stamp_buffers.allocate(driver, count)
         try:
             return Stamps(buffer)

@@ -49,7 +49,8 @@ def keep_room(driver: Any) -> None:
     free_pending()
     count = _room_count(driver)
     key = context(driver), count
-    if not _spare.get(key) and checked(driver.cuMemGetInfo()) >= _ROOMY_BYTES:
+    # Without a number the context may follow one that was reset, and the room's address may have another owner.
+    if key[0][1] and not _spare.get(key) and checked(driver.cuMemGetInfo()) >= _ROOMY_BYTES:
         _spare.setdefault(key, []).append(allocate(driver, count))
 
 
@@ -98,6 +99,12 @@ def release(buffer: StampBuffer, *, is_beside: bool = False) -> None:
     _unfreed.append(buffer)
     if not is_beside:
         free_pending()
+
+
+def discard(buffer: StampBuffer) -> None:
+    """Free an unusable buffer later; drop a buffer of a context without a number, because its address may have another owner."""
+    if buffer.context[1]:
+        _unfreed.append(buffer)
 
 
 def free_pending() -> None:

@@ -131,6 +131,16 @@ def test_accounts_allow_the_timer_at_the_edges_of_flushes(flush_s: float, kind: 
     assert isinstance(ask(replace(evidence(signals={"utilization_ratio": 1.0}, timings=stamped), other_work=flushes)), kind)
 
 
+@pytest.mark.parametrize(("after_ns", "took_s"), [(225_000, 0.0), (-(10**10), 2e-6), (1000, 2e-6)])
+def test_accounts_allow_nothing_for_pieces_outside_the_gaps(after_ns: int, took_s: float) -> None:
+    """Pieces without length, before the window or inside the entries explain no part of equal gaps of 1.3 %."""
+    timings = every(240e-6, took_s=230.9e-6, length_s=6.0)
+    count = len(timings.at_ns)
+    pieces = OtherWork(timings.at_ns + after_ns, np.full(count, took_s), ("flush",) * count)
+    stamped = replace(timings, sm_clock_mhz=np.full(count, 1980.0))
+    assert isinstance(ask(replace(evidence(signals={"utilization_ratio": 1.0}, timings=stamped), other_work=pieces)), Found)
+
+
 def test_accounts_of_times_beyond_the_busy_time() -> None:
     """Times of 97 % of a window in which the GPU was busy for half are 75 to 94 % too long."""
     found = bounds(evidence(signals={"utilization_ratio": 0.5}, timings=every(1e-3, took_s=0.97e-3, length_s=6.0)))

@@ -17,7 +17,7 @@ from gpuwatch.config.settings import load
 from gpuwatch.cuda import canary
 from gpuwatch.cuda.event_marks import CudaMarks
 from gpuwatch.cuda.stamp import Stamps
-from gpuwatch.cuda.stamp_buffers import keep_room
+from gpuwatch.cuda.stamp_buffers import free_pending, keep_room
 from tests.gpuwatch.cuda.pretended import CLOCK_MHZ, SMS_COUNT, Cuda, Driver
 from tests.waiting import let_pass
 
@@ -96,6 +96,23 @@ class TestStamps:
         first.close()
         second.close()
         assert set(gpu.memory) == kept
+
+    def test_room_that_cannot_be_reused_is_freed(self, gpu: Driver) -> None:
+        gpu.free_bytes = 8 << 30
+        for _ in range(3):
+            keep_room(gpu)
+            gpu.refuses = "cuLaunchKernel"
+            with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
+                Stamps.allocate(100, gpu)
+            gpu.refuses = ""
+        free_pending()
+        assert not gpu.memory
+
+    def test_room_is_not_kept_without_a_numbered_context(self, cuda: Cuda) -> None:
+        """After a reset, the room's address may have another owner, and zeroing would destroy that owner's data."""
+        gpu = Driver(numbered=False, free_bytes=8 << 30)
+        keep_room(gpu)
+        assert not gpu.memory
 
     def test_room_is_not_kept_on_a_full_gpu(self, gpu: Driver) -> None:
         keep_room(gpu)
