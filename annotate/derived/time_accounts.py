@@ -133,8 +133,7 @@ def timed_accounts(
         edges_ns = min(other_ns, min(len(entries_s), len(other)) * _EDGES_S * 1e9)
     stamps_ns = min(len(entries_s) * stamp_s * 1e9, idle_ns - other_ns)
     # Sources of busy time between entries: events take GPU time as stamps do, also at the edges of other work.  An entry of
-    # merged calls holds further stamps.  Without start times the place of one entry is unknown.
-    # Without start times the launches between entries are not known either.
+    # merged calls holds further stamps.  Without start times the launches and the place of one entry are unknown.
     call_s = stamp_s or (STAMP_S if gaps is not None else _LAUNCH_S)
     between_s = len(entries_s) * (timings.calls_count - (1 if stamp_s else 0)) * call_s
     between_ns = (between_s + (float(entries_s.max()) if gaps is None else 0.0)) * 1e9
