@@ -202,7 +202,8 @@ def timer_overhead(case: Case) -> Answer:
         is therefore the whole overhead, and the rule never rejects.
 
     Remedy:
-        Put more calls into each reading.  Calls that rotate inputs need no flush in between.  Subtraction is accurate only to the scatter of the overhead.
+        Put more calls into each reading.  Calls that rotate inputs need no flush in between.  Subtraction is accurate only to
+        the scatter of the overhead.
 
     Source:
         The harness's reading around no work, over the median reading around the work.

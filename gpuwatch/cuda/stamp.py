@@ -107,7 +107,7 @@ class Stamps:
     def allocate(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
         """Allocate ``count`` stamps; None without a CUDA context, without cuda-bindings, or during a capture.
 
-        ``stamp_buffers.MOST_BYTES`` limits the device memory of the stamps, so ``count`` of the result may be smaller.
+        ``count`` of the result is larger in a kept buffer, and smaller if ``stamp_buffers.MOST_BYTES`` limits the device memory.
         ``driver`` defaults to that of cuda-bindings.
         Raises RuntimeError: when the driver refuses.
         """

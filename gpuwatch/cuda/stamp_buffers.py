@@ -46,7 +46,6 @@ def keep_room(driver: Any) -> None:
     Allocated inside a window, the buffer would wait for the daemon's calls (docs/decisions/0122).
     Raises RuntimeError: when the driver refuses.
     """
-    free_pending()
     count = _room_count(driver)
     key = context(driver), count
     # Without a number the context may follow one that was reset, and the room's address may have another owner.
