@@ -216,7 +216,7 @@ class Client:
 def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], object] | None = None) -> Client:
     """Connect to the system's daemon, else to the user's; with ``start``, start the user's if neither runs.
 
-    ``meanwhile`` runs while a daemon's first answer is pending, once for each daemon reached.
+    ``meanwhile`` runs while a daemon starts or its first answer is pending, once for each daemon reached.
 
     Raises DaemonError, UsageError: when no daemon serves this client, and when the socket's folder cannot be used.
     """
@@ -297,4 +297,6 @@ def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | 
         raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
     with _starting:
         connection = dial_user_daemon(settings)  # another thread may have started it
-        return Client(connection or start_daemon(settings), settings, meanwhile=meanwhile, patience_s=patience_s)
+        if connection is None:
+            connection, meanwhile = start_daemon(settings, meanwhile or (lambda: None)), None
+        return Client(connection, settings, meanwhile=meanwhile, patience_s=patience_s)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from gpuwatch import clock
@@ -48,8 +49,8 @@ def say(line: str) -> None:
         sys.stderr.write(f"gpuwatch: {line}\n")
 
 
-def start_daemon(settings: Settings) -> socket.socket:
-    """Start the user's daemon in its own session and wait until it answers.
+def start_daemon(settings: Settings, meanwhile: Callable[[], object] = lambda: None) -> socket.socket:
+    """Start the user's daemon in its own session, run ``meanwhile``, and wait until the daemon answers.
 
     Raises DaemonError: when the daemon cannot be started, fails twice, or does not answer within START_S.
     Raises UsageError: when the socket's folder cannot be used.
@@ -58,6 +59,7 @@ def start_daemon(settings: Settings) -> socket.socket:
     say(f"starting a daemon (exits after {_time_text(settings.idle_exit_s)} without clients)")
     with contextlib.closing(_StartOutput(settings.log)) as output:
         child = _spawn(settings, output)
+        meanwhile()
         now_ns = clock.now_ns()
         deadline_ns, again_ns, failed = now_ns + int(START_S * 1e9), now_ns + int(YIELDED_S * 1e9), False
         pause = threading.Event()
