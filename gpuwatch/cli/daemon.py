@@ -52,6 +52,7 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
     if on_demand and system:
         raise click.UsageError("--on-demand: expected no --system with it, found both; a system daemon does not exit when idle")
     from gpuwatch.daemon import process
+    from gpuwatch.daemon.on_demand import leave_parent
 
     # On demand, a wrong scene must not end the daemon: the running daemon reports the error to the window that started it.
     settings = _of_the_system() if system else options.settings(scenes=not on_demand)
@@ -60,7 +61,8 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
 
         address(settings.listen)  # check the address before another daemon is replaced
     shared = system or settings.socket == SYSTEM_SOCKET
-    process.main(settings, code_of=partial(failures.code_of, as_json=False), on_demand=on_demand, shared=shared)
+    ready = leave_parent() if on_demand else None
+    process.main(settings, code_of=partial(failures.code_of, as_json=False), ready=ready, shared=shared)
 
 
 for each in (status, stop, install, uninstall):

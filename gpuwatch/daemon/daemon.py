@@ -143,8 +143,8 @@ class Daemon:
             watches = [asyncio.create_task(self._windows.recall())]
             await self._gpus.first_sweep(FIRST_SWEEP_S)
             # Objects made at start are never freed.  Freezing them shortens garbage collections, which pause the sampler.
-            gc.collect()
             gc.freeze()
+            gc.enable()
             if self._listener is not None:
                 await self._server.serve(self._listener)
             else:

@@ -32,16 +32,21 @@ END_S = 30  # longer than the sum of all waits during shutdown
 
 
 def main(
-    settings: Settings, *, code_of: Callable[[Callable[[], None]], int], on_demand: bool = False, shared: bool = False
+    settings: Settings,
+    *,
+    code_of: Callable[[Callable[[], None]], int],
+    ready: Callable[[], None] | None = None,
+    shared: bool = False,
 ) -> None:
     """Run a daemon, then exit the process.  ``shared`` serves every user, each with their own windows.
 
-    Returns only where no daemon is needed.  ``code_of`` reports an error and returns the exit code.
+    Returns only where no daemon is needed.  ``code_of`` reports an error and returns the exit code.  ``ready`` reports an
+    on-demand daemon, detached from its parent, as ready; None for a daemon that a person or a service manager started.
     Raises UsageError: when another daemon already serves the socket, and when the socket, a folder or the log cannot be used.
     """
     manager, sockets = notify.taken(os.environ)
     listener = notify.listener_at(settings.socket, sockets)
-    ready = _leave_parent() if on_demand else lambda: None
+    on_demand, ready = ready is not None, ready or (lambda: None)
     _raise_limits()
     config.ensure_socket_folder(settings.socket)
     make_room = None if on_demand else partial(handover.make_room, settings, say, is_handed=listener is not None)
@@ -110,27 +115,6 @@ def _watch_children_without_threads() -> None:
             asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
 
 
-def _leave_parent() -> Callable[[], None]:
-    """Fork, and detach the child from its parent; return a function that reports the daemon as ready.
-
-    The original process exits with 0 after that report, or with 1 if the daemon dies first.
-    """
-    here, there = os.pipe()
-    if os.fork():
-        os.close(there)
-        os._exit(0 if os.read(here, 1) else 1)
-    os.close(here)
-    os.setsid()
-    _undo_inheritance()
-
-    def ready() -> None:
-        with contextlib.suppress(OSError):
-            os.write(there, b"r")
-            os.close(there)
-
-    return ready
-
-
 # A thousand windows need a thousand connections.  A benchmark may have set the other limits for its own processes.
 _LIMITS = (
     resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_DATA,
@@ -144,17 +128,6 @@ def _raise_limits() -> None:
         _, hard = resource.getrlimit(limit)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(limit, (hard, hard))
-
-
-def _undo_inheritance() -> None:
-    """Undo the state inherited from the starting benchmark: CPU affinity, scheduling policy, umask, signal settings."""
-    with contextlib.suppress(OSError):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    os.umask(0o077)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, the judge's worker would end without an exit code
 
 
 @contextlib.contextmanager

@@ -142,7 +142,7 @@ class WatchedGpus:
         """Wait at most ``wait_s`` until the source was looked for, and every GPU was read once in every required lane."""
         deadline_ns = self._clock.now_ns() + int(wait_s * 1e9)
         while self._clock.now_ns() < deadline_ns:
-            wanted = {(uuid, lane) for uuid in self.devices for lane in (Lane.FAST, Lane.SLOW, Lane.PROCESSES)}
+            wanted = {(uuid, lane) for uuid in self.devices for lane in (Lane.FAST, Lane.PROCESSES)}
             if self.source.has_looked and wanted <= self.latest.by_lane().keys():
                 return
             await asyncio.sleep(0.002)

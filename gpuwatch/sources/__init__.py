@@ -1,13 +1,21 @@
 """The sources of evidence: the only module that maps a specification to its source."""
 
+from __future__ import annotations
+
 import ctypes
+import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Clock, Source
 
-KINDS = ("auto", "nvml", "simulated", "replay")
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+DRIVER_KINDS = ("auto", "nvml")
+KINDS = (*DRIVER_KINDS, "simulated", "replay")
 SCENE_AGE_NS = 500_000_000  # age of the scenes at the start, so that the first window finds a busy GPU (docs/decisions/0083)
 
 
@@ -19,10 +27,8 @@ def open_source(spec: str, clock: Clock) -> Source:
     Raises SourceGoneError: when the driver is missing or does not answer.
     """
     kind, colon, argument = spec.partition(":")
-    if kind in ("auto", "nvml") and not colon:
-        from gpuwatch.sources.nvml import Nvml
-
-        return Nvml()
+    if kind in DRIVER_KINDS and not colon:
+        return _ahead.pop().result() if _ahead else _open_driver()
     if kind == "simulated" and bool(argument) == bool(colon):
         from gpuwatch.sources.simulated import Simulated
 
@@ -32,6 +38,31 @@ def open_source(spec: str, clock: Clock) -> Source:
 
         return Replay(argument, clock)
     raise UsageError(f"source: expected auto, nvml, simulated[:SCENE[,SCENE…]] or replay:PATH, found {spec!r}; {_hint(kind)}")
+
+
+_ahead: list[Future[Source]] = []  # the driver, from ``open_ahead`` to its first use
+
+
+def open_ahead() -> None:
+    """Open the driver in a thread; the next ``open_source`` of the driver waits for the result and returns it."""
+    from concurrent.futures import Future
+
+    opening: Future[Source] = Future()
+
+    def run() -> None:
+        try:
+            opening.set_result(_open_driver())
+        except BaseException as error:  # noqa: BLE001 - the next ``open_source`` raises the error
+            opening.set_exception(error)
+
+    _ahead.append(opening)
+    threading.Thread(target=run, name="gpuwatch-open", daemon=True).start()
+
+
+def _open_driver() -> Source:
+    from gpuwatch.sources.nvml import Nvml
+
+    return Nvml()
 
 
 def has_driver(devices: Path = Path("/dev")) -> bool:
@@ -46,7 +77,7 @@ def has_driver(devices: Path = Path("/dev")) -> bool:
 
 
 def _hint(kind: str) -> str:
-    return f"{kind!r} takes no argument" if kind in ("auto", "nvml") else nearest(kind, KINDS)
+    return f"{kind!r} takes no argument" if kind in DRIVER_KINDS else nearest(kind, KINDS)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -30,20 +30,25 @@ class RollCall:
         self._open: dict[int, Future[_Present]] = {}
         self.missing: dict[int, str] = {}  # by index in the driver's list: the reason for the missing answer
 
+    def begin(self) -> int:
+        """Start the calls of GPUs without a pending call, and return the count of listed GPUs.  Raises SourceGoneError."""
+        count = device_facts.count(self._api)
+        for index in range(count):
+            if index not in self._open:
+                answer = self._open[index] = Future()
+                # Daemonic: a thread that never returns from the driver must not keep the process alive.
+                threading.Thread(
+                    target=_ask, args=(self._api, index, answer), name=f"gpuwatch-roll-{index}", daemon=True
+                ).start()
+        return count
+
     def call(self) -> _Present:
         """Return the GPUs that answered, in the driver's order.  Stop waiting after ``patience_s`` without a further answer.
 
         Raises SourceGoneError.
         """
         with self._calling:
-            count = device_facts.count(self._api)
-            for index in range(count):
-                if index not in self._open:
-                    answer = self._open[index] = Future()
-                    # Daemonic: a thread that never returns from the driver must not keep the process alive.
-                    threading.Thread(
-                        target=_ask, args=(self._api, index, answer), name=f"gpuwatch-roll-{index}", daemon=True
-                    ).start()
+            count = self.begin()
             asked = dict(self._open)
             waiting = set(asked.values())
             while waiting and (answered := wait(waiting, self._patience_s, FIRST_COMPLETED).done):

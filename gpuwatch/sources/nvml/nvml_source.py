@@ -60,6 +60,8 @@ class Nvml:
         self._boards: tuple[device_facts.BoardHandles, ...] = ()
         binding.start(self._api)
         self._driver_version: str | None = binding.asked(self._api, "nvmlSystemGetDriverVersion")
+        with suppress(SourceGoneError):  # ``devices`` reports the error
+            self._roll.begin()
 
     def devices(self) -> tuple[Device, ...]:
         """Return the GPUs with their current facts, and update ``unanswered``, which names the other listed GPUs.
