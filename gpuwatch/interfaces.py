@@ -104,8 +104,8 @@ class DriverLoop(Protocol):
         """Return the passes that are due from ``due_ns`` until ``until_ns``, at least one unless interrupted.
 
         A pass reads the whole row if the last row, at ``row_at_ns``, is ``row_after_ns`` old, else only the pulse.  An error
-        ends the loop and is returned with the earlier passes.  ``is_resting`` allows the loop to skip repeated pulses, and to
-        return with the next row or the first different pulse.
+        ends the loop and is returned with the earlier passes.  ``is_resting`` allows the loop to skip repeated pulses, to
+        return with the first different pulse, and to return after ``until_ns`` with the next row.
         """
 
     def interrupt(self) -> None:

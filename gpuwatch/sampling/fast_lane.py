@@ -117,7 +117,7 @@ class FastLane:
         self._last_pulse: tuple[int | None, int | None] | None = None
         self.turn = LaneTurn("fast", periods.plan.uuid, Lane.FAST, self._read, lambda: periods.fast_ns)
         self.turn.ask = current.reopened_for(self.turn)
-        self.turn.ask_on = self._read_on
+        self.turn.ask_on, self.turn.hold_ns = self._read_on, lambda: periods.hold_ns
 
     def want_row(self) -> None:
         """Read a whole row at the next pass."""

@@ -11,6 +11,7 @@ from gpuwatch.clock import Signal
 from gpuwatch.errors import DeviceLostError, SourceError, SourceGoneError
 from gpuwatch.interfaces import Clock, Lost, Observed, Pass, Source, Sweep
 from gpuwatch.sampling.pace import Pace
+from gpuwatch.sampling.plan import HOLD_NS
 from gpuwatch.sampling.wakeup import Wakeup
 
 Passes: TypeAlias = tuple[Sequence[Pass], SourceError | None]
@@ -30,6 +31,7 @@ class LaneTurn:
     period_ns: Callable[[], int]
     # Makes many passes, from a deadline until a time, with the source's own loop; returns None without such a loop.
     ask_on: Callable[[int, int], Passes | None] | None = None
+    hold_ns: Callable[[], int] = lambda: HOLD_NS  # the longest time for which ``ask_on`` may hold a reading back
     spacing_ns: int = 0  # a hurried pass begins at least this long after the last pass began
     pace: Pace = field(default_factory=Pace)
     due_ns: int = 0
@@ -114,7 +116,6 @@ def sweeps(
     *,
     woken: Callable[[], None] | None = None,  # called when ``wake`` was set, after all earlier passes have been taken
     nap_ns: int = 250_000_000,  # the longest time until ``stop`` is noticed, whose setter may not set ``wake``
-    hold_ns: int = 250_000_000,  # the longest time for which a source's own loop may hold a reading back
 ) -> Iterator[Sweep]:
     """Yield every pass of these turns, in the order of their deadlines, forever or until ``stop``.
 
@@ -135,7 +136,7 @@ def sweeps(
         now_ns = clock.now_ns()
         if turn.ask_on is not None and turn.lost is None:
             # The first reading is passed on at once: the start of the daemon waits for it.
-            until_ns = min([now_ns + hold_ns, *(other.due_ns for other in turns if other is not turn)]) if turn.begun_ns else 0
+            until_ns = min([now_ns + turn.hold_ns(), *(other.due_ns for other in turns if other is not turn)]) if turn.begun_ns else 0
             if (found := turn.ask_on(turn.due_ns, until_ns)) is not None:
                 yield from turn._take_passes(found, clock)  # noqa: SLF001 - as above
                 continue

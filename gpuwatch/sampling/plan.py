@@ -13,6 +13,8 @@ ROW_NS = 50_000_000  # period of the whole fast row in a window: half of the dri
 # stale, so that the state before a window is known.  After such a pause a reading needs more CPU time (decision 0069).
 REST_PULSE_NS = 450_000_000
 REST_ROW_NS = 900_000_000
+HOLD_NS = 250_000_000
+REST_HOLD_NS = 1_500_000_000  # two rows of a resting GPU are passed on together; three would be stale on a page
 SLOWING_NS = 240_000_000  # the first step towards rest: the store would record a longer one as a gap
 REST_SLOW_NS = 300_000_000_000  # period of a resting GPU's slow lane, with its expensive calls, without clients and scrapes
 SLOW_IDLE_NS = 10_000_000_000
@@ -137,6 +139,11 @@ class LanePeriods:
         """Return the current period of the fast lane: of the pulse if it has one, else of the whole row."""
         by_lane_ns = self.by_lane_ns
         return by_lane_ns.get(Lane.PULSE) or by_lane_ns[Lane.FAST]
+
+    @property
+    def hold_ns(self) -> int:
+        """Return the longest time for which the source's own loop may hold a reading back."""
+        return REST_HOLD_NS if self.is_resting and not self.is_attended else HOLD_NS
 
     @property
     def row_after_ns(self) -> int:

@@ -62,10 +62,10 @@ def rest() -> Any:
         loop, row_at_ns, seen = _series(source, device.uuid), clock.now_ns(), []
         for _ in range(4):
             begin_ns = clock.now_ns()
-            passes, _ = loop.run(begin_ns, begin_ns, 10 * MS, row_at_ns=row_at_ns, row_after_ns=295 * MS, is_resting=True)
-            (each,) = passes
-            row_at_ns = each.reading.at_ns if each.reading.lane is Lane.FAST else row_at_ns
-            seen.append([each.reading.lane, (clock.now_ns() - begin_ns) / MS])
+            until_ns = begin_ns + (400 * MS if len(seen) == 3 else 0)  # the last run makes two rows
+            passes, _ = loop.run(begin_ns, until_ns, 10 * MS, row_at_ns=row_at_ns, row_after_ns=295 * MS, is_resting=True)
+            row_at_ns = max([each.reading.at_ns for each in passes if each.reading.lane is Lane.FAST], default=row_at_ns)
+            seen.append([[each.reading.lane for each in passes], (clock.now_ns() - begin_ns) / MS])
         loop.interrupt()
         now_ns = clock.now_ns()
         due_ns = now_ns + 5_000 * MS

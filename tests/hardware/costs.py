@@ -1,8 +1,9 @@
 """The cost of watching on a real GPU: the first window, closing timed iterations, and the daemon's CPU time and memory.
 
-    python -m tests.hardware.costs OUT_FOLDER [SECONDS] [start] [watching] [closing] [smi] [calls]
+    python -m tests.hardware.costs OUT_FOLDER [SECONDS] [start] [watching] [floor] [closing] [smi] [calls]
 
-Without names, the program measures all parts except ``calls``: the CPU time of single driver calls after a pause.
+Without names, the program measures all parts except ``calls``: the CPU time of single driver calls after a pause.  The floor is
+the CPU time of the readings alone, at the daemon's rates, without store, page, clients and judge.
 
 The daemon watches an idle GPU, then a busy one, then one with an open window.  In the same run, ``nvidia-smi -lms 10`` watches
 an idle and a busy GPU.  Compile the bytecode first (``python -m compileall``), as pip does.  The program writes
@@ -31,8 +32,11 @@ import torch
 
 import gpuwatch
 from annotate.evidence import Lane
+from gpuwatch.clock import MonotonicClock
 from gpuwatch.config.settings import Settings
-from gpuwatch.sampling.plan import PULSE
+from gpuwatch.sampling.measure import measure
+from gpuwatch.sampling.plan import PULSE, PlanTargets
+from gpuwatch.sampling.sampler import Sampler
 from gpuwatch.sources.nvml import Nvml
 from tests.bench.scraping import scraped
 from tests.bench.spent import spending
@@ -180,6 +184,33 @@ def daemons(live: Live, seconds: float) -> Iterator[Row]:
                 yield {"table": "questions", "when": "window", "questions": client.status()["gpus"][0]["questions"]}
 
 
+def floors(seconds: float) -> Iterator[Row]:
+    """Measure the readings of a daemon alone, in this thread, on an idle GPU and on a busy one."""
+    source, over = Nvml(), threading.Event()
+    device = source.devices()[0]
+    plan = measure(source, device, MonotonicClock(), PlanTargets(), stop=over)
+    for name, is_active, load in (
+        ("readings alone, idle GPU", False, contextlib.nullcontext),
+        ("readings alone, busy GPU", False, busy),
+        ("readings alone, busy GPU, a window open", True, busy),
+    ):
+        sampler = Sampler(source, plan, (), MonotonicClock(), over)
+        sampler.rest.set_attended(load is busy)
+        sampler.set_active(is_active)
+        with load():
+            begin_s = begin_cpu_s = 0.0
+            settled_s = time.perf_counter() + (SETTLE_S if load is busy else REST_S)
+            for _ in sampler.sweeps():
+                now_s = time.perf_counter()
+                if not begin_s and now_s > settled_s:
+                    begin_s, begin_cpu_s = now_s, time.thread_time()
+                if begin_s and now_s > begin_s + seconds:
+                    break
+        ratio = (time.thread_time() - begin_cpu_s) / (now_s - begin_s)
+        yield {"table": "floor", "who": name, "cpu_ratio": ratio}
+    source.close()
+
+
 def smi(seconds: float) -> Iterator[Row]:
     if shutil.which("nvidia-smi") is None:
         return
@@ -223,7 +254,7 @@ def main(arguments: list[str]) -> int:
     out = Path(arguments[0])
     out.mkdir(parents=True, exist_ok=True)
     seconds = float(arguments[1]) if len(arguments) > 1 else WATCHED_S
-    parts = set(arguments[2:]) or {"start", "watching", "closing", "smi"}
+    parts = set(arguments[2:]) or {"start", "watching", "floor", "closing", "smi"}
     rows: list[Row] = []
     about = {"date": time.strftime("%Y-%m-%d"), "gpu": torch.cuda.get_device_name(), "versions": versions()}
 
@@ -247,6 +278,8 @@ def main(arguments: list[str]) -> int:
                 keep(daemons(live, seconds))
             if "closing" in parts:
                 keep(closings(live.settings))
+    if "floor" in parts:
+        keep(floors(seconds))
     if "smi" in parts:
         keep(smi(seconds))
     for table, key in (("first-window", "enter_s"), ("closing", "close_s")):

@@ -96,9 +96,23 @@ static int is_repeated(Loop *loop, uint32_t pass) {
     return repeats;
 }
 
+/* Read a pulse in addition to a row, so that a changed pulse never waits for the pass after the next.
+   Keep the pulse and return 1 if it differs from the last one, otherwise return 0. */
+static int has_changed_pulse(Loop *loop, uint32_t *count) {
+    if (!loop->pulse.questions_count || *count == loop->passes_count) return 0;
+    int64_t begin_ns = now_ns();
+    __atomic_store_n(&loop->asking_since_ns, begin_ns, __ATOMIC_RELEASE);
+    ask(&loop->pulse, loop->ends, loop->codes + (uint64_t)*count * loop->codes_count,
+        loop->answers + (uint64_t)*count * loop->answers_bytes);
+    __atomic_store_n(&loop->asking_since_ns, 0, __ATOMIC_RELEASE);
+    if (is_repeated(loop, *count)) return 0;
+    loop->passes[(*count)++] = (Pass){begin_ns, begin_ns, now_ns(), 0, 1};
+    return 1;
+}
+
 /* Make passes from ``due_ns`` to ``until_ns``, ``period_ns`` apart.  Always make the first pass, unless woken.
    A pass reads the whole row if the last row, at ``row_at_ns``, is at least ``row_after_ns`` old, otherwise the pulse.
-   If ``is_resting``, ignore ``until_ns``, discard unchanged pulses and return after the first kept pass.
+   If ``is_resting``, discard unchanged pulses, return with the first changed pulse, and count only rows against ``until_ns``.
    Return the number of kept passes. */
 uint32_t gpuwatch_compiled_loop(Loop *loop, int64_t due_ns, int64_t period_ns, int64_t until_ns, int64_t row_at_ns,
                                 int64_t row_after_ns, int64_t is_resting) {
@@ -120,7 +134,7 @@ uint32_t gpuwatch_compiled_loop(Loop *loop, int64_t due_ns, int64_t period_ns, i
         }
         loop->passes[count++] = (Pass){due_ns, begin_ns, now_ns(), missed_count, is_pulse};
         due_ns += period_ns;
-        if (!goes_on || is_resting || due_ns > until_ns) break;
+        if (!goes_on || due_ns > until_ns || (is_resting && (is_pulse || has_changed_pulse(loop, &count)))) break;
     }
     return count;
 }
