@@ -198,15 +198,11 @@ def floors(seconds: float) -> Iterator[Row]:
         sampler.rest.set_attended(load is busy)
         sampler.set_active(is_active)
         with load():
-            begin_s = begin_cpu_s = 0.0
-            settled_s = time.perf_counter() + (SETTLE_S if load is busy else REST_S)
-            for _ in sampler.sweeps():
-                now_s = time.perf_counter()
-                if not begin_s and now_s > settled_s:
-                    begin_s, begin_cpu_s = now_s, time.thread_time()
-                if begin_s and now_s > begin_s + seconds:
-                    break
-        ratio = (time.thread_time() - begin_cpu_s) / (now_s - begin_s)
+            passes = sampler.sweeps()
+            for length_s in (SETTLE_S if load is busy else REST_S, seconds):
+                begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
+                next(each for each in passes if time.perf_counter() > begin_s + length_s)
+            ratio = (time.thread_time() - begin_cpu_s) / (time.perf_counter() - begin_s)
         yield {"table": "floor", "who": name, "cpu_ratio": ratio}
     source.close()
 
