@@ -91,6 +91,7 @@ class WatchedGpus:
         self._measurers: list[threading.Thread] = []
         self._measuring = threading.Semaphore(MEASURED_AT_ONCE_COUNT)
         self._refresh: dict[str, Refresh] = {}
+        self._is_attended = True
         self._open_counts: Counter[str | None] = Counter()  # open windows by GPU; None: on every GPU
         self.latest = LatestSweeps()
         self._sinks: tuple[Sink, ...] = (*sinks, self.latest, self)
@@ -161,11 +162,14 @@ class WatchedGpus:
 
     def attend(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
         """Set whether a client, a scrape or a window needs the readings: otherwise expensive readings of idle GPUs become rare."""
+        self._is_attended = attended
         for sampler in self.samplers.values():
             sampler.rest.set_attended(attended)
+        self._note_rest()
 
     def _note_rest(self) -> None:
-        self._store.set_resting(all(sampler.rest.is_resting for sampler in self.samplers.values()))
+        are_resting = all(sampler.rest.is_resting for sampler in self.samplers.values())
+        self._store.set_resting(are_resting and not self._is_attended)
 
     def note_suspension(self, sleep: Sleep) -> None:
         """Store a suspension of the machine as an event and a gap on every GPU."""

@@ -14,7 +14,7 @@ class StoreLimits:
     max_age_s: float = 30 * 86_400.0
     segment_bytes: int = 64 << 20
     commit_s: float = 0.5
-    rest_commit_s: float = 5.0  # while every GPU is idle and rarely read
+    rest_commit_s: float = 10.0  # while every GPU is idle and rarely read, without clients
 
     @property
     def evidence_bytes(self) -> int:

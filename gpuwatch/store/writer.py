@@ -119,7 +119,7 @@ class Store:
             self._put(lambda ledger: ledger.put_recorded(run, added))
 
     def set_resting(self, resting: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Commit rarely while every GPU is idle; when that ends, commit waiting rows at once."""
+        """Commit rarely while True; when that ends, commit waiting rows at once."""
         was_resting, self._is_resting = self._is_resting, resting
         if was_resting and not resting:
             self._wake.set()

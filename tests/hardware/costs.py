@@ -265,6 +265,8 @@ def main(arguments: list[str]) -> int:
         keep(starts("torch", ROUNDS_COUNT // 2))
     if "calls" in parts:
         keep(calls())
+    if "floor" in parts:  # before this process uses the GPU: a context may keep an idle GPU at the full rate
+        keep(floors(seconds))
     if parts & {"watching", "closing"}:
         with (
             tempfile.TemporaryDirectory(prefix="gw") as folder,
@@ -274,8 +276,6 @@ def main(arguments: list[str]) -> int:
                 keep(daemons(live, seconds))
             if "closing" in parts:
                 keep(closings(live.settings))
-    if "floor" in parts:
-        keep(floors(seconds))
     if "smi" in parts:
         keep(smi(seconds))
     for table, key in (("first-window", "enter_s"), ("closing", "close_s")):
