@@ -184,26 +184,23 @@ def daemons(live: Live, seconds: float) -> Iterator[Row]:
                 yield {"table": "questions", "when": "window", "questions": client.status()["gpus"][0]["questions"]}
 
 
-def floors(seconds: float) -> Iterator[Row]:
-    """Measure the readings of a daemon alone, in this thread, on an idle GPU and on a busy one."""
+def floors(seconds: float, *, are_busy: bool) -> Iterator[Row]:
+    """Measure the readings of a daemon alone, in this thread, on an idle GPU or on a busy one."""
     source, over = Nvml(), threading.Event()
     device = source.devices()[0]
     plan = measure(source, device, MonotonicClock(), PlanTargets(), stop=over)
-    for name, is_active, load in (
-        ("readings alone, idle GPU", False, contextlib.nullcontext),
-        ("readings alone, busy GPU", False, busy),
-        ("readings alone, busy GPU, a window open", True, busy),
-    ):
+    names = ("busy GPU, scraped", "busy GPU, a window open") if are_busy else ("idle GPU, nobody connected",)
+    for name in names:
         sampler = Sampler(source, plan, (), MonotonicClock(), over)
-        sampler.rest.set_attended(load is busy)
-        sampler.set_active(is_active)
-        with load():
+        sampler.rest.set_attended(are_busy)
+        sampler.set_active("window" in name)
+        with busy() if are_busy else contextlib.nullcontext():
             passes = sampler.sweeps()
-            for length_s in (SETTLE_S if load is busy else REST_S, seconds):
+            for length_s in (SETTLE_S if are_busy else REST_S, seconds):
                 begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
                 next(each for each in passes if time.perf_counter() > begin_s + length_s)
             ratio = (time.thread_time() - begin_cpu_s) / (time.perf_counter() - begin_s)
-        yield {"table": "floor", "who": name, "cpu_ratio": ratio}
+        yield {"table": "floor", "who": f"gpuwatch, {name}", "cpu_ratio": ratio}
     source.close()
 
 
@@ -266,7 +263,7 @@ def main(arguments: list[str]) -> int:
     if "calls" in parts:
         keep(calls())
     if "floor" in parts:  # before this process uses the GPU: a context may keep an idle GPU at the full rate
-        keep(floors(seconds))
+        keep(floors(seconds, are_busy=False))
     if parts & {"watching", "closing"}:
         with (
             tempfile.TemporaryDirectory(prefix="gw") as folder,
@@ -276,6 +273,8 @@ def main(arguments: list[str]) -> int:
                 keep(daemons(live, seconds))
             if "closing" in parts:
                 keep(closings(live.settings))
+    if "floor" in parts:
+        keep(floors(seconds, are_busy=True))
     if "smi" in parts:
         keep(smi(seconds))
     for table, key in (("first-window", "enter_s"), ("closing", "close_s")):
