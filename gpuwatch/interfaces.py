@@ -1,7 +1,7 @@
 """READ FIRST: the roles of the daemon's parts, and the records that pass between them.
 
 A Source lists GPUs and reads their values.  The sampler queries a Source lane by lane, at a Clock's deadlines, and makes a
-Sweep of every answer.  Sinks (store, exporter, live feed) receive sweeps.  A RareReading bypasses the sampler.
+Sweep of every answer.  Sinks such as the store receive sweeps.  A RareReading bypasses the sampler.
 """
 
 from collections.abc import Mapping, Sequence

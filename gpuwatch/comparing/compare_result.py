@@ -31,8 +31,8 @@ class Compared:
 
     Attributes:
         comparisons: One ``annotate.compare.decision.Comparison`` per variant besides the reference.
-        matches: Largest error of each variant's results against the reference's, and its limit, as ratios.
-        timer: Timer of the blocks: events or host.
+        matches: Worst error of each variant's results against the reference's, and its limit, as ratios.
+        timer: Name of the blocks' timer, by default events or host.
         window: Window around the measurement; None with ``watch=False``.
         cache: State of the L2 cache before each call, cold or warm; None if the state was not controlled.
         checked_sets_count: Number of sets of inputs on which results were compared.
@@ -58,7 +58,6 @@ class Compared:
     checked_sets_count: int = 0
 
     def __getitem__(self, name: str) -> Comparison:
-        """Return the comparison of a variant.  Raises KeyError: when the variant was not compared."""
         return {comparison.b: comparison for comparison in self.comparisons}[name]
 
     @property

@@ -204,7 +204,6 @@ def _run_alone(
 
 
 def _stored_floor(settings: Settings | None, *, shares_buffers: bool) -> float | None:
-    """Return the stored floor of this process's GPU; None without a GPU or a floor."""
     with spared("looking for this GPU's floor"):
         uuids = str(torch_state.snapshot().facts.get("cuda_uuids") or "").split(",")
         return floor_record.read_ratio((settings or load()).state, uuids[0], shared=shares_buffers) if uuids[0] else None

@@ -76,9 +76,9 @@ class Probed:
 
 
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
-    """Create a context; return torch.cuda with torch, or else a replacement with None; two None without any package.
+    """Create a context; return torch.cuda with torch, or else a replacement with None; two None if no package can be used.
 
-    Raises GpuwatchError: when the GPU is unusable.
+    Raises GpuwatchError: when cuda-bindings find no usable GPU.
     """
     try:
         torch = importlib.import_module("torch")
@@ -125,7 +125,7 @@ class Instruments:
 def run_probes(settings: Settings, say: Callable[[str], None], instruments: Instruments | None = None) -> Probed:
     """Run every probe that this Python can run; ``missing`` gives the reasons for the others.
 
-    Raises GpuwatchError: when no GPU is usable.
+    Raises GpuwatchError: as ``open_cuda``.
     """
     tools = instruments or Instruments()
     found = Probed()

@@ -65,7 +65,7 @@ def equal_pairs(
 
 
 def make_gemm(torch: Any, size: int = _GEMM_SIZE) -> Callable[[], object]:
-    """Return a product of two square matrices of bfloat16."""
+    """Return a function that multiplies two square matrices of bfloat16."""
     a, b = (torch.randn(size, size, dtype=torch.bfloat16, device="cuda") for _ in range(2))
     out = torch.empty_like(a)
     return lambda: torch.mm(a, b, out=out)

@@ -258,7 +258,6 @@ def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np
 
 
 def _allocate_stamps() -> Stamps | None:
-    """Allocate stamps; return None without cuda-bindings, or if the driver refuses.  Times then have no clock."""
     with spared("preparing to stamp the true clock"):
         return Stamps.allocate(_STAMPS_COUNT)
     return None
