@@ -27,7 +27,7 @@ def nothing() -> None: ...
 
 
 class Journal(SimulatedBlocks):
-    """A simulated GPU that runs the work before each call, and records the order of events."""
+    """A simulated GPU that runs the blocks' ``before``, and records the order of events."""
 
     def __init__(self, notes: list[str]) -> None:
         super().__init__({"a": GEMM, "b": GEMM})
