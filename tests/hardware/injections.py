@@ -1,6 +1,6 @@
 """Windows with a deliberate hazard on a real GPU: the action, and the findings that the verdict must have.
 
-No setting of the card changes.  This excludes heat, brakes, memory clocks and errors, which only the simulator has.
+No setting of the card changes, so heat, brakes, memory clocks and errors are left to the simulator.
 """
 
 from __future__ import annotations

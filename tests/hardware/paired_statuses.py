@@ -166,7 +166,7 @@ def within_clusters(scored: Sequence[Scored], value: Callable[[Scored], float]) 
 
 
 def claimed(each: Scored) -> Row:
-    """Return the row with only the numbers that decide the status: without times, the throughput alone."""
+    """Return the row with only the bounds of the numbers that decide the status: without times, of the throughput alone."""
     names = CLAIMED_NAMES if each.row.variant != PLAIN else (data.THROUGHPUT,)
     row = each.row
     bounds = {name: bound for name, bound in row.answer.bounds.items() if name in names}
