@@ -174,8 +174,8 @@ class WatchedGpu:
 class Run:
     """One window, from the opening on.
 
-    ``id`` sorts by time.  ``uuids`` may grow until the close.  ``process`` is a name and ``program`` a digest: a command line
-    may hold secrets.  ``verdicts`` have the form of ``Verdict.to_dict``, one per GPU, worst first.
+    ``id`` sorts by the second of the opening.  ``uuids`` may grow until the close.  ``process`` is a name and ``program`` a
+    digest: a command line may hold secrets.  ``verdicts`` have the form of ``Verdict.to_dict``, one per GPU, worst first.
     """
 
     id: str

@@ -131,7 +131,7 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
     found = Probed()
     cuda, torch = tools.open_cuda()
     if cuda is None:
-        why = "neither torch nor cuda-bindings is installed"
+        why = "neither a torch with a usable GPU nor cuda-bindings is installed"
         found.missing = dict.fromkeys((*_OF_STAMPS, *_OF_GEMM, "copy_s"), why)
         return found
     device = tools.environment.gpu()

@@ -174,7 +174,7 @@ def _spread_errors(logs: Sequence[float], halves: Sequence[float | None], floor_
     """Return half the interval of the cards' centre, and half the band for a further card.
 
     The band is the 99 % prediction interval of a t distribution, and at least the floor.  For one or two cards, half the band
-    is the larger of the floor and the cards' distance, because two cards do not show a spread.
+    is the larger of the floor and the cards' distance: two cards show no spread.
     """
     from scipy.special import stdtrit
 
