@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GpuwatchError(Exception):
-    """The base of every error that ``gpuwatch`` raises deliberately.
+    """The base of gpuwatch's errors.
 
     Example:
         >>> try:

@@ -28,7 +28,7 @@ def differences(
     warm_s: float,
     before: Callable[[], object] | None = None,
 ) -> Iterator[float]:
-    """Yield the difference of each pair of equal variants, from one trial per pair in a new order, if its times are usable."""
+    """Yield the difference of each pair of equal variants, from one trial per pair in a new order, if the times are usable."""
     for trial in range(trials_count):
         runners = [Runner(name, (call,), before=before) for name, call in zip("ab", next(pairs), strict=True)]
         a, b = (schedule.calibrate(timer, runner) for runner in runners)

@@ -159,7 +159,7 @@ def test_summary_shows_labels_literally() -> None:
 
 
 def test_summary_stays_below_the_runners_limit() -> None:
-    """The summary stays below GitHub's limit of 1 MiB: windows beyond the limit appear only in the table."""
+    """The summary of 600 windows stays below GitHub's limit of 1 MiB: further windows appear only in the table."""
     one = gated(made(processes=None))
     text = gate_formats.summary([replace(one, name=f"{place} " + "n" * 200) for place in range(600)])
     assert len(text.encode()) < 1 << 20
