@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GpuwatchError(Exception):
-    """The base of gpuwatch's errors.
+    """The base of gpuwatch's public errors.
 
     Example:
         >>> try:

@@ -16,10 +16,7 @@ _Round = Mapping[str, Callable[[], object]]
 
 @dataclass(frozen=True, slots=True)
 class CheckedResults:
-    """The worst match of each other variant with the reference, and the number of compared sets of inputs.
-
-    There is no match if no result was compared.
-    """
+    """The worst match of each other variant with the reference, and the number of compared sets of inputs."""
 
     matches: dict[str, Match] = field(default_factory=dict)
     sets_count: int = 0
