@@ -144,7 +144,6 @@ def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, matc
 
 
 def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float) -> list[str]:
-    """Return a reason for each variant whose launch overhead may exceed the tolerance."""
     return [
         f"launching makes up to {share.launch_s / share.call_s:.1%} of {name}: capture a graph to compare the kernels"
         for name, share in shares.items()
@@ -153,7 +152,6 @@ def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float)
 
 
 def _explain_gap(shared: Interval, own: Interval) -> list[str]:
-    """Return the reason for a gap over 0.5 % between the ratio alone and in turns; none if the intervals overlap."""
     gap = own.centre / shared.centre - 1.0
     if abs(gap) <= _GAP_RATIO or (own.low <= shared.high and shared.low <= own.high):
         return []

@@ -165,7 +165,6 @@ def _run(request: CompareRequest) -> Compared:
 
 
 def _choose_cache(request: CompareRequest, timer: BlockTimer) -> _CacheChoice:
-    """Choose the work before each call.  Raises UsageError: for ``"cold"`` without a GPU, and for an unknown size of the L2 cache."""
     environment = request.environment
     if request.cache == "warm":
         return _CacheChoice("warm", facts={"cache": "warm"})

@@ -192,7 +192,6 @@ def _probe_clock(found: Probed, driver: Any) -> None:
 
 
 def _probe_launches(found: Probed, driver: Any, cuda: Any, count: int) -> None:
-    """Time launches of an empty kernel through the driver API, with a wait after each."""
     cycles = ctypes.c_uint64(0)
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
     at, kernel, stream = ctypes.addressof(arguments), load_kernel(driver, "gpuwatch_spin"), raw_stream()(cuda.current_device())
@@ -243,7 +242,6 @@ def _timed(
 
 
 def _software(torch: Any) -> dict[str, str]:
-    """Return the versions that affect a GEMM, empty without torch; ``gemm`` names the library, or else torch's release."""
     if torch is None:
         return {}
     cuda = str(torch.version.cuda)

@@ -173,7 +173,6 @@ def _cards_of(file: Path) -> list[Qualification]:
 
 
 def _finite(text: str) -> float:
-    """Read a number.  Raises ValueError: for infinities and NaN, because JSON cannot hold them."""
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text} is not a number")
     return number

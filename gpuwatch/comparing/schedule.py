@@ -165,7 +165,6 @@ def run_alone(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds
 
 
 def _spend(timer: BlockTimer, blocks: Iterator[Block], seconds: float) -> list[float]:
-    """Run blocks for ``seconds``, at least one block, and return each block's time per call."""
     took_s: list[float] = []
     spent_s = 0.0
     for timed in timer.times(blocks):

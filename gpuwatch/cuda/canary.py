@@ -66,7 +66,6 @@ def spin_stamped(driver: Any = None) -> Stamped | None:
 
 
 def _copied_bytes_count(driver: Any, cuda: Any, stream: int) -> float | None:
-    """Return the bytes that a copy reads and writes per second; None for a time of zero."""
     source = int(checked(driver.cuMemAlloc(2 * _COPY_BYTES)))
     try:
         first, last = (cuda.Event(enable_timing=True) for _ in range(2))

@@ -40,8 +40,6 @@ def steady(call: Callable[[], object], seconds: float = 3.2, **kind: Any) -> Bod
 
 
 def timed(call: Callable[[], object], seconds: float = 2.0) -> Body:
-    """Record every call as an iteration of the window."""
-
     def body(window: gpuwatch.Window) -> None:
         until = time.monotonic() + seconds
         count = 0

@@ -132,7 +132,6 @@ def named(scored: Sequence[Scored]) -> list[str]:
 
 
 def alarms(scored: Sequence[Scored]) -> list[str]:
-    """Return the rules that flagged or rejected clean windows."""
     clean = [each.row for each in scored if each.row.clean]
     counts = Counter(name for row in clean for name in row.answer.named)
     said = ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])))

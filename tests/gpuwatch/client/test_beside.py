@@ -55,7 +55,6 @@ class Knot:
 
 
 def collect_something() -> None:
-    """Collect 20 000 reference cycles."""
     knots = [Knot() for _ in range(20_000)]
     del knots
     gc.collect()

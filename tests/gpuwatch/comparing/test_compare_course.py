@@ -115,7 +115,6 @@ def double(x: Values) -> Values:
 
 
 def wrong_from(size: int) -> Callable[[Values], Values]:
-    """Return a variant with wrong results for arrays of at least this size."""
     return lambda x: x * (2.0 if len(x) < size else 2.1)
 
 

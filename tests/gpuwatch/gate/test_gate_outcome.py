@@ -34,7 +34,6 @@ OWN_RULES = {
 
 
 def made(took_s: float = 2e-3, *, label: str = "gemm", seed: int = 0, **changes: Any) -> Evidence:
-    """Return evidence of a window with stamped times."""
     return evidence(timings=stamped(took_s, 1490.0, seed=seed), host=Host(boot_id="b"), label=label, **changes)
 
 
