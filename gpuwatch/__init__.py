@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gpuwatch.harness.steady_do_bench import do_bench
     from gpuwatch.measuring import Measurement, bench
 
-# Names that need numpy or more are imported at first use, so that `import gpuwatch` stays fast.  The window is imported at
-# once: a child forked while another thread opens the first window would wait for this import forever.
+# These names are imported at first use, so that `import gpuwatch` stays fast.  The window is imported at once: a child forked
+# while another thread opens the first window would wait for this import forever.
 _LATER = {
     **dict.fromkeys(("bench", "Measurement"), "gpuwatch.measuring"),
     **dict.fromkeys(("compare", "Compared"), "gpuwatch.comparing"),

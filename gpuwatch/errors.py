@@ -1,4 +1,4 @@
-"""gpuwatch's exception hierarchy, without the three exceptions of ``gpuwatch.diff``.
+"""gpuwatch's exception hierarchy, without the exceptions of ``gpuwatch.diff``.
 
 GpuwatchError
 ├── UsageError            a request that can never succeed; exit code 2 on the command line (`gpuwatch run`: 125)
@@ -6,7 +6,7 @@ GpuwatchError
 ├── SourceError           evidence that a source cannot give
 │   ├── SourceGoneError   the whole driver, recording or simulation is gone; try again later
 │   └── DeviceLostError   one GPU is gone; the others continue
-├── StoreError            the store cannot be opened, read or written
+├── StoreError            the store cannot be opened, read or written, or lacks the requested data
 ├── ExportError           windows cannot be exported or reported; earlier exports stay whole
 ├── DaemonError           the daemon cannot be reached, refused, or went away
 ├── WrongResultError      a result differs from its reference; nothing was timed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GpuwatchError(Exception):
-    """The base of every error that ``gpuwatch`` raises deliberately.
+    """The base of gpuwatch's public errors.
 
     Example:
         >>> try:
@@ -94,7 +94,7 @@ class DeviceLostError(SourceError):
 
 
 class StoreError(GpuwatchError):
-    """A store that cannot be opened, read or written.
+    """A store that cannot be opened, read or written, or that lacks the requested data.
 
     Example:
         >>> from gpuwatch.errors import GpuwatchError, StoreError

@@ -1,7 +1,7 @@
 """READ FIRST: the roles of the daemon's parts, and the records that pass between them.
 
 A Source lists GPUs and reads their values.  The sampler queries a Source lane by lane, at a Clock's deadlines, and makes a
-Sweep of every answer.  Sinks (store, exporter, live feed) receive sweeps.  A RareReading bypasses the sampler.
+Sweep of every answer.  Sinks such as the store receive sweeps.  A RareReading bypasses the sampler.
 """
 
 from collections.abc import Mapping, Sequence
@@ -174,8 +174,8 @@ class WatchedGpu:
 class Run:
     """One window, from the opening on.
 
-    ``id`` sorts by time.  ``uuids`` may grow until the close.  ``process`` is a name and ``program`` a digest: a command line
-    may hold secrets.  ``verdicts`` have the form of ``Verdict.to_dict``, one per GPU, worst first.
+    ``id`` sorts by the second of the opening.  ``uuids`` may grow until the close.  ``process`` is a name and ``program`` a
+    digest: a command line may hold secrets.  ``verdicts`` have the form of ``Verdict.to_dict``, one per GPU, worst first.
     """
 
     id: str

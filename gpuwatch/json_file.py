@@ -41,7 +41,6 @@ def write(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def _number(text: str) -> float:
-    """Read a number.  Raises ValueError: for infinities, NaN and more than 64 characters."""
     if len(text) > _DIGITS_COUNT or not math.isfinite(number := float(text)):
         raise ValueError(f"expected a number, found {text[:_DIGITS_COUNT]}")
     return int(text) if text.lstrip("-").isdigit() else number

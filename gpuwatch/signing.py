@@ -169,7 +169,6 @@ def _load_key(path: Path) -> Ed25519PrivateKey:
 
 
 def _publish(path: Path, text: bytes) -> None:
-    """Write the public key, unless the file holds it already."""
     with contextlib.suppress(OSError):
         if path.is_file() and path.read_bytes() == text:
             return

@@ -39,7 +39,6 @@ class Beside:
         self._compilations.start()
 
     def end(self) -> None:
-        """Stop logging."""
         self._compilations.stop()
         self._collector.stop()
 

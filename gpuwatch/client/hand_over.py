@@ -1,6 +1,6 @@
 """A thread that reads and sends the times of closed windows, so that the GPU does not idle meanwhile.
 
-The thread starts before the first window's block: ``background-thread`` would find a thread that starts in a later window.
+With a CUDA context, a window starts the thread before its block: ``background-thread`` would find a thread that starts later.
 The thread rests while a window is open, because reading slows launches (docs/decisions/0120).
 """
 

@@ -20,8 +20,8 @@ from gpuwatch.wire.peer import dial_user_daemon
 START_S = 15.0  # a cold start reads its modules from a slow disk and attaches to every GPU
 YIELDED_S = 3.0  # another window's daemon that does not answer by then may have failed
 
-# Variables of a benchmark's environment that must not reach the daemon: injected profilers, device masks, a service's
-# sockets, and switches that make Python slower or change its behaviour.
+# Variables that must not reach the daemon: injected profilers, device masks, a service's sockets, and switches that make
+# Python slower or change its behaviour.
 _NOT_INHERITED = (
     "LD_AUDIT",
     "LD_PRELOAD",
@@ -64,8 +64,8 @@ def start_daemon(settings: Settings, meanwhile: Callable[[], object] = lambda: N
         deadline_ns, again_ns, failed = now_ns + int(START_S * 1e9), now_ns + int(YIELDED_S * 1e9), False
         pause = threading.Event()
         while clock.now_ns() < deadline_ns:
-            # The child ends once the detached daemon answers or fails, so that the benchmark has no extra child to wait for, to
-            # count or to kill.
+            # The child ends once the detached daemon answers or fails, so that the benchmark has no extra child to wait for or to
+            # kill.
             ended = child.poll()
             connection = dial_user_daemon(settings) if ended is not None else None
             if connection is not None:

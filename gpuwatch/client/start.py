@@ -16,7 +16,7 @@ def start(settings: Settings | None = None) -> None:
     """Start the daemon, so that the next window opens fast.
 
     Call this function at the top of a script, after its imports and before any warm-up.  The call waits until the daemon
-    answers.  Meanwhile it imports the modules for GPU times, and if the process already uses a GPU, loads gpuwatch's kernel.
+    answers, and meanwhile prepares GPU times.  If the process already uses a GPU, it then holds up to 64 MiB of GPU memory.
 
     Args:
         settings: Settings to use instead of the environment's and the files'.

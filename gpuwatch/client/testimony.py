@@ -276,7 +276,6 @@ def _complain(words: str) -> None:
 
 
 def _sendable(name: str, fact: object) -> FactValue:
-    """Convert a fact to a Python type that JSON and a database can store."""
     if fact is None or isinstance(fact, bool):
         return fact
     if isinstance(fact, str):

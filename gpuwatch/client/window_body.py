@@ -26,8 +26,8 @@ class WindowBody:
     def iteration(self) -> Iteration:
         """Return a context manager around one iteration, whose time and true clock become evidence.
 
-        On a GPU each iteration costs about 12 µs of the host (two events, two stamps) and 4 µs of the GPU outside the
-        measured time (``docs/TRUE_CLOCK.md``).  Without a GPU the host's clock is read twice.
+        On a GPU each iteration costs about 12 µs of the host and 4 µs of the GPU outside the measured time
+        (``docs/TRUE_CLOCK.md``).  Without a GPU the host's clock is read twice.
 
         Raises UsageError: when the window's block is not open.
 

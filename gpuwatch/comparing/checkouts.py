@@ -28,7 +28,7 @@ def check_out(file: Path, revision: str) -> tuple[SourceTree, Path]:
     """Check a revision out, and return its tree with the place of ``file`` in it.
 
     The worktree stays until ``cleaned_up`` ends, or else until this process ends.
-    Raises UsageError: when the repository, revision or file does not exist.
+    Raises UsageError: when the repository, revision or file does not exist, or git fails.
     """
     folder, name = file.resolve().parent, file.resolve().name
     top, commit = _find_commit(folder, revision, "--at", file)
@@ -42,7 +42,7 @@ def check_out(file: Path, revision: str) -> tuple[SourceTree, Path]:
 def check_out_tree(folder: Path, revision: str, shown: str) -> Path:
     """Check a revision of the repository around ``folder`` out, and return the place of ``folder`` in it.
 
-    Raises UsageError: when the repository, the revision or the folder in it does not exist.
+    Raises UsageError: when the repository, the revision or the folder in it does not exist, or git fails.
     """
     top, commit = _find_commit(folder.resolve(), revision, shown, folder)
     found = _add_worktree(top, commit, shown) / folder.resolve().relative_to(top.resolve())
@@ -55,7 +55,7 @@ def check_out_below(folder: Path, file: str, revision: str, shown: str) -> tuple
     """Check a revision of the repository around ``folder`` out, and return its tree with the place of ``folder/file`` in it.
 
     The file may be missing from the working tree.  ``shown`` is the user's text.
-    Raises UsageError: when the repository, revision or file does not exist.
+    Raises UsageError: when the repository, revision or file does not exist, or git fails.
     """
     top, commit = _find_commit(folder.resolve(), revision, shown, folder)
     place = _add_worktree(top, commit, shown)
@@ -92,7 +92,7 @@ def _find_commit(folder: Path, revision: str, shown: str, named: Path) -> tuple[
 def cleaned_up() -> Iterator[None]:
     """Remove all checkouts at the end, also after SIGTERM or SIGHUP.
 
-    Raises KeyboardInterrupt: on either signal, in the main thread.
+    Raises KeyboardInterrupt: on a signal with its default action, in the main thread.
     """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

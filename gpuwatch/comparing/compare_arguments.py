@@ -132,7 +132,7 @@ def _check_choices(request: CompareRequest) -> None:
 
 
 def checked_inputs(inputs: object, *, name: str = "inputs") -> tuple[Any, ...]:
-    """Return the arguments of each call.
+    """Return the arguments of each call, given as a list or tuple.
 
     Raises UsageError: for any other type, such as a bare tensor, whose rows would count as arguments.
     """

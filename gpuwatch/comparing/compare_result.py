@@ -31,8 +31,8 @@ class Compared:
 
     Attributes:
         comparisons: One ``annotate.compare.decision.Comparison`` per variant besides the reference.
-        matches: Largest error of each variant's results against the reference's, and its limit, as ratios.
-        timer: Timer of the blocks: events or host.
+        matches: Worst error of each variant's results against the reference's, and its limit, as ratios.
+        timer: Name of the blocks' timer, by default events or host.
         window: Window around the measurement; None with ``watch=False``.
         cache: State of the L2 cache before each call, cold or warm; None if the state was not controlled.
         checked_sets_count: Number of sets of inputs on which results were compared.
@@ -58,7 +58,6 @@ class Compared:
     checked_sets_count: int = 0
 
     def __getitem__(self, name: str) -> Comparison:
-        """Return the comparison of a variant.  Raises KeyError: when the variant was not compared."""
         return {comparison.b: comparison for comparison in self.comparisons}[name]
 
     @property
@@ -145,7 +144,6 @@ def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, matc
 
 
 def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float) -> list[str]:
-    """Return a reason for each variant whose launch overhead may exceed the tolerance."""
     return [
         f"launching makes up to {share.launch_s / share.call_s:.1%} of {name}: capture a graph to compare the kernels"
         for name, share in shares.items()
@@ -154,7 +152,6 @@ def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float)
 
 
 def _explain_gap(shared: Interval, own: Interval) -> list[str]:
-    """Return the reason for a gap over 0.5 % between the ratio alone and in turns; none if the intervals overlap."""
     gap = own.centre / shared.centre - 1.0
     if abs(gap) <= _GAP_RATIO or (own.low <= shared.high and shared.low <= own.high):
         return []

@@ -165,7 +165,6 @@ def _run(request: CompareRequest) -> Compared:
 
 
 def _choose_cache(request: CompareRequest, timer: BlockTimer) -> _CacheChoice:
-    """Choose the work before each call.  Raises UsageError: for ``"cold"`` without a GPU, and for an unknown size of the L2 cache."""
     environment = request.environment
     if request.cache == "warm":
         return _CacheChoice("warm", facts={"cache": "warm"})
@@ -204,7 +203,6 @@ def _run_alone(
 
 
 def _stored_floor(settings: Settings | None, *, shares_buffers: bool) -> float | None:
-    """Return the stored floor of this process's GPU; None without a GPU or a floor."""
     with spared("looking for this GPU's floor"):
         uuids = str(torch_state.snapshot().facts.get("cuda_uuids") or "").split(",")
         return floor_record.read_ratio((settings or load()).state, uuids[0], shared=shares_buffers) if uuids[0] else None

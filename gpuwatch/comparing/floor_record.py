@@ -49,14 +49,14 @@ def read(state: Path) -> dict[str, tuple[Floor, ...]]:
 
 
 def read_ratio(state: Path, uuid: str, kind: str | None = None, *, shared: bool = False) -> float | None:
-    """Return the floor of a kind of kernel, or the largest floor for another kind; None without floors."""
+    """Return the floor of a kind of kernel, or the largest floor if that kind has none; None without floors."""
     found = [floor for floor in read(state).get(uuid, ()) if floor.shared == shared]
     named = [floor.floor_ratio for floor in found if floor.kind == kind]
     return max(named or [floor.floor_ratio for floor in found], default=None)
 
 
 def store(state: Path, uuid: str, floor: Floor) -> None:
-    """Replace the stored floor of this kind.
+    """Store a floor in place of this GPU's earlier one of the same kind and sharing.
 
     Raises OSError: when the state folder cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Facts of an instance that differ from most reference cards, and the numbers that each difference makes incomparable."""
+"""Facts of an instance that differ from the reference cards, and the numbers that each difference makes incomparable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SETTINGS = {
     "sm_clock_max_mhz": "maximum SM clock",
     "mem_clock_max_mhz": "maximum memory clock",
 }
-# Facts of the machine rather than the model: the probes measure their effects.
+# Facts of the machine rather than the model.
 _NOTED = {
     "driver_version": "driver",
     "vbios_version": "VBIOS",
@@ -45,7 +45,7 @@ class Reach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FactDifference:
-    """A fact of this instance that differs from most reference cards."""
+    """A fact of this instance that differs from the reference cards' most common value."""
 
     name: str
     here: str
@@ -91,7 +91,6 @@ def _versions(here: Mapping[str, str], theirs: Sequence[Mapping[str, str]], reac
 
 
 def _usual_device(devices: Sequence[Device]) -> Device:
-    """Return a device with the most common value of each fact."""
     usual: dict[str, Any] = {each.name: _usual([getattr(device, each.name) for device in devices]) for each in fields(Device)}
     return replace(devices[0], **usual)
 

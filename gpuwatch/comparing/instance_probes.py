@@ -76,9 +76,9 @@ class Probed:
 
 
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
-    """Create a context; return torch.cuda with torch, or else a replacement with None; two None without any package.
+    """Create a context; return torch.cuda with torch, or else a replacement with None; two None if no package can be used.
 
-    Raises GpuwatchError: when the GPU is unusable.
+    Raises GpuwatchError: when cuda-bindings find no usable GPU.
     """
     try:
         torch = importlib.import_module("torch")
@@ -125,13 +125,13 @@ class Instruments:
 def run_probes(settings: Settings, say: Callable[[str], None], instruments: Instruments | None = None) -> Probed:
     """Run every probe that this Python can run; ``missing`` gives the reasons for the others.
 
-    Raises GpuwatchError: when no GPU is usable.
+    Raises GpuwatchError: as ``open_cuda``.
     """
     tools = instruments or Instruments()
     found = Probed()
     cuda, torch = tools.open_cuda()
     if cuda is None:
-        why = "neither torch nor cuda-bindings is installed"
+        why = "neither a torch with a usable GPU nor cuda-bindings is installed"
         found.missing = dict.fromkeys((*_OF_STAMPS, *_OF_GEMM, "copy_s"), why)
         return found
     device = tools.environment.gpu()
@@ -192,7 +192,6 @@ def _probe_clock(found: Probed, driver: Any) -> None:
 
 
 def _probe_launches(found: Probed, driver: Any, cuda: Any, count: int) -> None:
-    """Time launches of an empty kernel through the driver API, with a wait after each."""
     cycles = ctypes.c_uint64(0)
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
     at, kernel, stream = ctypes.addressof(arguments), load_kernel(driver, "gpuwatch_spin"), raw_stream()(cuda.current_device())
@@ -243,7 +242,6 @@ def _timed(
 
 
 def _software(torch: Any) -> dict[str, str]:
-    """Return the versions that affect a GEMM, empty without torch; ``gemm`` names the library, or else torch's release."""
     if torch is None:
         return {}
     cuda = str(torch.version.cuda)

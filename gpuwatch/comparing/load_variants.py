@@ -37,7 +37,7 @@ def names_function(text: str) -> bool:
 def load(text: str, *, at: str | None = None) -> Loaded:
     """Load the function that ``file.py:function`` names, of revision ``at`` if one is named.
 
-    Raises UsageError: when the file, the revision or the function is missing, or the file cannot be imported.
+    Raises UsageError: for other text, a missing file, revision or function, and a file that cannot be imported.
     """
     file, colon, function = text.rpartition(":")
     if not colon or not function.isidentifier() or not file:
@@ -71,10 +71,10 @@ def _take(module: ModuleType, function: str, where: str, name: str) -> Loaded:
 
 
 def wants_inputs(call: Callable[..., object]) -> bool:
-    """Return True if a call needs an argument."""
+    """Return True if a call needs a positional argument."""
     try:
         parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):  # a built-in function has no signature
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return any(each.kind in kinds and each.default is inspect.Parameter.empty for each in parameters)

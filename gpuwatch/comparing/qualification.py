@@ -23,7 +23,7 @@ SCHEMA = 1
 _KEY = "card-"  # prefix of the digest of a UUID
 SHIPPED = Path(__file__).parent / "references"
 _BLOCKS_COUNT = 20  # windows of half a second of GEMM: the power controller swings within a second
-_BETWEEN_WINDOWS_RATIO = 0.0006  # measured difference between windows of unchanged work (annotate.budget.Repeatability)
+_BETWEEN_WINDOWS_RATIO = 0.0006  # as annotate.derived.measured_numbers.LEAST_RATIO
 _MOST_BYTES = 16 << 20  # room for some thousand cards
 
 
@@ -113,11 +113,11 @@ class Qualification:
 
     @property
     def card_key(self) -> str:
-        """Return a digest of the card's UUID, which hides the board's serial number."""
+        """Return a digest of the card's UUID."""
         return _key(self.device.uuid)
 
     def without_uuids(self) -> Qualification:
-        """Return the qualification for a public reference, without the board's serial number."""
+        """Return the qualification for a public reference, with digests in place of UUIDs."""
         parent = None if self.device.parent_uuid is None else _key(self.device.parent_uuid)
         return replace(self, device=replace(self.device, uuid=self.card_key, parent_uuid=parent))
 
@@ -139,7 +139,7 @@ def _key(uuid: str) -> str:
 def read_cards(paths: Iterable[Path]) -> tuple[Qualification, ...]:
     """Read files and folders of references and of `selftest --qualify --json` results: each card once, its latest result.
 
-    Raises UsageError: for a file that is neither.
+    Raises UsageError: for a file that is neither or cannot be read, and for a folder without such files.
     """
     found: list[Qualification] = []
     for path in paths:
@@ -173,7 +173,6 @@ def _cards_of(file: Path) -> list[Qualification]:
 
 
 def _finite(text: str) -> float:
-    """Read a number.  Raises ValueError: for infinities and NaN, because JSON cannot hold them."""
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text} is not a number")
     return number
@@ -182,7 +181,7 @@ def _finite(text: str) -> float:
 def save_card(path: Path, card: Qualification) -> int:
     """Add a card to a reference file, in place of an earlier result of the same card; return the number of cards in the file.
 
-    Raises UsageError: when the file holds other content.
+    Raises UsageError: when the file holds other content, or cannot be read.
 
     Raises OSError: when the file cannot be written.
     """

@@ -15,7 +15,7 @@ from gpuwatch.comparing.qualification import Amount, Qualification
 # A further card of the model lies outside the band of one probe with this probability; of all six probes, one card in 17.
 _OUTSIDE_SHARE = 0.01
 _FEWEST_CARDS_COUNT = 3  # with fewer cards, the spread between cards is unknown
-# The GEMM's exponent, the middle of the fits on five H200s (docs/decisions/0088); no card's property explains their spread.
+# The GEMM's exponent: five H200s gave 0.93 to 1.03 (docs/decisions/0088).
 _BETA, _BETA_ERROR = 0.97, 0.05
 
 
@@ -49,7 +49,7 @@ class Probe:
 
 
 # Floors: the largest differences between the first five cards of docs/FLEET.md, rounded up; for the light clock, less than a
-# step of 15 MHz.  For GEMM at one clock, more than these cards' difference: another fleet showed 0.34 %
+# step of 15 MHz.  For GEMM at one clock, more than these cards' difference: two other cards showed 0.34 %
 # (annotate/times/reference_clock.py).  The host dominates a launch: reruns on one instance differed by 23 %.
 PROBES = (
     Probe("light_clock_mhz", "clock under light work", Reach.RAW, 0.005, is_rate=True),
@@ -173,8 +173,8 @@ def move_to_clock(amount: Amount, clock_mhz: float | None) -> Amount:
 def _spread_errors(logs: Sequence[float], halves: Sequence[float | None], floor_ratio: float) -> tuple[float, float]:
     """Return half the interval of the cards' centre, and half the band for a further card.
 
-    The band is the 99 % prediction interval of a t distribution, and at least the floor.  For one or two cards the band is
-    the larger of the floor and the cards' distance, because two cards do not show a spread.
+    The band is the 99 % prediction interval of a t distribution, and at least the floor.  For one or two cards, half the band
+    is the larger of the floor and the cards' distance: two cards show no spread.
     """
     from scipy.special import stdtrit
 

@@ -18,7 +18,7 @@ from gpuwatch.sources import has_driver, open_source
 
 _CONTENTION, _OWN_WORK = "contention-", "contention-self"
 _SHARED = ("timer-overhead",)  # equal for each card's probes
-_SMALL_MEMORY_RATIO = 0.005  # share of the memory: a driver or a desktop may hold less
+_SMALL_MEMORY_RATIO = 0.005  # share of the memory that a driver or a desktop may hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,6 @@ def _simulated(spec: str) -> Probed:
 
 
 def _look(source: Source, device: Device) -> SeenGpu:
-    """Read the facts that may change at each start, before this process has work on the GPU."""
     slow = source.read(device.uuid, Lane.SLOW, ("sm_clock_lock_mhz",))
     fast = source.read(device.uuid, Lane.FAST, ("memory_used_bytes",))
     processes = source.read_process_list(device.uuid, utilization=True)
@@ -138,7 +137,7 @@ def _words(process: Process) -> str:
 
 
 def _disturbances(verdicts: list[Verdict], severity: str) -> Iterator[str]:
-    """Yield each hazard of this severity once, without neighbours; for "flag" also the evidence that windows lack."""
+    """Yield each rule's hazard of this severity, without contention; for "flag" also the evidence that windows lack."""
     found = {
         hazard.rule: f"{hazard.rule} in {verdict.label or 'a probe'}: {hazard.says}"
         for verdict in verdicts

@@ -1,4 +1,4 @@
-"""The correctness check before any timing: compares the results of all variants on several sets of inputs."""
+"""The correctness check before any timing: compares the results of all variants."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +16,7 @@ _Round = Mapping[str, Callable[[], object]]
 
 @dataclass(frozen=True, slots=True)
 class CheckedResults:
-    """The worst match of each other variant with the reference, and the number of compared sets of inputs.
-
-    There is no match if the reference returns nothing.
-    """
+    """The worst match of each other variant with the reference, and the number of compared sets of inputs."""
 
     matches: dict[str, Match] = field(default_factory=dict)
     sets_count: int = 0
@@ -29,7 +26,7 @@ def check_results(request: CompareRequest, calls: Calls, inputs: list[tuple[Any,
     """Call each variant on each set of inputs, or on one set if results are not compared, and compare the results.
 
     The first call may also compile a variant and create a context.
-    Raises UsageError: when a result cannot be compared.
+    Raises UsageError: when a result cannot be compared, or ``check_inputs`` are invalid.
     """
     # A factory makes its own data, so results can agree only on given inputs.
     is_given = any(inputs) or not any(map(variant_calls.is_factory, request.variants.values()))
@@ -45,10 +42,9 @@ def check_results(request: CompareRequest, calls: Calls, inputs: list[tuple[Any,
 
 
 def _rounds(request: CompareRequest, calls: Calls, inputs: list[tuple[Any, ...]], *, every_set: bool) -> Iterator[_Round]:
-    """Yield one call of each variant for each set of inputs, then for each set of ``check_inputs``.
+    """Yield the variants' calls for one set of inputs after another; without ``every_set``, only for the first set.
 
-    A compared function gets copies of the inputs, because work in place would change the next variant's inputs.  The calls of a
-    factory use the inputs that the factory was given.
+    A compared function gets copies of the inputs, because work in place would change the next variant's inputs.
     """
     sets = inputs if every_set else inputs[:1]
     for number, each in enumerate(sets):

@@ -39,9 +39,9 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """The result of an interleaved run of two variants, and the share of blocks before which the GPU was idle.
+    """The quads of two variants, and the share of the whole run's blocks for which the GPU may have waited.
 
-    ``launches`` holds each variant's launches; empty if the timer cannot separate launches from calls.
+    ``launches`` holds each variant's launch share; empty if the timer cannot separate launches from calls.
     """
 
     quads: Quads
@@ -104,7 +104,6 @@ def run_interleaved(
 
 
 def _launches(quads: Sequence[Sequence[Timed]]) -> dict[str, LaunchShare]:
-    """Return the launch share of each variant, from the medians over its blocks."""
     by_variant: dict[str, list[tuple[Timed, BlockLaunch]]] = {}
     for timed in chain.from_iterable(quads):
         if timed.launch is not None:
@@ -166,7 +165,6 @@ def run_alone(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds
 
 
 def _spend(timer: BlockTimer, blocks: Iterator[Block], seconds: float) -> list[float]:
-    """Run blocks for ``seconds``, at least one block, and return each block's time per call."""
     took_s: list[float] = []
     spent_s = 0.0
     for timed in timer.times(blocks):

@@ -28,7 +28,7 @@ def differences(
     warm_s: float,
     before: Callable[[], object] | None = None,
 ) -> Iterator[float]:
-    """Yield the difference of each pair of equal variants, from one trial per pair in a new order, if its times are usable."""
+    """Yield the difference of each pair of equal variants, from one trial per pair in a new order, if the times are usable."""
     for trial in range(trials_count):
         runners = [Runner(name, (call,), before=before) for name, call in zip("ab", next(pairs), strict=True)]
         a, b = (schedule.calibrate(timer, runner) for runner in runners)
@@ -65,7 +65,7 @@ def equal_pairs(
 
 
 def make_gemm(torch: Any, size: int = _GEMM_SIZE) -> Callable[[], object]:
-    """Return a product of two square matrices of bfloat16."""
+    """Return a function that multiplies two square matrices of bfloat16."""
     a, b = (torch.randn(size, size, dtype=torch.bfloat16, device="cuda") for _ in range(2))
     out = torch.empty_like(a)
     return lambda: torch.mm(a, b, out=out)

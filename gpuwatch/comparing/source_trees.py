@@ -45,7 +45,6 @@ class SourceTree:
         """Execute a file of the tree as a module of this name; ``sys.modules`` keeps the module.
 
         Exceptions of the file propagate.
-        Raises ImportError: for a file that is not Python.
         """
         loader = _TreeLoader(name, str(source), self)
         spec = importlib.util.spec_from_file_location(name, source, loader=loader)

@@ -15,7 +15,7 @@ _FACTORY = "make_"
 
 
 def input_sets(request: CompareRequest) -> list[tuple[Any, ...]]:
-    """Return the sets of arguments: several if a function makes them, because data addresses affect a time."""
+    """Return the sets of arguments: ``buffers_count`` if a function makes them, because data addresses affect a time."""
     if callable(request.inputs):
         made = make_with_seeds(request.inputs, request.buffers_count)
         return [compare_arguments.checked_inputs(each, name="inputs()") for each in made]
@@ -30,7 +30,7 @@ def make_with_seeds(make: Callable[..., Any], count: int) -> list[Any]:
 def takes_seed(make: Callable[..., Any]) -> bool:
     try:
         return "seed" in inspect.signature(make).parameters
-    except (TypeError, ValueError):  # a built-in function has no signature
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return False
 
 

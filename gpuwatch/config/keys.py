@@ -89,8 +89,6 @@ def _share(found: object) -> float:
 
 
 def _threshold(range_: Range) -> Callable[[object], float]:
-    """Return a function that reads a share in a range; the text "none" is read as 0."""
-
     def read(found: object) -> float:
         ratio = quantities.share_ratio(_text('a share with its sign, such as "0.5 %"', found)) if found != "none" else 0.0
         if ratio and not range_.holds(ratio):
@@ -113,7 +111,6 @@ def _bytes(found: object) -> int:
 
 
 def _listen(found: object) -> str:
-    """Read ``HOST:PORT`` with defaults filled in, or the empty text for no address."""
     expected = 'HOST:PORT, HOST, PORT (on loopback) or "off"'
     text = _text(expected, found)
     if text in ("off", ""):
@@ -133,7 +130,6 @@ def _listen(found: object) -> str:
 
 
 def _file(found: object) -> str:
-    """Read a path, or the empty text for none."""
     return "" if found in ("", "none") else str(_path(found))
 
 

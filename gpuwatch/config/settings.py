@@ -142,7 +142,6 @@ def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _read_file(path: Path) -> Iterator[tuple[Key, object, str]]:
-    """Yield the keys of one file with their raw values and places.  Raises UsageError."""
     import tomllib  # imported late: slow, and most processes have no file to read
 
     try:
@@ -203,7 +202,6 @@ def _read(key: Key, raw: object, place: str, name: str = "") -> object:
 
 
 def _reconcile(values: dict[str, Any], origins: Mapping[str, str]) -> None:
-    """Adapt a default to a configured value.  Raises UsageError: for configured values that contradict each other."""
     for names in _ORDERED:
         small, large = BY_NAME[names[0]], BY_NAME[names[1]]
         if values[small.field] <= values[large.field]:

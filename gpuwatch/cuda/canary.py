@@ -10,7 +10,7 @@ from gpuwatch.cuda.stamp import Stamped, Stamps
 from gpuwatch.process import torch_state
 
 _SPIN_CYCLES = 4_000_000  # 2 ms at 2 GHz, and too light for any power limit
-_COPY_BYTES = 128 << 20  # beyond the L2 cache of every known board
+_COPY_BYTES = 128 << 20  # source and target together exceed the L2 cache of every known board
 _COPIES_COUNT = 16
 
 
@@ -23,7 +23,7 @@ class Canary:
 
 
 def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
-    """Run the canary for about 5 ms, and wait for its end.  The canary needs 256 MiB.
+    """Run the canary and wait for its end.  The canary needs 256 MiB.
 
     Return None without a context, without cuda-bindings, or during a capture.
     Raises RuntimeError: when the driver refuses, for example for lack of memory.
@@ -37,7 +37,7 @@ def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
 
 
 def spin_stamped(driver: Any = None) -> Stamped | None:
-    """Return the stamps before and after 2 ms of light work on every SM, which runs at the highest allowed clock.
+    """Return the stamps before and after about 2 ms of light work on every SM.
 
     Return None without a context, without cuda-bindings, or during a capture.
 
@@ -66,7 +66,6 @@ def spin_stamped(driver: Any = None) -> Stamped | None:
 
 
 def _copied_bytes_count(driver: Any, cuda: Any, stream: int) -> float | None:
-    """Return the bytes that a copy reads and writes per second; None for a time of zero."""
     source = int(checked(driver.cuMemAlloc(2 * _COPY_BYTES)))
     try:
         first, last = (cuda.Event(enable_timing=True) for _ in range(2))

@@ -24,10 +24,10 @@ TIMED = -1  # marks an iteration, in place of a word's number
 _ROW = struct.Struct("=qqqqq")
 _COLUMNS_COUNT = 5
 _NO_STAMP = -1
-_SPREADS_COUNT = 1000  # stamps whose spread over the SMs is checked
+_SPREADS_COUNT = 1000  # most stamps whose spread over the SMs is checked
 _ANCHOR = 0  # number of the event at time zero
 _EVENTS_COUNT = 8 * TIMES_COUNT  # start marks without an end use events, too
-_PIECE_COUNT = 64  # elapsed times between two rests: 0.1 to 0.2 ms
+_PIECE_COUNT = 64  # elapsed times between two rests
 _READ_AT_ONCE_COUNT = 500  # marked pieces; reading more takes a thread (docs/decisions/0070)
 _SHIFT = 32  # a begun mark is one number: its event above these bits, its stamp plus one below
 
@@ -100,7 +100,7 @@ class CudaMarks:
         return number << _SHIFT | (stamp + 1)
 
     def end(self, begun: int, word: int = TIMED) -> int | None:
-        """Mark the end; return the stamp's number, or None if the piece is left out."""
+        """Mark the end; return the stamp's number (−1 without a stamp), or None if the piece is left out."""
         count = self._timed_count if word == TIMED else self._other_count
         if count >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
             return None
@@ -164,7 +164,7 @@ class CudaMarks:
             stamps.close(is_beside=self._stream is not None)
 
     def timings(self) -> Timings | None:
-        """Return the marked iterations in the order of their start times; None without any."""
+        """Return the marked iterations in the order of their start times; None without any, or during a capture."""
         found = self._read(is_timed=True)
         if found is None:
             return None

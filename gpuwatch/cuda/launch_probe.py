@@ -15,7 +15,7 @@ _USUAL_RATIO = 0.5
 class LaunchProbe:
     """The host's times of probed iterations.
 
-    If the first event of an iteration is done when the host has launched all of it, the GPU had no other work and waited.
+    If the first event of an iteration is done when the host has launched all of it, the GPU may have waited for the launch.
     Probing creates no object that Python's collector tracks.
     """
 

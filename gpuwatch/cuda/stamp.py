@@ -107,7 +107,7 @@ class Stamps:
     def allocate(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
         """Allocate ``count`` stamps; None without a CUDA context, without cuda-bindings, or during a capture.
 
-        ``count`` of the result is larger in a kept buffer, and smaller if ``stamp_buffers.MOST_BYTES`` limits the device memory.
+        ``count`` of the result may be larger in a kept buffer; it is smaller if ``stamp_buffers.MOST_BYTES`` limits the memory.
         ``driver`` defaults to that of cuda-bindings.
         Raises RuntimeError: when the driver refuses.
         """

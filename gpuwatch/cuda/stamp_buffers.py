@@ -1,4 +1,4 @@
-"""Device memory for stamps: allocated, released, and in small sizes reused by the next window."""
+"""Device memory for stamps: allocated, released, and reused by the next window."""
 
 import contextlib
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ _unfreed: list[StampBuffer] = []  # released, and not freed yet
 
 
 def keep_room(driver: Any) -> None:
-    """Keep a buffer for the iterations of a window, unless one is kept or the GPU's memory is nearly full.
+    """Keep a buffer for a window's iterations if none is kept, 4 GiB of memory are free, and the context has a number.
 
     Allocated inside a window, the buffer would wait for the daemon's calls (docs/decisions/0122).
     Raises RuntimeError: when the driver refuses.

@@ -25,7 +25,7 @@ def counts_line(windows: Sequence[GatedWindow]) -> str:
 
 
 def summary(windows: Sequence[GatedWindow]) -> str:
-    """Return Markdown for a step's summary: a table, then each window and comparison folded, cut below GitHub's limit."""
+    """Return Markdown for a step's summary: a table, then as many folded windows and comparisons as fit GitHub's limit."""
     lines = [f"### gpuwatch: {_MARKS[overall(windows)]} ({counts_line(windows)})", ""]
     lines += ["| Outcome | Window | Time | Against the baseline | Why |", "|---|---|---|---|---|"]
     for each in windows:

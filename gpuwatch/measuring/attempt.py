@@ -192,7 +192,7 @@ def warm_up(
     *,
     first_s: Annotated[float, "the clock is at its maximum until the cap engages, after 56-75 ms (docs/HARDWARE.md)"] = 0.1,
 ) -> tuple[float | None, Warmup]:
-    """Warm up until steady, or for ``warmup_max_s``; return the highest clock (estimated if torch lacks it) and the warm-up."""
+    """Warm up until steady, or for ``warmup_max_s``; return the highest clock, None if unknown, and the warm-up."""
     chunks, clock_max_mhz = _Chunks(job), job.clock_max_mhz
     count, steady = 0, False
     while chunks.spent_s < job.limits.warmup_max_s and not steady:

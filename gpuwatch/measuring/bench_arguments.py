@@ -91,7 +91,7 @@ class Limits:
     def checked(cls, min_s: object, max_s: object, target_ratio: object, warmup_max_s: object, retries: object) -> Limits:
         """Return the checked limits.
 
-        Raises UsageError: when a limit is not a finite number in its range.
+        Raises UsageError: when a limit is invalid, or ``min_s`` exceeds ``max_s``.
         """
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise UsageError(f"retries: expected a count of at least 0, found {retries!r}")

@@ -81,7 +81,7 @@ class CanaryRun:
 
 
 def run_canary(uuid: str, settings: Settings | None) -> CanaryRun | None:
-    """Run the canary for about 5 ms; return None without stamps, memory for its copy, or a valid configuration."""
+    """Run the canary; return None without stamps, memory for its copy, or a valid configuration."""
     # A failure never stops a benchmark; a lack of memory is not even logged.
     with spared("the canary"), contextlib.suppress(RuntimeError, GpuwatchError):
         from gpuwatch.cuda.canary import measure_canary

@@ -47,7 +47,7 @@ def current_device() -> TorchDevice | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchEnvironment:
-    """The functions through which bench() reaches clock, daemon, GPU and terminal.
+    """The functions through which a benchmark reaches clock, daemon, GPU and terminal.
 
     ``window`` takes the arguments of ``gpuwatch.window``; ``stream`` shows progress, None for standard error.
     """

@@ -18,7 +18,7 @@ from gpuwatch.measuring.reference import Match, match_results, output_unchanged
 from gpuwatch.timers import Call, Timer, TimingPlan
 from gpuwatch.wire.messages import FactValue
 
-# Below the shortest kernel's time between two events of a held stream; events have steps of 0.5 us.
+# Below the shortest kernel's time between two events of a held stream; events have steps of 0.5 µs.
 _LEAST_KERNEL_S = 0.75e-6
 _TRIES_COUNT = 2
 
@@ -116,7 +116,7 @@ def is_invisible(call: Call, timer: Timer, overhead_s: float) -> bool:
 def choose_cache(request: BenchRequest, timer: Timer, gpu: TorchDevice | None, environment: BenchEnvironment) -> CacheSetting:
     """Choose the calls to time and the work between them.
 
-    Raises UsageError: when there is no cache to empty.
+    Raises UsageError: when there is no cache to empty, or the cache's size is unknown.
     """
     work = request.work
     if work.is_rotated:

@@ -71,7 +71,6 @@ def _wide(tensor: Any) -> Any:  # torch is not a dependency, so a tensor has no 
 
 
 def _check_laid_out(tensor: Any) -> None:  # torch is not a dependency, so a tensor has no type here
-    """Check a tensor's layout.  Raises ValueError: when it is sparse or holds no values."""
     if "strided" not in str(getattr(tensor, "layout", "strided")) or getattr(tensor, "is_meta", False):
         raise ValueError("a tensor that is sparse or on the meta device has no values to compare")
 

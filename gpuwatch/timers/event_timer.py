@@ -203,7 +203,6 @@ class EventsTimer:
         return host_s is not None and step_s is not None and host_s > _HOST_BOUND_RATIO * step_s
 
     def _size_count(self, plan: TimingPlan) -> int:
-        """Return the number of entries to launch before waiting."""
         if not self._is_host_bound(plan):
             return _ENTRIES_MOST_COUNT
         queued = _QUEUE_COUNT // _launches_count(plan)
@@ -258,14 +257,12 @@ def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np
 
 
 def _allocate_stamps() -> Stamps | None:
-    """Allocate stamps; return None without cuda-bindings, or if the driver refuses.  Times then have no clock."""
     with spared("preparing to stamp the true clock"):
         return Stamps.allocate(_STAMPS_COUNT)
     return None
 
 
 def _cuda() -> Any:
-    """Return torch.cuda.  Raises UsageError: without torch or a GPU."""
     try:
         import torch
     except ImportError:

@@ -1,1 +1,1 @@
-"""Measurements that need a real GPU (`make gpu`), and the rendering of the committed data into docs/VALIDATION.md."""
+"""Measurements that need a real GPU, and the pages rendered from their committed data."""

@@ -66,7 +66,6 @@ class Work:
 
 
 def evaluate(kernel: Kernel) -> list[float]:
-    """Time calls by events, a batch at a time, until the time is up."""
     times: list[float] = []
     end_ns = clock.now_ns() + round(SECONDS * 1e9)
     while clock.now_ns() < end_ns:

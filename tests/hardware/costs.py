@@ -124,7 +124,6 @@ def _hidden(*, is_hidden: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def busy() -> Iterator[None]:
-    """Keep the GPU busy in another thread."""
     over = threading.Event()
 
     def work() -> None:

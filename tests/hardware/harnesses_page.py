@@ -35,7 +35,7 @@ def take(paths: Sequence[Path]) -> None:
 
 
 def render(found: dict[str, Any]) -> str:
-    """Return the lines from marker to marker."""
+    """Return the text from marker to marker."""
     harnesses = dict.fromkeys(row["harness"] for row in found["rows"])
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return "\n".join([

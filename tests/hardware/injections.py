@@ -1,6 +1,6 @@
 """Windows with a deliberate hazard on a real GPU: the action, and the findings that the verdict must have.
 
-No setting of the card changes.  This excludes heat, brakes, memory clocks and errors, which only the simulator has.
+No setting of the card changes, so heat, brakes, memory clocks and errors are left to the simulator.
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ def steady(call: Callable[[], object], seconds: float = 3.2, **kind: Any) -> Bod
 
 
 def timed(call: Callable[[], object], seconds: float = 2.0) -> Body:
-    """Record every call as an iteration of the window."""
-
     def body(window: gpuwatch.Window) -> None:
         until = time.monotonic() + seconds
         count = 0

@@ -192,7 +192,6 @@ def missed_together(scored: Sequence[Scored]) -> list[str]:
 
 
 def _card_names(scored: Sequence[Scored]) -> tuple[str, ...]:
-    """Return the cards in order of appearance."""
     return tuple(dict.fromkeys(each.card for each in scored))
 
 
@@ -213,7 +212,6 @@ def covered_by_family(scored: Sequence[Scored]) -> list[str]:
 
 
 def sharp(scored: Sequence[Scored]) -> list[str]:
-    """Return the bounds of clean windows."""
     out = [
         "### Sharpness on GPUs\n",
         f"Bounds of clean windows of {SHARP_S:.0f} s and more.\n",

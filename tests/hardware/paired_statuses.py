@@ -132,7 +132,6 @@ def named(scored: Sequence[Scored]) -> list[str]:
 
 
 def alarms(scored: Sequence[Scored]) -> list[str]:
-    """Return the rules that flagged or rejected clean windows."""
     clean = [each.row for each in scored if each.row.clean]
     counts = Counter(name for row in clean for name in row.answer.named)
     said = ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])))
@@ -166,7 +165,7 @@ def within_clusters(scored: Sequence[Scored], value: Callable[[Scored], float]) 
 
 
 def claimed(each: Scored) -> Row:
-    """Return the row with only the numbers that decide the status: without times, the throughput alone."""
+    """Return the row with only the bounds of the numbers that decide the status: without times, of the throughput alone."""
     names = CLAIMED_NAMES if each.row.variant != PLAIN else (data.THROUGHPUT,)
     row = each.row
     bounds = {name: bound for name, bound in row.answer.bounds.items() if name in names}

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 PRETENCE = "pretence"
 # Kernels of ``kernels.py``; one call takes 0.2 to 2.5 ms on an H200.
 WORKLOADS = ("gemm-4096", "softmax-fp32", "attention", "copy-1g", "conv-3x3", "gemm-4096-fp32", "decode-graph")
-_FILLER_COUNT = 1 << 24  # array length: one launch of other work takes at most about 50 us; longer work takes several launches
+_FILLER_COUNT = 1 << 24  # array length: one launch of other work takes at most about 50 µs; longer work takes several launches
 _TRITON = """
 import triton
 import triton.language as tl

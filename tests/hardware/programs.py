@@ -91,7 +91,6 @@ _UNSEEN = ("unshare", "--pid", "--fork", "--mount-proc")
 
 
 def taken(settings: Settings) -> list[dict[str, str]]:
-    """Run every program; return a row for each."""
     rows = [_python(settings, *each) for each in PYTHON]
     rows.append(_python(settings, "CuPy, in a PID namespace of its own", _CUPY, 1.0, 0.0, before=_UNSEEN))
     with tempfile.TemporaryDirectory(prefix="gwc") as folder:

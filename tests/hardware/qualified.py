@@ -121,7 +121,6 @@ def _repeats(cards: Sequence[Qualification]) -> Iterator[str]:
 
 
 def written(text: str) -> str:
-    """Return the page with the present table."""
     before, _, rest = text.partition(_BEGIN)
     return before + _BEGIN + "\n".join(table()) + "\n" + _END + rest.partition(_END)[2]
 

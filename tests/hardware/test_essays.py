@@ -14,7 +14,7 @@ def _verdicts(experiment: str) -> dict[str, Verdict]:
 
 
 def test_no_experiment_has_the_finding_no_work() -> None:
-    """No verdict has the finding ``no-work``, although the driver's utilisation reads 0 throughout some windows."""
+    """No verdict has the finding ``no-work``, although every reading of utilisation in five of the windows is 0."""
     accused = [row["condition"] for row, verdict in judged() if any(each.rule == "no-work" for each in verdict.hazards)]
     assert not accused
 

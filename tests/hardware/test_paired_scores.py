@@ -198,7 +198,7 @@ def test_own_stream_throughout_is_bounded_by_the_record() -> None:
     """A second stream throughout a plain window is found only against a record.
 
     Without a record the verdict is valid, and compares the window with itself only.  The four clean windows of the same work,
-    one of them twice, make a record.  Against the record the window is rejected, and the clean windows stay valid.
+    one of them twice, make a record.  Against it ``record-shift`` rejects the window, and the clean windows stay valid.
     """
     whole, evidences = paired_scores.read()
     work = [

@@ -79,7 +79,6 @@ def hog() -> None:
 
 
 def plain() -> None:
-    """Run a typical bench.py: warm up, time a GEMM with events, print."""
     call = gemm(4096)
     loop(call, 3.0)
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

@@ -55,13 +55,11 @@ def drip(connection: socket.socket, over: threading.Event) -> None:
 
 
 def greet_and_drip(connection: socket.socket, over: threading.Event) -> None:
-    """Send a greeting, then an answer byte by byte."""
     connection.sendall(WELCOME)
     drip(connection, over)
 
 
 def greet_and_pour(connection: socket.socket, over: threading.Event) -> None:
-    """Send a greeting, then a line longer than allowed."""
     connection.sendall(WELCOME)
     for _ in range(4 * messages.ANSWER_BYTES // len(PIECE)):
         connection.sendall(PIECE)

@@ -14,7 +14,6 @@ from tests.waiting import sample_for
 
 
 def closed(settings: Settings, count: int) -> list[gpuwatch.Window]:
-    """Return this many windows whose blocks have ended."""
     windows = []
     for number in range(count):
         with gpuwatch.window(f"number {number}", settings=settings) as w:

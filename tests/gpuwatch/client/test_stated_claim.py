@@ -24,7 +24,6 @@ def copying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 def declared(window: gpuwatch.Window, settings: Settings) -> dict[str, Any]:
-    """Return the stored parts of a window's claim."""
     assert window.verdict
     with Reader(settings.state) as reader:
         told = reader.run(window.run_id or "").declared

@@ -102,7 +102,6 @@ def test_many_times_arrive_without_moving_the_end(copying: Settings) -> None:
 
 
 def failing() -> Iterator[float]:
-    """Yield one time, then raise."""
     yield 0.1
     raise RuntimeError("the caller's error")
 

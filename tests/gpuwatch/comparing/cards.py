@@ -27,7 +27,6 @@ def healthy() -> Qualification:
 
 
 def qualified(scene: Scene, seed: int = 0) -> Qualification:
-    """Qualify the simulated GPU of a scene."""
     device = simulate(replace(scene, bench=(0.5, 0.6)))[0].device
     assert device is not None
     return qualification_of(device, probe_scene(scene, seed))
@@ -50,5 +49,4 @@ def times(amount: Amount, factor: float) -> Amount:
 
 
 def slowed(card: Qualification, names: Sequence[str], factor: float) -> Qualification:
-    """Return the card with these numbers multiplied by ``factor``."""
     return replace(card, amounts={**card.amounts, **{name: times(card.amounts[name], factor) for name in names}})

@@ -78,7 +78,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize(("starved", "says"), [(False, " %: 2 µs of"), (True, "GPU's share at least")])
     def test_each_variant_has_its_gpu_share(self, starved: bool, says: str) -> None:
-        """Text and JSON show the GPU's share of both variants; a GPU that waited for launches is reported."""
+        """The text shows the GPU's share of both variants, and reports a GPU that waited for launches."""
         launch = BlockLaunch(issue_s=12e-6, overhead_s=2e-6, gap_s=1e-6)
         timer = SimulatedBlocks({"a": GEMM, "b": GEMM}, starved=starved, launch=launch)
         found = compare({"a": nothing, "b": nothing}, watch=False, seconds=0.5, timer=timer)
@@ -306,7 +306,7 @@ class TestFloors:
         return load({"source": "simulated:steady-copy", "state": f"{tmp_path}/state"}, environment={"HOME": "/"})
 
     def test_floor_record_returns_largest_for_unknown_kind(self, settings: Settings) -> None:
-        """A floor is stored by GPU and kind, and the largest counts for an unknown kind."""
+        """A floor is stored by GPU, kind and sharing, and the largest counts for an unknown kind."""
         assert floor_record.read_ratio(settings.state, "GPU-1") is None
         for kind, ratio in (("gemm", 0.002), ("copy", 0.0005), ("gemm", 0.0012)):
             floor_record.store(

@@ -27,7 +27,7 @@ def nothing() -> None: ...
 
 
 class Journal(SimulatedBlocks):
-    """A simulated GPU that runs the work before each call, and records the order of events."""
+    """A simulated GPU that runs the blocks' ``before``, and records the order of events."""
 
     def __init__(self, notes: list[str]) -> None:
         super().__init__({"a": GEMM, "b": GEMM})
@@ -115,7 +115,6 @@ def double(x: Values) -> Values:
 
 
 def wrong_from(size: int) -> Callable[[Values], Values]:
-    """Return a variant with wrong results for arrays of at least this size."""
     return lambda x: x * (2.0 if len(x) < size else 2.1)
 
 

@@ -71,8 +71,6 @@ def probed(open_cuda: Any, driver: Any = None) -> Probed:
 
 
 def torch(*, memory: bool = True) -> Any:
-    """Return a mock torch with empty tensors."""
-
     def made(*_: object, **__: object) -> Any:
         if not memory:
             raise RuntimeError("CUDA out of memory. Tried to allocate 1024.00 MiB.\nMore")

@@ -24,7 +24,6 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 
 def write(home: dict[str, str], text: str) -> Path:
-    """Write the user's settings file."""
     path = Path(home["HOME"]) / ".config" / "gpuwatch" / "config.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

@@ -72,7 +72,7 @@ def test_stamp_memory_is_freed_after_reading(gpu: Driver, copying: Settings) -> 
 
 
 def test_reading_waits_while_a_window_is_open(gpu: Driver, copying: Settings) -> None:
-    """Reading during the next window would slow the window's launches."""
+    """Reading would slow the launches of the open window."""
     gpu.may_copy.set()
     with gpuwatch.window("outer", settings=copying):
         inner = iterated(copying, MANY_COUNT)

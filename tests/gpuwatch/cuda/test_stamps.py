@@ -82,7 +82,7 @@ class TestStamps:
         assert (len(gpu.memory), again.used, again.put()) == (1, 0, 0)
 
     def test_room_for_iterations_is_allocated_once(self, gpu: Driver) -> None:
-        """With enough memory, one buffer serves the iterations of successive windows; a second open window gets another."""
+        """With enough memory, one buffer serves the iterations of successive windows, and a second buffer is freed."""
         gpu.free_bytes = 8 << 30
         keep_room(gpu)
         kept = set(gpu.memory)

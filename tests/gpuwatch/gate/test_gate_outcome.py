@@ -34,7 +34,6 @@ OWN_RULES = {
 
 
 def made(took_s: float = 2e-3, *, label: str = "gemm", seed: int = 0, **changes: Any) -> Evidence:
-    """Return evidence of a window with stamped times."""
     return evidence(timings=stamped(took_s, 1490.0, seed=seed), host=Host(boot_id="b"), label=label, **changes)
 
 
@@ -60,7 +59,7 @@ def test_gate_passes_valid_windows() -> None:
 
 
 def test_runs_without_a_common_clock_pass_below_the_floor() -> None:
-    """Unstamped successive runs are inconclusive, and pass if the possible slowdown is below the floor."""
+    """Unstamped successive runs are inconclusive, and pass if the possible slowdown is within floor or margin."""
 
     def unstamped(took_s: float, seed: int) -> Evidence:
         return evidence(timings=times(took_s, seed=seed), host=Host(boot_id="b"), label="gemm")
@@ -159,7 +158,7 @@ def test_summary_shows_labels_literally() -> None:
 
 
 def test_summary_stays_below_the_runners_limit() -> None:
-    """The summary stays below GitHub's limit of 1 MiB: windows beyond the limit appear only in the table."""
+    """The summary of 600 windows stays below GitHub's limit of 1 MiB: further windows appear only in the table."""
     one = gated(made(processes=None))
     text = gate_formats.summary([replace(one, name=f"{place} " + "n" * 200) for place in range(600)])
     assert len(text.encode()) < 1 << 20
