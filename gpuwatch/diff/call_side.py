@@ -67,7 +67,7 @@ class CallSideRun:
         return replay
 
     def describe(self) -> str:
-        """Return the captured graph's kernels as text, or the function's name if nothing was captured."""
+        """Return the captured graph's kernels as text, or the function's name if no kernel was captured."""
         count = len(self._nodes)
         return f"{count} kernels: {', '.join(self._nodes)}" if count else f"{self._job.function}() of Python"
 

@@ -1,4 +1,4 @@
-"""The pairs of kernels to compare: named by the user, all of a common name, or the only kernels of both sides."""
+"""The pairs of kernels to compare: named by the user, all of a common name, or the only possible pair."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -48,7 +48,7 @@ class KernelCode(CubinKernel):
 
     @property
     def signature(self) -> str:
-        """Return the kernel's name and parameters as in the source."""
+        """Return the kernel's name and parameters as text."""
         texts = [f"{each.type or f'{each.bytes_count} bytes'} {each.name}".strip() for each in self.parameters]
         return f"{self.name}({', '.join(texts)})"
 
@@ -116,7 +116,7 @@ def _spills_without_log(code: Sequence[CodeLine]) -> tuple[int | None, int | Non
 
 
 def _parameters(kernel: CubinKernel, named: Sequence[tuple[str, str]]) -> tuple[Parameter, ...]:
-    """Join the cubin's sizes with the symbol's types; ``named`` gives names, and the types of ``extern "C"`` kernels."""
+    """Join the cubin's sizes with the symbol's types; ``named`` gives names, and the types of unmangled symbols."""
     types = symbols.parameter_types(kernel.symbol) or [type_ for _, type_ in named]
     names = [name for name, _ in named]
     count = max(len(kernel.parameter_bytes), len(types))

@@ -42,10 +42,10 @@ def footprint(marks: Sequence[Touched]) -> Footprint | None:
 
 
 def find_grid(plan: SizePlan, block: Threads, resident_count: int | None, try_grid: TryGrid) -> Threads | None:
-    """Return the grid that covers all elements, from launches of one and two blocks; None if one block writes nothing.
+    """Return the grid that covers all elements; None if one block writes nothing.
 
     A kernel that reads gridDim gets at most ``resident_count`` blocks, the number that is on the GPU at once.
-    No grid exceeds the elements by a whole block: a kernel without bounds checks would write far beyond its buffers.
+    In a larger grid, a kernel without bounds checks would write far beyond its buffers.
     """
     threads, volume = math.prod(block), plan.elements_count
     if resident_count is not None:

@@ -89,7 +89,7 @@ def _kernel(found: StaticComparison, table: Table, *, most: int | None) -> Itera
     yield from _limits(found)
     for title, rows in (("SASS by class", found.sass), ("PTX by class", found.ptx)):
         differing = [instruction_cells(row) for row in rows if row.differs]
-        # The GPU runs the SASS; --ptx and --json show the PTX.
+        # The GPU runs the SASS; --verbose, --ptx and --json show the PTX.
         if not differing or (title.startswith("PTX") and found.sass and most is not None):
             continue
         yield ""

@@ -1,4 +1,4 @@
-"""SASS from ``nvdisasm -json``: instructions with their class, and with registers, labels and addresses normalised."""
+"""SASS from ``nvdisasm -json``: instructions with their class, and with registers and jump targets normalised."""
 
 import functools
 import json
@@ -90,7 +90,6 @@ def _target(instruction: Mapping[str, Any]) -> int | None:
 
 
 def _exact(instruction: Mapping[str, Any]) -> str:
-    """Return an instruction as one line, without scheduler hints and function names."""
     opcode = instruction["opcode"]
     operands = _SUBROUTINE.sub("", _REUSE.sub("", instruction.get("operands", "")))
     if opcode.startswith("RET"):
@@ -103,7 +102,7 @@ def _with_labels(text: str, labels: set[int | None]) -> str:
 
 
 def _kind(opcode: str) -> str:
-    """Return the class of an instruction: memory with its width in bits, MUFU with its function, else the operation."""
+    """Return the class of an instruction: most memory accesses with the width in bits, MUFU with its function, else the name."""
     name, *modifiers = opcode.split(".")
     if _WIDE.fullmatch(name):
         return f"{name}.{next((_WIDTHS[each] for each in modifiers if each in _WIDTHS), '32')}"
