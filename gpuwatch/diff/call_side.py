@@ -147,7 +147,6 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 
 
 def _argument(torch: Any, trial: Trial, slot: Slot) -> Any:
-    """Return a scalar's value, or a tensor that views the slot's buffer in the trial's shape."""
     if not slot.is_pointer:
         return trial.scalars[slot.name] if slot.is_float else int(trial.scalars[slot.name])
     count = trial.count_of(slot.name)

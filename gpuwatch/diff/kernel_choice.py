@@ -86,7 +86,6 @@ def _named(side: SideCode, wanted: str) -> str:
 
 
 def _like(side: SideCode, other: str) -> str:
-    """Return the side's only kernel, or the one with the other kernel's name."""
     if len(side.kernels) == 1:
         return side.kernel_symbols[0]
     return _named(side, symbols.full_name(other))

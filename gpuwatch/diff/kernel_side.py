@@ -135,7 +135,6 @@ class KernelSideRun:
         )
 
     def _cover(self, trial: Trial, block: Threads) -> tuple[Threads, list[Touched]]:
-        """Return the grid that covers the outputs, and masks of written elements; no masks if one block writes nothing."""
         # The job counts resident blocks of its first size.  Blocks of another size hold as many threads in all.
         threads = self._job.resident_blocks_count * self._device.sms_count * math.prod(self._job.blocks[0])
         resident_count = threads // math.prod(block) if self._job.strides else None
@@ -151,6 +150,5 @@ class KernelSideRun:
 
 
 def _are_dense(marks: Sequence[Touched]) -> bool:
-    """Return True if elements are written and holes are as rare as chance allows."""
     count = sum(int(mark.sum()) for mark in marks)
     return count > 0 and untouched_count(marks) <= _CHANCE_RATIO * count

@@ -65,7 +65,6 @@ def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: boo
 
 
 def _paragraph(lines: Iterator[str], table: Table) -> Iterator[str]:
-    """Yield the lines; in Markdown, each becomes a paragraph."""
     for line in lines:
         yield from ([line, ""] if line else []) if table is _pipes else [line]
 
