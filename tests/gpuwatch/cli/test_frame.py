@@ -138,7 +138,6 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
 
 
 def every_command(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command and group."""
     yield path
     if isinstance(command, click.Group):
         context = click.Context(command)

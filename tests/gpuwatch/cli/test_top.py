@@ -77,7 +77,6 @@ def test_top_once_does_not_import_textual(daemon: Settings) -> None:
 
 
 def read_until(terminal: int, words: bytes, seconds: float = 20.0) -> bytes:
-    """Read from a terminal until these bytes arrive, or a timeout."""
     said = b""
     while words not in said and select.select([terminal], [], [], seconds)[0]:
         said += os.read(terminal, 1 << 16)
