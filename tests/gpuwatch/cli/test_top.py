@@ -58,7 +58,7 @@ def test_top_without_a_driver_shows_real_windows(gpuwatch: Gpuwatch, monkeypatch
 
 
 def test_top_reports_a_failing_driver(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A failing driver is reported, and never replaced by simulated GPUs."""
+    """A failing driver is reported, and not replaced by simulated GPUs."""
     with running(tmp_path, "nvml", environment={"LD_LIBRARY_PATH": "/nowhere"}) as live:
         ended = gpuwatch("top", "--once", *live.settings.flags())
     if "H200" in ended.out:  # this machine has GPUs
