@@ -93,7 +93,7 @@ class _IntervalOptions:
     "--rejudge", "again", is_flag=True, help="Judge the stored evidence again by this version's rules; write nothing."
 )
 @click.option("--from", "begin", metavar="TIME", help="Judge an interval that starts at this time.")
-@click.option("--to", "end", metavar="TIME", help="End the interval at this time. Default: now.")
+@click.option("--to", "end", metavar="TIME", help="End the interval at this time. Default: now, or the recording's end.")
 @options.gpu_option("Judge only this GPU of an interval or recording. Repeatable.")
 @click.option(
     "--pid", "pids", type=options.PID, multiple=True, help="Treat this process as measured in the interval. Repeatable."

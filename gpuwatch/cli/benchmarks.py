@@ -1,4 +1,4 @@
-"""The demo's three benchmarks for a real GPU; the only module of ``cli`` that imports torch."""
+"""The demo's three benchmarks for a real GPU."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -150,7 +150,7 @@ def _compare_records(
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:
-    """Return each comparison in full, or one per line if there are more than 8."""
+    """Return each comparison in full, or one per line if there are many."""
     if len(comparisons) <= _IN_FULL_COUNT:
         return "\n".join(map(str, comparisons))
     rows = [

@@ -180,7 +180,6 @@ def _paired(a: ComparedSide, b: ComparedSide) -> list[tuple[ComparedWindow, Comp
 def _with_distinct_names(
     a: ComparedSide, b: ComparedSide, first: ComparedWindow, second: ComparedWindow
 ) -> tuple[ComparedWindow, ComparedWindow]:
-    """Return both windows; equal labels get the file or run appended."""
     if first.name != second.name:
         return first, second
     return replace(first, name=f"{first.name} {a.text}"), replace(second, name=f"{second.name} {b.text}")

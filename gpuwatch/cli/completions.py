@@ -1,4 +1,4 @@
-"""Completions for shells: rules, labels and ids of windows, and sources with their scenes."""
+"""Completions for shells."""
 
 import contextlib
 from collections.abc import Iterable

@@ -39,7 +39,6 @@ def show(origin: bool, as_json: bool) -> None:
 
 
 def _entry(settings: config.Settings, key: Key) -> dict[str, Any]:
-    """Return a setting's value, its text as in a settings file, its origin and its meaning."""
     value = getattr(settings, key.field)
     plain = value if isinstance(value, int | float) else str(value)
     return {key.field: plain, "text": key.write(value), "origin": settings.origin(key.field), "meaning": key.meaning}

@@ -70,7 +70,6 @@ for each in (status, stop, install, uninstall):
 
 
 def _of_the_system() -> Settings:
-    """Return the settings in force; the system's paths replace default ones."""
     settings = options.settings()
     places = {"state": str(SYSTEM_STATE), "socket": str(SYSTEM_SOCKET)}
     return options.settings({name: place for name, place in places.items() if settings.origin(name) == "default"})

@@ -22,7 +22,7 @@ _COLOURS = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
 def command(as_json: bool) -> Exit:
     """Check driver, GPUs, host, store and daemon: PASS, WARN or FAIL, with the fix.  Exits 1 if anything fails.
 
-    The check reads each GPU for up to a second, to measure the cost of each driver call and the refresh periods of values.
+    The check reads each GPU for about a second, to measure the cost of each driver call and the refresh periods of values.
     """
     settings = options.settings()
     found: list[Check] = []

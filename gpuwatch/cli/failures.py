@@ -44,7 +44,6 @@ def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's comman
 
 
 def _quiet(error: BaseException) -> Exit:
-    """Return the code for a closed output or for Ctrl-C, without a message."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return Exit.INTERRUPTED
     output.silence(sys.stdout)

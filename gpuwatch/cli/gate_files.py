@@ -39,7 +39,6 @@ class FileOptions:
                 output.check_appended(Path(found), option if path is not None else f"${name}")
 
     def _appended(self) -> Iterator[tuple[Path, Callable[[Sequence[GatedWindow]], str]]]:
-        """Yield each file to append to, with its formatter."""
         forms = ((self.summary, "--summary", gate_formats.summary), (self.outputs, "--outputs", gate_formats.outputs))
         for given, option, form in forms:
             if name := given or os.environ.get(_VARIABLES[option]):

@@ -44,7 +44,9 @@ class _AnswerOptions:
 @click.option(
     "--from", "begin", metavar="TIME", help="Judge from this time: 2.5s into a recording; for results a time as in `audit`."
 )
-@click.option("--to", "end", metavar="TIME", help="Judge up to this time. Default: the end of the file.")
+@click.option(
+    "--to", "end", metavar="TIME", help="Judge up to this time. Default: the file's end; for results with --from, now."
+)
 @options.gpu_option("Judge only this GPU of a log, recording or results. Repeatable.")
 @click.option(
     "--times",

@@ -32,7 +32,7 @@ from gpuwatch.wire.peer import dial, list_sockets
 _F = TypeVar("_F", bound=Callable[..., Any])
 _META = "gpuwatch.nvtx"
 _PATTERNS_COUNT = 16  # the limit of nvtx.c
-_SHOWN_COUNT = 20  # windows of ranges; further windows are only counted
+_SHOWN_COUNT = 20  # windows of ranges, and names of ranges inside windows
 _NESTED_COUNT = 8  # levels of runs inside runs
 _REPORT_BYTES = 16 << 20
 _TIMERS = ("host", "stamps")  # the names in windows.c

@@ -67,7 +67,7 @@ class CallSideRun:
         return replay
 
     def describe(self) -> str:
-        """Return the captured graph's kernels as text, or the function's name if nothing was captured."""
+        """Return the captured graph's kernels as text, or the function's name if no kernel was captured."""
         count = len(self._nodes)
         return f"{count} kernels: {', '.join(self._nodes)}" if count else f"{self._job.function}() of Python"
 
@@ -147,7 +147,6 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 
 
 def _argument(torch: Any, trial: Trial, slot: Slot) -> Any:
-    """Return a scalar's value, or a tensor that views the slot's buffer in the trial's shape."""
     if not slot.is_pointer:
         return trial.scalars[slot.name] if slot.is_float else int(trial.scalars[slot.name])
     count = trial.count_of(slot.name)

@@ -1,4 +1,4 @@
-"""Compilation of one side to a cubin and PTX, with CUDA results cached by source and flags."""
+"""Compilation of one side, with a cache for CUDA sources."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -15,7 +15,7 @@ _EM_CUDA = bytes([190, 0])
 _STT_FUNC = 2
 _STO_CUDA_ENTRY = 0x10
 _NEWER_ABI = 8  # from this ABI version, bits 8 to 15 of the ELF flags hold the architecture
-# Attributes of .nv.info, named as cuobjdump -elf prints them.
+# Attributes of .nv.info.
 _MAX_THREADS, _REQUIRED_THREADS, _FRAME_SIZE, _KPARAM_INFO, _REGCOUNT = 0x05, 0x10, 0x11, 0x17, 0x2F
 _THREAD_LIMITS = (_MAX_THREADS, _REQUIRED_THREADS)
 _LONG_FORM = 4  # a record followed by a payload; other forms hold a value in the length field

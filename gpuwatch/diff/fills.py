@@ -14,7 +14,7 @@ NAMES = ("randn", "zeros", "iota")
 INPUT_FILLS = ("nan", "large")
 # Longer buffers repeat their first values.  The period is not a power of two, so that a wrong index reads another value.
 _PERIOD_COUNT = (1 << 24) - 3
-_WHOLE_NUMBERS = 128  # random integers are below this number, to fit every type and to be indices of any buffer
+_WHOLE_NUMBERS = 128  # random integers are below this number, to fit every type and to be indices of most buffers
 _NAN_STEP = 61 * 17
 _LARGE = 1e4  # factor of random numbers; half precision ends at 65504
 _LARGE_HALF = 1e2

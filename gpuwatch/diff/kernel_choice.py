@@ -1,4 +1,4 @@
-"""The pairs of kernels to compare: named by the user, all of a common name, or the only kernels of both sides."""
+"""The pairs of kernels to compare: named by the user, all of a common name, or the only possible pair."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,6 @@ def _named(side: SideCode, wanted: str) -> str:
 
 
 def _like(side: SideCode, other: str) -> str:
-    """Return the side's only kernel, or the one with the other kernel's name."""
     if len(side.kernels) == 1:
         return side.kernel_symbols[0]
     return _named(side, symbols.full_name(other))

@@ -48,7 +48,7 @@ class KernelCode(CubinKernel):
 
     @property
     def signature(self) -> str:
-        """Return the kernel's name and parameters as in the source."""
+        """Return the kernel's name and parameters as text."""
         texts = [f"{each.type or f'{each.bytes_count} bytes'} {each.name}".strip() for each in self.parameters]
         return f"{self.name}({', '.join(texts)})"
 
@@ -111,12 +111,10 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
 
 
 def _spills_without_log(code: Sequence[CodeLine]) -> tuple[int | None, int | None]:
-    """Return zero bytes of spill stores and loads for SASS that never accesses local memory, else None for both."""
     return (0, 0) if code and not any(each.kind.startswith(("LDL", "STL")) for each in code) else (None, None)
 
 
 def _parameters(kernel: CubinKernel, named: Sequence[tuple[str, str]]) -> tuple[Parameter, ...]:
-    """Join the cubin's sizes with the symbol's types; ``named`` gives names, and the types of ``extern "C"`` kernels."""
     types = symbols.parameter_types(kernel.symbol) or [type_ for _, type_ in named]
     names = [name for name, _ in named]
     count = max(len(kernel.parameter_bytes), len(types))

@@ -24,7 +24,7 @@ class CounterMetric:
     """One counter: the sum of ncu's metrics times their factors.  The unit of a share is a ratio.
 
     ``faster`` is positive if more makes a kernel faster, negative if less does, 0 if unknown.  The absolute value
-    weighs a factor e between the sides (for a share, a difference of 1).  Causes weigh more than symptoms such as stalls.
+    weighs a factor e between the sides (for a share, a difference of 1).
     """
 
     name: str

@@ -23,7 +23,7 @@ _USUAL_SHARED_BYTES = 48 << 10  # more dynamic shared memory must be requested
 
 
 class KernelFault(Exception):  # noqa: N818 - the user's kernel failed, not gpuwatch
-    """Error for a kernel that the driver stopped or rejected; the context may be lost."""
+    """Error for a kernel that fails or cannot run; the context may be lost."""
 
 
 class KernelDevice:

@@ -42,10 +42,10 @@ def footprint(marks: Sequence[Touched]) -> Footprint | None:
 
 
 def find_grid(plan: SizePlan, block: Threads, resident_count: int | None, try_grid: TryGrid) -> Threads | None:
-    """Return the grid that covers all elements, from launches of one and two blocks; None if one block writes nothing.
+    """Return the grid that covers all elements; None if one block writes nothing.
 
     A kernel that reads gridDim gets at most ``resident_count`` blocks, the number that is on the GPU at once.
-    No grid exceeds the elements by a whole block: a kernel without bounds checks would write far beyond its buffers.
+    In a larger grid, a kernel without bounds checks would write far beyond its buffers.
     """
     threads, volume = math.prod(block), plan.elements_count
     if resident_count is not None:
@@ -135,7 +135,6 @@ class KernelSideRun:
         )
 
     def _cover(self, trial: Trial, block: Threads) -> tuple[Threads, list[Touched]]:
-        """Return the grid that covers the outputs, and masks of written elements; no masks if one block writes nothing."""
         # The job counts resident blocks of its first size.  Blocks of another size hold as many threads in all.
         threads = self._job.resident_blocks_count * self._device.sms_count * math.prod(self._job.blocks[0])
         resident_count = threads // math.prod(block) if self._job.strides else None
@@ -151,6 +150,5 @@ class KernelSideRun:
 
 
 def _are_dense(marks: Sequence[Touched]) -> bool:
-    """Return True if elements are written and holes are as rare as chance allows."""
     count = sum(int(mark.sum()) for mark in marks)
     return count > 0 and untouched_count(marks) <= _CHANCE_RATIO * count

@@ -151,7 +151,7 @@ def check_launch(kernel: KernelCode, given: GivenLaunch, limits: SmLimits, arch:
 def derive_launches(
     kernel: KernelCode, given: GivenLaunch, limits: SmLimits, sizes: Mapping[str, int]
 ) -> list[LaunchCandidate]:
-    """Return geometries to try, the likeliest first.  A coverage test on the GPU selects one of the geometries."""
+    """Return geometries to try, the likeliest first."""
     blocks = _blocks(kernel, given, limits)
     return [LaunchCandidate(block, given.grid or _grid(block, sizes), because) for block, because in blocks.items()]
 

@@ -30,7 +30,7 @@ from gpuwatch.measuring import tensor_trees
 from gpuwatch.measuring.environment import BenchEnvironment
 
 STEP_LIMIT_S = 30.0  # for one launch with its copies; a longer launch counts as an endless loop
-TIMING_LIMIT_S = 300.0  # for all timing: compare() takes at most a minute of GPU time, and --own-clock another minute
+TIMING_LIMIT_S = 300.0  # for all timing, plus four times --seconds
 _L2_RATIO = 4.0  # buffer size over the L2 cache's size: no call finds its data in the cache
 _FLUSH_L2_RATIO = 2.0  # flushed bytes over the L2 cache's size, as in bench()
 _CHECK_COUNT = 1 << 20  # elements of a buffer in the medium check; the largest check uses the timed size

@@ -65,7 +65,6 @@ def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: boo
 
 
 def _paragraph(lines: Iterator[str], table: Table) -> Iterator[str]:
-    """Yield the lines; in Markdown, each becomes a paragraph."""
     for line in lines:
         yield from ([line, ""] if line else []) if table is _pipes else [line]
 
@@ -89,7 +88,7 @@ def _kernel(found: StaticComparison, table: Table, *, most: int | None) -> Itera
     yield from _limits(found)
     for title, rows in (("SASS by class", found.sass), ("PTX by class", found.ptx)):
         differing = [instruction_cells(row) for row in rows if row.differs]
-        # The GPU runs the SASS; --ptx and --json show the PTX.
+        # The GPU runs the SASS; --verbose, --ptx and --json show the PTX.
         if not differing or (title.startswith("PTX") and found.sass and most is not None):
             continue
         yield ""

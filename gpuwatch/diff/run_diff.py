@@ -78,7 +78,7 @@ class Diff:
 def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why_not_timed: str) -> Diff:
     """Compile both sides and compare their kernels.
 
-    Raises UsageError: when a side cannot be read or compiled, and when no pair fits.
+    Raises UsageError: when a side cannot be read or compiled, and for kernels or options that do not fit.
     """
     fn = kernel_choice.with_types(request.fn, request.types)
     wanted = kernel_choice.read_names(fn, (sides[0].kernel, sides[1].kernel))

@@ -1,4 +1,4 @@
-"""SASS from ``nvdisasm -json``: instructions with their class, and with registers, labels and addresses normalised."""
+"""SASS from ``nvdisasm -json``: instructions with their class, and with registers and jump targets normalised."""
 
 import functools
 import json
@@ -40,7 +40,6 @@ def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
 
 @functools.lru_cache(maxsize=16)  # nvdisasm is slow, and both sides are often kernels of one file
 def _run_disassembler(cubin: bytes) -> tuple[str, str]:
-    """Return nvdisasm's output for a cubin, and the first line of its standard error."""
     tool = toolchain.find_tool("nvdisasm")
     if tool is None:
         raise UsageError(f"gpuwatch diff needs nvdisasm, found none; run: {toolchain.EXTRA}")
@@ -90,7 +89,6 @@ def _target(instruction: Mapping[str, Any]) -> int | None:
 
 
 def _exact(instruction: Mapping[str, Any]) -> str:
-    """Return an instruction as one line, without scheduler hints and function names."""
     opcode = instruction["opcode"]
     operands = _SUBROUTINE.sub("", _REUSE.sub("", instruction.get("operands", "")))
     if opcode.startswith("RET"):
@@ -103,7 +101,6 @@ def _with_labels(text: str, labels: set[int | None]) -> str:
 
 
 def _kind(opcode: str) -> str:
-    """Return the class of an instruction: memory with its width in bits, MUFU with its function, else the operation."""
     name, *modifiers = opcode.split(".")
     if _WIDE.fullmatch(name):
         return f"{name}.{next((_WIDTHS[each] for each in modifiers if each in _WIDTHS), '32')}"

@@ -36,7 +36,7 @@ def read_sides(texts: tuple[str, ...], revision: str | None) -> tuple[Side, Side
     """Return both sides.  A single file is compared with the same file at ``revision``, HEAD by default.
 
     A revision is checked out until ``checkouts.cleaned_up`` ends.
-    Raises UsageError: for text that is not a side, and for a missing file, repository or revision.
+    Raises UsageError: for invalid sides, a revision for two sides, and a missing file, repository or revision.
     """
     if not 1 <= len(texts) <= 2:
         raise UsageError(f"expected one side or two, found {len(texts)}; each is {EXPECTED}")

@@ -16,7 +16,7 @@ from gpuwatch.errors import UsageError
 GUARD_BYTES = 64 << 10  # on each side of a buffer; larger than one row of most shapes
 # Guard bytes: NaN in each floating-point type around inputs, a number around outputs; equal bytes would hide a copied guard.
 _INPUT_GUARD, _OUTPUT_GUARD = 0xFF, 0x5C
-_POISON = 0xA5  # a small number in each floating-point type, which no kernel writes by chance
+_POISON = 0xA5  # a small number in each floating-point type, and an unlikely result
 
 _POISONED = np.full(8, _POISON, np.uint8)
 
@@ -168,7 +168,7 @@ class Trial:
     def _make(self, slot: Slot, terms: TrialTerms, rng: np.random.Generator) -> Bytes:
         if slot.name in terms.arrays:
             return encode(slot, terms.arrays[slot.name])
-        # The fills nan and large are for inputs, not for the old values of outputs.
+        # Outputs get the fills nan and large only if the kernel has no inputs.
         is_special = terms.fill in INPUT_FILLS and not slot.is_input and any(each.is_input for each in self.slots)
         return make_values(slot, self.plan.elements_count, NAMES[0] if is_special else terms.fill, rng)
 

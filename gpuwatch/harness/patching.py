@@ -30,7 +30,7 @@ def original_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def has_parameters(function: Callable[..., Any], *names: str) -> bool:
-    """Return True if a function has these parameters.  Callers leave a harness of an unknown version unchanged."""
+    """Return True if a function has these parameters."""
     try:
         return set(names) <= set(inspect.signature(function).parameters)
     except (TypeError, ValueError):

@@ -96,7 +96,7 @@ def current_session() -> HarnessSession:
 
 
 def open_window(face: str, label: str, policy: Policy | None = None, *, sync: bool = True) -> HarnessWindow | None:
-    """Return a window that is not open yet; None if this call only counts, gpuwatch is off or fails, or after 500 windows.
+    """Return a window that is not open yet; None if this call only counts, gpuwatch is off or fails, or at the limit.
 
     ``sync=False``: opening the window does not wait for the GPU's queue.
     """

@@ -24,7 +24,7 @@ def do_bench(
     """Return the result of ``triton.testing.do_bench``, measured after a warm-up and inside a window.
 
     The warm-up lasts until times and clock are steady, for at most 10 s.  Triton's default measures from 25 to 125 ms
-    after the first call.  An idle H200 is too fast for the first 56 to 75 ms (docs/HARDWARE.md).  The window's verdict is in
+    after the first call.  A GEMM on an idle H200 is too fast for 56 to 75 ms (docs/HARDWARE.md).  The window's verdict is in
     ``gpuwatch.auto.results()``, and the process prints the verdict at exit.
 
     Provisional: this function follows Triton's signature.

@@ -63,7 +63,6 @@ def differences(windows: Sequence[ReportedWindow]) -> list[tuple[str, list[str]]
 
 
 def _identity(window: ReportedWindow) -> dict[str, str]:
-    """Return the facts that stay the same during a measurement."""
     evidence = window.evidence
     if evidence is None:
         return {}

@@ -147,5 +147,4 @@ def _fact(value: object) -> str:
 
 
 def _typeset(words: str) -> Markup:
-    """Render text between backticks as code."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(words))))  # noqa: S704 - escaped just before

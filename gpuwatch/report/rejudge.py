@@ -155,7 +155,6 @@ def _has_each_rule_once(verdict: Verdict) -> bool:
 
 
 def _other_parts(verdict: Verdict) -> dict[str, Any]:
-    """Return the parts of a verdict outside its head and its findings."""
     data = verdict.to_dict()
     return {name: data[name] for name in ("claim_facts", "labels", "budget", "proofs")}
 

@@ -31,7 +31,7 @@ class ResultSeries:
     remarks: tuple[str, ...] = ()
 
     def timings(self, end_ns: int | None = None) -> Timings | None:
-        """Return the times as iterations, without start times as if back to back until ``end_ns``; None without times."""
+        """Return the times as iterations, without start times back to back until ``end_ns`` or from 0; None without times."""
         if not len(self.took_s):
             return None
         if self.at_ns is not None:

@@ -74,7 +74,6 @@ class GpuHistory:
         )
 
     def _forget_after(self, until_ns: int) -> None:
-        """Drop rows, process lists and events after ``until_ns``."""
         if self._known_ns is None or self._known_ns[1] <= until_ns:
             return
         self._known_ns, self._settled_ns = (self._known_ns[0], until_ns), min(self._settled_ns, until_ns)

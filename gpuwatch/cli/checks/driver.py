@@ -136,7 +136,6 @@ _NEEDED: tuple[tuple[tuple[str, ...], Reason], ...] = (
 
 
 def _blind(device: Device, dropped: list[str]) -> list[str]:
-    """List the needed signals that are missing."""
     blind: list[str] = [name for name in ("sm_clock_mhz", "event_reasons_mask") if name in dropped]
     if "event_reasons_mask" in blind:  # without the mask, hardware slow-downs are invisible and counters do not help
         return blind

@@ -156,7 +156,6 @@ class GpuScreen(SecondaryScreen):
             self.query_one(Curves).show(self._timeline.view(gpu, self._content, self._viewport))
 
     def _fetch_missing(self) -> None:
-        """Query the past for the unknown part of the range."""
         if (fetch := self._timeline.next_fetch(self._viewport, self._content.live.at_ns)) is not None:
             _: Worker[None] = self.run_worker(partial(self._fetch, fetch))
 

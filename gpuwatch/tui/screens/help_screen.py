@@ -78,6 +78,5 @@ def _together(keys: Sequence[str]) -> str:
 
 
 def _legend(chips: list[words.Chip]) -> list[list[Piece]]:
-    """Lay out chips, three per line."""
     cells = [[Piece(f"  {chip.letter} ", chip.tone), Piece(f"{chip.name:<14}", Tone.DIM)] for chip in chips]
     return [[piece for cell in cells[at : at + 3] for piece in cell] for at in range(0, len(cells), 3)]

@@ -133,7 +133,6 @@ class OverviewScreen(ChoosingScreen):
         return [gpu.device.uuid for gpu in self._live.gpus] if self._live is not None else []
 
     def _fetch_missing(self) -> None:
-        """Query the past for the unknown part of the last two minutes."""
         if self._live is not None and self._fetcher.can_fetch(self._live.at_ns):
             query = self._histories.next_query(self._live, is_past=self._is_past)
             if query is not None:

@@ -43,7 +43,6 @@ def lines(finding: Finding, format_time: Callable[[int], str], width: int) -> li
 
 
 def _effect(finding: Finding) -> str:
-    """Format the effect on the measured time; empty without an effect."""
     if finding.effect_ratio is None:
         return ""
     return f"   reads {abs(finding.effect_ratio):.1%} too {'long' if finding.effect_ratio > 0 else 'short'}"

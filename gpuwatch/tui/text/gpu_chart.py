@@ -118,7 +118,7 @@ def foreign(process_list: ProcessList, uuid: str, windows: Sequence[Shown]) -> i
 
 
 def _verdicts(view: ChartView, cells: plot.Span) -> list[Chip]:
-    """Draw the status letters of the windows on this GPU; each cell shows the worst window."""
+    """Return each cell's chip: the status of the worst window."""
     shown = [Chip(" ", "none", Tone.DIM)] * cells.slices_count
     edges_ns = cells.edges_ns()
     of_gpu = [window for window in view.windows if view.device.uuid in window.uuids or not window.uuids]

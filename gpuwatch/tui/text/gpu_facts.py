@@ -86,7 +86,6 @@ def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
 
 
 def _with(piece: Piece, unit: str) -> Piece:
-    """Put the unit between the value and its mark."""
     text = piece.text.rstrip()
     bare = text.rstrip("!")
     return Piece(f"  {bare}{unit}{text[len(bare) :]}", piece.tone)

@@ -50,7 +50,6 @@ def bar(amount: float | None, most: float | None) -> str:
 
 
 def _row(cells: Iterable[Piece], wanted: Iterable[TableColumn]) -> Iterator[Piece]:
-    """Fit cells into their columns, with a blank after each."""
     for cell, column in zip(cells, wanted, strict=False):
         text = cut(cell.text, column.width)
         yield Piece(text.ljust(column.width) if column.left else text.rjust(column.width), cell.tone)

@@ -187,7 +187,6 @@ def lines(of: Band, within: Scale, rows_count: int, look: PlotStyle) -> Iterator
 
 
 def _row(value: float | None, within: Scale, rows_count: int) -> int | None:
-    """Return the line of text of a value; None outside the range."""
     if value is None or not within.low <= value <= within.high:
         return None
     return int(_dots(np.array([value]), within, rows_count)[0]) // 4
@@ -200,7 +199,6 @@ def _dots(values: Values, within: Scale, rows_count: int) -> npt.NDArray[np.floa
 
 
 def _codes(of: Band, within: Scale, rows_count: int) -> npt.NDArray[np.uint32]:
-    """Return braille characters, one row of the array per line."""
     top, bottom = _dots(of.high, within, rows_count), _dots(of.low, within, rows_count)
     rows = np.arange(4 * rows_count)[:, None]
     dots = (rows >= top) & (rows <= bottom)  # no dot if either is NaN
@@ -209,7 +207,6 @@ def _codes(of: Band, within: Scale, rows_count: int) -> npt.NDArray[np.uint32]:
 
 
 def _pieces(text: npt.NDArray[np.uint32], tone: Tones) -> Iterator[Piece]:
-    """Cut a line at each change of tone."""
     if not len(text):
         return
     words = text.astype("<u4").tobytes().decode("utf-32-le")

@@ -37,7 +37,6 @@ def test_choose_accepts_every_name_of_a_gpu(name: str, capfd: pytest.CaptureFixt
     ],
 )
 def test_choose_lists_the_gpus_for_a_name_of_none_or_several(name: str, words: str) -> None:
-    """A name that matches no GPU or several GPUs is refused with a list of the machine's GPUs."""
     with pytest.raises(UsageError, match="--gpu: ") as refused:
         choose([name], [LATER, EARLIER])
     assert words in str(refused.value)

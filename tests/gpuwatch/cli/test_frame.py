@@ -138,7 +138,6 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
 
 
 def every_command(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command and group."""
     yield path
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -227,7 +226,7 @@ def test_list_statuses_adds_unproven_for_missing_evidence() -> None:
 
 
 def test_run_imports_no_heavy_library() -> None:
-    """`gpuwatch run` imports no library for numbers, screens, processes, databases or the driver: imports delay benchmarks."""
+    """The modules of `gpuwatch run` import no library for numbers, screens, processes, databases or the driver."""
     look = "import sys, gpuwatch.cli, gpuwatch.cli.run\nprint(*sorted({name.partition('.')[0] for name in sys.modules}))"
     ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert not {"textual", "plotly", "scipy", "numpy", "rich", "psutil", "sqlite3", "sqlite_utils", "pynvml"} & set(

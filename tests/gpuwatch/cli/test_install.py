@@ -12,7 +12,6 @@ from tests.gpuwatch.cli.conftest import Gpuwatch
 
 
 def files(root: Path) -> dict[str, str]:
-    """Return the text of every file below a folder, by relative path."""
     return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
 
 

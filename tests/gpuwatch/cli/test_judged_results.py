@@ -22,7 +22,7 @@ R1, R3 = str(NVBENCH / "r1.json"), str(NVBENCH / "r3.json")
 
 
 def test_judge_puts_nvbench_at_one_clock(gpuwatch: Gpuwatch) -> None:
-    """Two runs of one kernel differ by 4 % in raw medians, because NVBench paused in one, but at most 0.1 % at one clock."""
+    """Two runs of one kernel differ by 4 % in raw medians, but at most 0.1 % at one clock."""
     medians, at_clock = [], []
     for file in (R1, R3):
         data = gpuwatch("judge", file, "--json").data

@@ -27,7 +27,6 @@ def mark(gpuwatch: Gpuwatch, found: Settings, *arguments: str) -> Ended:
 
 
 def windows_count(found: Settings) -> int:
-    """Return the number of windows that the daemon tracks."""
     with connect(found, start=False) as client:
         count: int = client.status()["windows_count"]
     return count

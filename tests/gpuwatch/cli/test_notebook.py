@@ -57,7 +57,6 @@ class Notebook:
 
 @pytest.fixture
 def notebook() -> Notebook:
-    """Return a notebook in which the extension is loaded."""
     found = Notebook()
     gpuwatch.load_ipython_extension(found)
     return found

@@ -24,7 +24,6 @@ REGISTRY: Registry[Any] = Registry().with_resources([(schema["$id"], Resource.fr
 
 
 def check(data: object, reference: str) -> None:
-    """Validate data against a schema."""
     jsonschema.Draft202012Validator({"$ref": reference}, registry=REGISTRY).validate(data)
 
 

@@ -18,7 +18,6 @@ from tests.gpuwatch.comparing.simulated import COPY, GEMM, SimulatedBlocks
 
 
 def variants() -> Iterator[Pair]:
-    """Yield pairs of equal variants without end."""
     while True:
         yield (lambda: None, lambda: None)
 

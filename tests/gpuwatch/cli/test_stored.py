@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def short(daemon: Settings) -> Window:
-    """Measure a window of 0.2 s."""
     return measured(daemon, "short", 0.2)
 
 
@@ -33,7 +32,6 @@ def longer(daemon: Settings, short: Window) -> Window:
 
 
 def measured(settings: Settings, label: str, seconds: float) -> Window:
-    """Measure a window of this length, and wait for the verdict."""
     with window(label, sync=False, settings=settings) as watched:
         sample_for(seconds)
     assert watched.verdicts

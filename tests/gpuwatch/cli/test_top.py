@@ -58,7 +58,7 @@ def test_top_without_a_driver_shows_real_windows(gpuwatch: Gpuwatch, monkeypatch
 
 
 def test_top_reports_a_failing_driver(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A failing driver is reported, and never replaced by simulated GPUs."""
+    """A failing driver is reported, and not replaced by simulated GPUs."""
     with running(tmp_path, "nvml", environment={"LD_LIBRARY_PATH": "/nowhere"}) as live:
         ended = gpuwatch("top", "--once", *live.settings.flags())
     if "H200" in ended.out:  # this machine has GPUs
@@ -77,7 +77,6 @@ def test_top_once_does_not_import_textual(daemon: Settings) -> None:
 
 
 def read_until(terminal: int, words: bytes, seconds: float = 20.0) -> bytes:
-    """Read from a terminal until these bytes arrive, or a timeout."""
     said = b""
     while words not in said and select.select([terminal], [], [], seconds)[0]:
         said += os.read(terminal, 1 << 16)

@@ -1,4 +1,4 @@
-"""Fixtures of the command line, and kernels written for a test."""
+"""Fixtures of the command line, and of source files."""
 
 from __future__ import annotations
 

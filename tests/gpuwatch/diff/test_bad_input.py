@@ -21,7 +21,6 @@ TEMPLATE = "template <int N> __global__ void t(float* x) { x[N] = 1; }\n"
 
 
 def refused(ended: Ended) -> str:
-    """Return the only line of an error."""
     assert (ended.code, ended.out) == (Exit.USAGE, "")
     (line,) = ended.err.splitlines()
     assert line.startswith("gpuwatch: ")

@@ -1,4 +1,4 @@
-"""Tests of the cache of compiled kernels: limit, damaged files, and a key of everything that changes a result."""
+"""Tests of the cache of compiled kernels, and of a source's include files and folders."""
 
 from __future__ import annotations
 

@@ -27,7 +27,6 @@ def test_cubin_gives_architecture_and_resources() -> None:
 
 
 def refusal(data: bytes) -> str:
-    """Return the text of an error; empty for a readable cubin."""
     try:
         read_cubin(data, "x")
     except UsageError as error:

@@ -28,7 +28,6 @@ def named():
 
 
 def ready(terms: TimingTerms, b: HostKernel = saxpy) -> tuple[ReadyPair, list[str]]:
-    """Return the ready pair and the reported steps."""
     device, steps = HostDevice(memory_bytes=32 << 20, a=saxpy, b=b), []
     job = TimingJob(a=kernel_job("a"), b=kernel_job("b"), slots=SAXPY, is_plane=False, terms=terms)
     with set_up(job, device, lambda words, _limit_s: steps.append(words)) as found:

@@ -37,7 +37,6 @@ def compared(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, arguments: lis
 
 
 def compact(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a result with one line per instruction class."""
     (kernel,) = found["kernels"]
     tables = {name: [" ".join(map(str, row.values())) for row in kernel[name]] for name in ("sass", "ptx")}
     resources = {row["name"]: [row["a"], row["b"]] for row in kernel["resources"]}

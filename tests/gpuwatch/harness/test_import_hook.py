@@ -79,7 +79,7 @@ def test_patching_reads_parameters_and_names() -> None:
 
 
 def test_cupy_warm_up_runs_before_the_window(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The warm-up calls run before the window, CuPy runs the rest, and CuPy's times are unchanged."""
+    """gpuwatch runs the warm-up calls, CuPy runs the rest inside the window, and CuPy's times are unchanged."""
     calls: list[str] = []
 
     class Times(list[float]):

@@ -108,7 +108,6 @@ def test_harness_window_label_is_cut_to_200_characters(fresh: session.HarnessSes
 
 
 def test_spread_begins_has_equal_pauses() -> None:
-    """The time outside the calls is divided into equal pauses."""
     assert spread_begins(1000, 2000, [1e-7, 3e-7]).tolist() == [1300, 1700]
     assert spread_begins(1000, 900, [1e-7]).tolist() == [1000], "calls longer than the interval start at once"
 

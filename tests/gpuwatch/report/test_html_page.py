@@ -98,7 +98,6 @@ def test_times_are_drawn_raw_and_at_one_clock(from_idle: Page) -> None:
 
 
 def test_page_gives_reason_for_uncorrected_times() -> None:
-    """Without clocks the page gives the reason for uncorrected times."""
     evidence = scene("from-idle")
     assert evidence.timings is not None
     bare = replace(evidence, timings=replace(evidence.timings, sm_clock_mhz=None))

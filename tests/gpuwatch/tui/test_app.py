@@ -83,7 +83,6 @@ def test_banner_marks_only_simulated_data() -> None:
 
 
 def test_gone_daemon_is_shown_and_recovered_from() -> None:
-    """The monitor shows a lost daemon as gone, and recovers with the next answer."""
     app = top(EIGHT, GONE)
 
     async def use(pilot: Pilot[None]) -> None:

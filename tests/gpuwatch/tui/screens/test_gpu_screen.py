@@ -225,7 +225,6 @@ def test_past_open_window_has_its_later_verdict() -> None:
 
 
 def test_past_range_ends_at_the_newest_moment() -> None:
-    """In the past near the end, the range ends at the newest moment."""
     then_ns = NOW_NS - 10 * S
     content = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
 
