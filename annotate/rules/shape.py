@@ -267,7 +267,6 @@ def _mode_cause(case: Case, modes: Modes, limits: BimodalLimits) -> tuple[str, b
 
 
 def _is_capped(case: Case) -> bool:
-    """Return whether the power cap certainly held for most of the window."""
     held = power_cap(case.evidence)
     return held is not None and held.least_ratio > 0.5
 
