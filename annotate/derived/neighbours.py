@@ -51,7 +51,7 @@ class Neighbours:
 
 
 def is_at_rest(drawing: Presence, active_ratio: float = ACTIVE_RATIO) -> bool:
-    """Return whether the record shows a graphics process at rest throughout; False if it arrived later or is not in the record."""
+    """Return whether the record shows a graphics process at rest throughout; False if unrecorded or arrived later."""
     seen = drawing.recorded and drawing.peak_ratio is not None
     return seen and (drawing.peak_ratio or 0.0) <= active_ratio and not drawing.arrived
 

@@ -58,7 +58,7 @@ def _duration(seconds: float) -> str:
 
 
 def shown_line(verdict: Verdict) -> str:
-    """Return the line "shown" with the bound of the claim's numbers, the proofs and their reference; empty if no proof is shown."""
+    """Return the line "shown" with the claim's bound, the proofs and their reference; empty if no proof is shown."""
     budget = verdict.budget
     if budget is None:
         return ""
