@@ -43,7 +43,7 @@ class Grounds:
     causes: tuple[Bound, ...] = ()  # merged over all passes, in the order of RULES
     integrity: Mapping[str, Severity] = field(default_factory=dict)  # severities above note that rules set, by rule
     proofs: tuple[ProofShown, ...] = ()
-    missing: Mapping[str, str] = field(default_factory=dict)  # reasons of unanswered required and of failed rules; not of labels
+    missing: Mapping[str, str] = field(default_factory=dict)  # reasons of unanswered required and failed rules, without labels
     is_stamped: bool = False
     has_times: bool = False
     are_times_outside: bool = False  # no usable time lies in the window
