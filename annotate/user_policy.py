@@ -79,7 +79,7 @@ class Policy:
         """Return the policy with another threshold.
 
         Args:
-            name: ``"tolerance"`` or ``"precision"``.
+            name: ``"tolerance"``, ``"precision"`` or ``"card_spread"``.
             amount: New threshold, a ratio.
 
         Raises InvalidValueError: when the amount lies outside its range.
