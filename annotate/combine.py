@@ -43,7 +43,7 @@ class Grounds:
     causes: tuple[Bound, ...] = ()  # merged over all passes, in the order of RULES
     integrity: Mapping[str, Severity] = field(default_factory=dict)  # severities above note that rules set, by rule
     proofs: tuple[ProofShown, ...] = ()
-    missing: Mapping[str, str] = field(default_factory=dict)  # reasons of unanswered required rules and of failed rules
+    missing: Mapping[str, str] = field(default_factory=dict)  # reasons of unanswered required and failed rules, without labels
     is_stamped: bool = False
     has_times: bool = False
     are_times_outside: bool = False  # no usable time lies in the window
@@ -209,7 +209,6 @@ def _unproven(grounds: Grounds) -> tuple[str, ...]:
 
 
 def _is_broken(proof: ProofShown, policy: Policy) -> bool:
-    """Return True if the proof is broken, unless the policy accepts every rule that breaks it."""
     return proof.state is ProofState.BROKEN and not (proof.broken_by and policy.accept.issuperset(proof.broken_by))
 
 
@@ -219,7 +218,6 @@ def _is_imprecise(budget: NumberBudget, policy: Policy) -> bool:
 
 
 def _unrepeated(budgets: Iterable[NumberBudget], policy: Policy) -> tuple[str, ...]:
-    """Return the claimed numbers of unknown repeatability, if the policy demands a precision."""
     if policy.precision_ratio is None:
         return ()
     return tuple(

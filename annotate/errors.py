@@ -17,7 +17,7 @@ class AnnotateError(Exception):
 
 
 class UnknownNameError(AnnotateError):
-    """A claim, rule or limit that does not exist; the message suggests the nearest name, or lists all.
+    """A claim, rule, limit or policy key that does not exist; the message suggests the nearest name, or lists all.
 
     Attributes:
         kind: Kind of the name: claim, rule, limit of RULE or policy key.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-SEVERITIES = ("reject", "flag", "note")  # worst first; repeated here because annotate.rule needs numpy
+SEVERITIES = ("reject", "flag", "note")  # worst first: the values of annotate.answer.Severity
 LABEL = "label"
 
 

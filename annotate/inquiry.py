@@ -141,7 +141,6 @@ def _bounds(answer: Answer) -> Sequence[Bound]:
 
 
 def _together(rule: Rule, given: Sequence[Answer], causes: Iterable[Bound]) -> Answer:
-    """Merge a rule's answers of all passes: the worst severity, else the answer whose size is nearest to the merged bounds."""
     if rule.kind is RuleKind.LABEL:
         last = given[-1]
         return replace(last, severity=Severity.NOTE, bounds=()) if isinstance(last, Found) else last

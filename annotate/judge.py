@@ -82,7 +82,6 @@ def _part_label(whole: Evidence, part: Evidence) -> tuple[str, ...]:
 
 
 def _usable(evidence: Evidence) -> Evidence:
-    """Return the evidence and its baseline without invalid times."""
     baseline = _usable(evidence.baseline) if evidence.baseline else None
     return replace(evidence, timings=usable(evidence.timings, evidence.window), baseline=baseline)
 
@@ -120,13 +119,11 @@ def _measured(inquired: Inquired) -> MeasuredNumbers:
 
 
 def _integrity(answers: Mapping[str, Answer]) -> Mapping[str, Severity]:
-    """Return the severities above note that rules set themselves, by rule."""
     found = {name: answer.severity for name, answer in answers.items() if isinstance(answer, Found)}
     return {name: severity for name, severity in found.items() if severity is not Severity.NOTE}
 
 
 def _missing(rules: Sequence[Rule], answers: Mapping[str, Answer]) -> Mapping[str, str]:
-    """Return the reasons of unobserved required rules, and of failed rules that are not labels."""
     out = {name: "no such rule" for name in REQUIRED if name not in answers}
     for rule in rules:
         answer = answers[rule.name]
@@ -166,7 +163,6 @@ def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Polic
 
 
 def _kind(rule: Rule, answer: Answer) -> RuleKind:
-    """Return the rule's kind in this verdict: a note without bounds is a label."""
     is_label = isinstance(answer, Found) and answer.severity is Severity.NOTE and not answer.bounds
     return RuleKind.LABEL if is_label else rule.kind
 

@@ -92,7 +92,7 @@ class Rule:
         }
 
     def ask(self, evidence: Evidence, claim: Claim, limits: Mapping[str, float] | None = None) -> Answer:
-        """Return the rule's answer; Unobserved, without a call of the check, if a needed signal was never observed."""
+        """Return the rule's answer; Unobserved, without a call of the check, if a needed item was never observed."""
         return self.ask_about(Case(evidence, claim), limits)
 
     def ask_about(self, case: Case, limits: Mapping[str, float] | None = None) -> Answer:
@@ -135,7 +135,6 @@ class Rule:
 
 @cache
 def _record(check: Check) -> type | None:
-    """Return the class of a check's argument ``limits``, or None if the check takes limits as keywords."""
     found = get_type_hints(check).get("limits")
     return found if isinstance(found, type) else None
 
@@ -155,7 +154,6 @@ def _missing(need: str, absence: str | None) -> str:
 
 
 def _note(hint: Any, kind: type[_Note], default: _Note) -> _Note:  # an Annotated alias has no narrower type
-    """Return the first note of this kind in an annotation, else the default."""
     return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, kind)), default)
 
 

@@ -79,7 +79,7 @@ class Policy:
         """Return the policy with another threshold.
 
         Args:
-            name: ``"tolerance"`` or ``"precision"``.
+            name: ``"tolerance"``, ``"precision"`` or ``"card_spread"``.
             amount: New threshold, a ratio.
 
         Raises InvalidValueError: when the amount lies outside its range.
@@ -97,9 +97,9 @@ class Policy:
         """Return the policy with these thresholds in place of default ones.
 
         Args:
-            tolerance_ratio: Tolerance, a ratio; None changes nothing.
-            precision_ratio: Precision, a ratio; None changes nothing.
-            card_spread_ratio: Spread between cards of a model, a ratio; None changes nothing.
+            tolerance_ratio: Tolerance, a ratio; None or 0 changes nothing.
+            precision_ratio: Precision, a ratio; None or 0 changes nothing.
+            card_spread_ratio: Spread between cards of a model, a ratio; None or 0 changes nothing.
 
         Raises InvalidValueError: when a threshold lies outside its range.
 

@@ -120,7 +120,7 @@ def _steady_clock_mhz(evidence: Evidence) -> float | None:
         return None
     try:
         places = steady_reference(case.evidence, blocks, case.load).places
-    except (ArithmeticError, ValueError):  # a claim without a steady state: the verdict does not need this clock
+    except (ArithmeticError, ValueError):  # odd evidence: the verdict does not need this clock
         return None
     return float(blocks.mhz[blocks.known][places].mean()) if places is not None else None
 

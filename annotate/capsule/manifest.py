@@ -54,7 +54,7 @@ class Entry(msgspec.Struct, frozen=True, rename={"declared": "told", "process_li
     absence: str | None
     columns: dict[str, list[int]]  # two integers, or four if decimated
     dense: tuple[int, int]
-    timings: list[int | None] | None  # two integers in schema 1, else four
+    timings: list[int | None] | None  # start times and durations; from schema 2 on also clocks or None, and calls
     process_lists: PackedProcessLists | None
     events: tuple[Event, ...]
     gaps: list[tuple[int, int, Lane]]

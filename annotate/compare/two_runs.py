@@ -125,7 +125,7 @@ def _decided(about: Comparison, median: Levels, skew_ratio: float, *, is_correct
     # The clock affects means and medians alike, so the ratio of means is the ratio of medians times that of the skews.
     mean = Levels(*(_scaled(each, skew_ratio) for each in (median.wide, median.narrow)))
     decision = decide_levels(median, mean, floor_ratio=about.floor_ratio, margin_ratio=about.margin_ratio)
-    # Sequential runs cannot show equality: the margin lies inside their floor.
+    # Uncorrected sequential runs cannot show equality: the margin lies inside their floor.
     if decision is Decision.SAME and not is_corrected:
         decision = Decision.INCONCLUSIVE
     reasons = list(about.reasons)
@@ -179,7 +179,6 @@ def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
 
 
 def _comparison_hazards(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    """Return every hazard of the comparison as a reason of the decision."""
     return tuple(f"{finding.rule}: {finding.says}" for finding in verdicts[1].hazards if finding.rule in _FAMILY)
 
 

@@ -34,9 +34,9 @@ def beyond_clock_ratio(
     *,
     least_ratio: Annotated[float, "at most 0.0125 in 18 recorded clean capped windows without stamps"] = 0.02,
 ) -> float:
-    """Return the distance of the outer fifth of the blocks' times, beyond the clock's; 0 if small, uncapped or at one clock.
+    """Return the distance of the outer fifth of the blocks' times beyond the clock's; 0 if small or at one clock.
 
-    Return 0 too if the clock of more than half of the window is unknown, or for fewer than eight blocks.
+    Return 0 too if no cap held most of the time, or the clock of over half of the window is unknown, or for under eight blocks.
     Calls that vary by themselves, such as steps of unequal batches, leave a part of their noise in each block's mean.  That
     part does not count.
     """

@@ -121,7 +121,7 @@ def rhythm_lost_ratio(
     parts: Annotated[int, "the specification: a level holds a fifth of the window"] = 5,
     calls: Annotated[float, "a part may hold one call more than its share, and the mean one less"] = 2.0,
 ) -> float:
-    """Return the share of throughput that a rhythm of pauses lost against its busiest fifth; 0 for a steady rhythm.
+    """Return the share of throughput that a rhythm of pauses lost against its busiest fifth; 0 if steady or unknown.
 
     Growing pauses do not belong to the work, however regular they are: other processes that delay the launches can cause them.
     """

@@ -78,7 +78,7 @@ def witnessed_work(evidence: Evidence, shares: Sequence[BusyShare], idle_w: floa
     if busy is None or window.length_ns < SHORTEST_NS:
         return None
     least_ratio = busy.least_ratio - foreign_most_ratio(evidence) - BOOKS_ERROR_RATIO
-    # A whole program is judged between the first and the last reading of the power record that show work.
+    # A whole program may have worked for up to a power sample beyond each edge of its judged part.
     edges_s = 2e-9 * SAMPLE_NS if evidence.declared.get(WHOLE_PROGRAM) is True else 0.0
     most_s = min(1.0, busy.most_ratio + GAUGE_ERROR_RATIO) * window.length_s + edges_s
     energy_j, power_ratio = _above_rest(evidence, idle_w, busy.ratio * window.length_s)
@@ -90,7 +90,7 @@ def witnessed_work(evidence: Evidence, shares: Sequence[BusyShare], idle_w: floa
 def _above_rest(evidence: Evidence, idle_w: float | None, busy_s: float) -> tuple[float | None, float | None]:
     """Return the energy above rest, and its power over the busy time as a share of the range from rest to limit, if known.
 
-    Without an observed idle power, rest is the usual share of the limit.  A kernel that only spins draws hardly more.
+    Without an observed idle power, rest is the usual share of the limit.
     """
     rise, limit_w = evidence.increase("energy_j"), evidence.device.power_limit_w if evidence.device is not None else None
     if rise is None or limit_w is None or 2 * rise.span_ns > 3 * evidence.window.length_ns:
@@ -101,7 +101,7 @@ def _above_rest(evidence: Evidence, idle_w: float | None, busy_s: float) -> tupl
 
 
 def least_call_s(evidence: Evidence) -> float | None:
-    """Return the least time of one call of the stated work on this GPU, or None if no work was stated or no peak is known."""
+    """Return the least time of one call of the stated work on this GPU, or None if unknown or zero."""
     clock_mhz = evidence.device.sm_clock_max_mhz if evidence.device is not None else None
     bounds = (arithmetic_bound(evidence, clock_mhz), traffic_bound(evidence))
     return max((bound.least_s for bound in bounds if bound is not None), default=0.0) or None

@@ -42,7 +42,6 @@ def _facts(shift: ClockShift) -> dict[str, Fact]:
 
 
 def _words(shift: ClockShift) -> str:
-    """Return a description of the clock's change, worded for its shape."""
     begin_mhz, end_mhz = shift.begin_mhz, shift.end_mhz
     if len(shift.levels_mhz) < 2:
         return f"the SM clock stayed at {begin_mhz:.0f} MHz"

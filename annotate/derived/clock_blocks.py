@@ -112,7 +112,7 @@ def entry_blocks(timings: Timings, at_ns: Times) -> npt.NDArray[np.intp]:
 
 
 def _stamped(timings: Timings, at_ns: Times) -> Values:
-    """Return the mean stamped clock over each block's timed entries; NaN if under half of the timed span has a clock."""
+    """Return the mean stamped clock over each block's timed entries; NaN if under half of the entries' time has a clock."""
     out = np.full(len(at_ns), np.nan)
     clock_mhz = timings.sm_clock_mhz
     if clock_mhz is None or not len(clock_mhz):

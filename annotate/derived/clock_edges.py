@@ -33,7 +33,6 @@ def edges_ratio(evidence: Evidence, blocks: ClockBlocks, levels: Sequence[Series
 
 
 def _shown_range_mhz(evidence: Evidence, blocks: ClockBlocks, edge_ns: int) -> float:
-    """Return the range of the gauge within two blocks of an edge."""
     reach_ns = _BLURRED_COUNT * blocks.width_ns
     begin_ns, end_ns = max(edge_ns - reach_ns, evidence.window.begin_ns), min(edge_ns + reach_ns, evidence.window.end_ns)
     shown = evidence.trace.within("sm_clock_mhz", begin_ns, end_ns).observed.values

@@ -1,6 +1,6 @@
 """The bias of a clock that did not keep one level: the deviation of a window's numbers from the numbers at each reference clock.
 
-A reference is a level that holds a fifth of the window or, under ``sustained``, the steady state of uninterrupted work.
+A reference is a level that holds a fifth of the window, an end of a drift or, under ``sustained``, the steady state.
 """
 
 from collections.abc import Sequence
@@ -278,7 +278,6 @@ def _without_crests(logs: Values, parts: list[Places], half_count: int) -> list[
 
 
 def _level_mhz(levels: Sequence[SeriesLevel], place: int) -> float:
-    """Return the clock of the level to which a block belongs."""
     return next(float(np.exp(level.mean)) for level in levels if place in level.places)
 
 

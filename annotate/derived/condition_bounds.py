@@ -108,7 +108,7 @@ def canary_lows(
 
 @kept
 def has_slow_reason(evidence: Evidence) -> bool:
-    """Return whether a slow-down with a known reason held, or an application clock that cannot be read."""
+    """Return whether a slow-down with a known reason held; an application clock counts if its value was not read."""
     faulty = by_bits(evidence, _FAULTS if target_clock_mhz(evidence) else _FAULTS | Reason.APPLICATIONS_CLOCKS)
     return faulty is not None and faulty.ratio > 0.0
 
@@ -120,7 +120,7 @@ def canary_bounds(
     error_ratio: Annotated[float, "the driver reports an uncapped clock to 0.2 % on an H200"] = 0.002,
     capped_ratio: Annotated[float, "a cap for less time cannot affect the canary"] = 0.02,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``clock-low-no-reason`` by this card's record; none for an equally fast canary or a known reason.
+    """Return the bounds of ``clock-low-no-reason`` by this card's record; none for a fast canary or a known reason.
 
     Without a record, an uncapped canary over 5 % below the driver's highest reported clock gives bounds of unknown size.
     """

@@ -70,8 +70,8 @@ def power_intervals(
 ) -> tuple[DarkInterval, ...]:
     """Return the parts of the window without samples of the dense power record, which proof 1 needs without times.
 
-    The energy counter bridges such a part: the missing energy limits the GPU's idle time.  Near rest, or
-    without the counter, utilisation limits the idle time of a short part.
+    The energy counter bridges such a part: the missing energy limits the GPU's idle time.  Without such a
+    bridge, utilisation limits the idle time of a short part.
     """
     window, dense = evidence.window, evidence.trace.dense_power
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns))
@@ -130,7 +130,7 @@ def _clock_range_ratio(trace: Trace, *, capped: bool) -> float:
 
 
 def _gauged_interval(evidence: Evidence, dark: DarkInterval) -> DarkInterval:
-    """Return a stretch of at most one refresh of utilisation with the largest share of idle time that its readings allow."""
+    """Return a stretch with the largest share of idle time that utilisation allows; unchanged if long or unread."""
     refresh_ns = evidence.trace.refresh_of_ns("utilization_ratio")
     # A reading describes one refresh, and is shown up to a refresh later.
     shown = evidence.trace.within("utilization_ratio", dark.begin_ns, dark.end_ns + 2 * refresh_ns).observed

@@ -54,7 +54,7 @@ class ForeignWork:
 
     ``late_ratio`` is None for too few times, or times longer than a turn, which may all include foreign work.
     ``untimed_ratio`` is the whole share without entries unless utilisation ``is_witnessed``.  ``is_coupled`` means that the
-    clock follows the load: a faster clock regains part of the time that others take.
+    clock may follow the load: a faster clock regains part of the time that others take.
     """
 
     has_times: bool

@@ -50,7 +50,6 @@ def hung_spans_ns(
 
 
 def _is_frozen(trace: Trace, begin_ns: int, end_ns: int) -> bool:
-    """Return whether no gauge changed in this span."""
     for name in _PAGE:
         column = trace.column(name).observed
         values = column.values[(column.at_ns >= begin_ns) & (column.at_ns < end_ns)]

@@ -99,7 +99,6 @@ def _kernel_excess_ratio(timed: Loop, busy_s: float) -> float | None:
 
 
 def _launch_facts(share: LaunchShare | None) -> dict[str, Fact]:
-    """Return the facts about launches that every interface prints; empty if the harness did not declare them."""
     if share is None:
         return {}
     names = ("gpu_ratio", "launch_s", "issue_s", "gap_s", "launches_count", "starved_ratio")

@@ -164,7 +164,7 @@ def _at_one_clock(evidence: Evidence, times: OneClockTimes, reference_mhz: float
 
 
 def _other_cards(number: NumberBudget, times: OneClockTimes, model: str | None) -> float | None:
-    """Return the expected difference of this number on another card of the model, or None if no spread is on record.
+    """Return the expected difference of this number on another card of the model, or None if unknown.
 
     The spread is a limit, not a standard deviation, so it adds linearly to the repeatability.
     """

@@ -51,7 +51,7 @@ class Neighbours:
 
 
 def is_at_rest(drawing: Presence, active_ratio: float = ACTIVE_RATIO) -> bool:
-    """Return whether the utilisation record shows a graphics process at rest throughout; False if it is not in the record."""
+    """Return whether the record shows a graphics process at rest throughout; False if unrecorded or arrived later."""
     seen = drawing.recorded and drawing.peak_ratio is not None
     return seen and (drawing.peak_ratio or 0.0) <= active_ratio and not drawing.arrived
 
@@ -90,7 +90,6 @@ def neighbours(
 
 
 def _lists(evidence: Evidence) -> list[ProcessList]:
-    """Return the process lists in the window, the last within 1.5 s before it and the first after it."""
     window, lists = evidence.window, evidence.trace.process_lists
     inside = [each for each in lists if window.begin_ns <= each.at_ns <= window.end_ns]
     before = [each for each in lists if window.begin_ns - STALE_NS <= each.at_ns < window.begin_ns][-1:]

@@ -25,7 +25,7 @@ class OnsetTurn:
 def cap_turn(evidence: Evidence, *, capped_ratio: float, free_ratio: float) -> OnsetTurn | None:
     """Find the time at which the cap engaged or let go.
 
-    Return None unless parts of a second or more certainly differ, or one part certainly held both states.
+    Return None unless parts of the window certainly differ, or one part certainly held both states.
     """
     window = evidence.window
     # The counter's error, a refresh at each edge, still separates capped from free over a second.

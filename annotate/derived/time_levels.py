@@ -124,7 +124,7 @@ class TimeLevels:
 
     @property
     def hidden_ratio(self) -> float:
-        """Return the largest effect on the mean of an undetected step that holds half of the window."""
+        """Return the largest effect on the mean of an undetected step of half of the window; infinite for few blocks."""
         return hidden_step(count, self.variance) / 2.0 if (count := len(self.took_s)) >= _LEAST_BLOCKS else float("inf")
 
     @cached_property
@@ -226,7 +226,7 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     means_s, at_ns = means_s[kept], at_ns[kept]
     logs = np.log(means_s)
     slope = _slope(logs)
-    # Among up to five entries of a second or more, each holds a fifth and averages its own noise.
+    # Each of up to five blocks holds a fifth, and an entry of a second or more averages its own noise.
     is_each_level = _is_long(timings) and len(logs) <= 1.0 / _LEAST_RATIO
     if is_each_level:
         variance = _cut_cycle_variance(len(logs), width_ns) if swings else 0.0

@@ -22,8 +22,8 @@ class Loop:
     """A window's timed entries, each of ``calls_count`` calls, as one loop.
 
     ``call_s`` is the median time of a call, and ``timed_s`` the sum of all entries.  ``span_s`` is the time from the start of
-    the first entry to the end of the last.  ``utilization_ratio`` is the driver's over that span.  It is None for a span that
-    is too short, and for entries laid end to end without start times, whose gaps are unknown.
+    the first entry to the end of the last.  ``utilization_ratio`` is the driver's over that span: None if mostly unobserved,
+    for a short span, and for entries laid end to end without start times, whose gaps are unknown.
     """
 
     timings: Timings
@@ -96,7 +96,7 @@ def _gaps_s(timings: Timings) -> Values:
 
 @kept
 def elsewhere(evidence: Evidence) -> bool | None:
-    """Return whether the calls may have run on a GPU other than the observed one, or None if the GPUs were not declared."""
+    """Return whether the calls may have run on a GPU other than the observed one, or None if unknown."""
     uuids = {uuid.strip() for uuid in (text(evidence.declared, "cuda_uuids") or "").split(",")} - {""}
     if not uuids or evidence.device is None:
         return None

@@ -51,7 +51,6 @@ def _by_power(evidence: Evidence) -> tuple[int, int] | None:
 
 
 def _by_utilization(evidence: Evidence) -> tuple[int, int] | None:
-    """Return the span from the first to the last reading of utilisation above 0; None without one."""
     seen = evidence.trace.within("utilization_ratio", evidence.window.begin_ns, evidence.window.end_ns).observed
     busy = np.flatnonzero(seen.values > 0.0)
     return (int(seen.at_ns[busy[0]]), int(seen.at_ns[busy[-1]])) if len(busy) else None

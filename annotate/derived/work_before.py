@@ -49,7 +49,6 @@ def lost_since_before_ratio(
 
 
 def _spacing_ns(pages: Column, window: WindowRecord) -> int:
-    """Return the median spacing of the gauge's rows in the window: a stretch may be longer than shown by this much."""
     at_ns = pages.at_ns[(pages.at_ns >= window.begin_ns) & (pages.at_ns <= window.end_ns)]
     return int(np.median(np.diff(at_ns))) if len(at_ns) > 1 else 0
 

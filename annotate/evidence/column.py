@@ -11,7 +11,7 @@ import numpy.typing as npt
 Times: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = npt.NDArray[np.float64]
 
-GRID_COUNT = 500_000  # largest number of grid times: 83 minutes at 10 ms
+GRID_COUNT = 500_000  # about the largest number of grid times: 83 minutes at 10 ms
 
 
 @dataclass(frozen=True, slots=True)

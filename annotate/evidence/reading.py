@@ -10,7 +10,7 @@ from typing import Any
 
 # A row of the fast lane is repeated at least this often, even if nothing changed.
 HEARTBEAT_NS = 1_000_000_000
-STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # a value is valid for this long; a longer silence means that the lane was not read
+STALE_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # a fast value is valid this long; a longer silence: the lane was not read
 
 
 class Lane(StrEnum):
@@ -98,7 +98,7 @@ class Reading:
 
 
 def signals(lane: Lane) -> tuple[str, ...]:
-    """Return the names of the signals that a reading of this lane fills, in the order of the fields."""
+    """Return the names of the signals that belong to this lane, in the order of the fields."""
     return tuple(f.name for f in fields(Reading) if f.metadata.get("lane") == lane)
 
 

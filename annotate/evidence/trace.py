@@ -132,7 +132,7 @@ class Trace:
         """Return the rise of a counter over an interval, or None if no readings bracket the interval closely enough.
 
         The readings are the nearest ones outside the interval.  A reading inside also counts within 5 % of the interval (at
-        least 50 ms) of an edge.  A slow lane is first read when the window opens.
+        least 50 ms) of an edge.  Between windows, a slow lane is read too rarely to bracket a window's start.
         Return None too for a counter that fell: a driver reload reset that counter.
         """
         seen = self.column(name).observed

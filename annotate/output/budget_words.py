@@ -58,7 +58,7 @@ def _duration(seconds: float) -> str:
 
 
 def shown_line(verdict: Verdict) -> str:
-    """Return the line "shown" with the bound of the claim's numbers, the proofs and their reference; empty without a proof."""
+    """Return the line "shown" with the claim's bound, the proofs and their reference; empty if no proof is shown."""
     budget = verdict.budget
     if budget is None:
         return ""
@@ -81,7 +81,7 @@ def claim_line(verdict: Verdict) -> str:
 
 
 def bound_words(finding: Finding, budget: Budget | None) -> str:
-    """Return the largest bound of a cause on the claim's numbers as text; empty for a cause without bounds."""
+    """Return the largest bound of a cause on the claim's numbers, else on any, as text; empty for a cause without bounds."""
     if budget is None:
         return ""
     mine = [bound for number in budget.numbers for bound in number.bounds if bound.rule == finding.rule]

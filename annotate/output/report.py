@@ -150,7 +150,6 @@ def _lines_below(verdict: Verdict) -> list[str]:
 
 
 def _listed(verdict: Verdict, *, is_all: bool) -> list[Finding]:
-    """Return the hazards that have a line; with ``is_all``, all except labels."""
     return [each for each in verdict.hazards if has_own_line(each, verdict.budget) or (is_all and not each.is_label)]
 
 

@@ -112,7 +112,6 @@ def _missing(case: Case) -> tuple[str, ...]:
 
 
 def _broken_by(case: Case, found: Mapping[str, Answer]) -> tuple[str, ...]:
-    """Return the rules that break the proof: a changed setting, a hardware error, a missed or throttled fixed clock."""
     out = [name for name in _SETTINGS if isinstance(each := found.get(name), Found) and each.severity is not Severity.NOTE]
     if case.claim is not Claim.FIXED_CLOCK:
         return tuple(out)
@@ -125,7 +124,6 @@ def _broken_by(case: Case, found: Mapping[str, Answer]) -> tuple[str, ...]:
 def _is_limit_read(
     evidence: Evidence, *, slack_s: Annotated[float, "the slow lane is read once a second, and when a window opens"] = 1.5
 ) -> bool:
-    """Return True if the power limit was read both near the window's start and near or after the end."""
     at_ns, slack_ns = evidence.trace.column("power_limit_w").observed.at_ns, int(slack_s * 1e9)
     early = (at_ns >= evidence.window.begin_ns - 10 * slack_ns) & (at_ns <= evidence.window.begin_ns + slack_ns)
     late = at_ns >= evidence.window.end_ns - slack_ns

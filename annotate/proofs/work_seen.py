@@ -38,7 +38,6 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
 
 
 def _seen(case: Case, shares: Sequence[BusyShare]) -> BusyShare | None:
-    """Return the first witness that saw work of the window's own processes, or None."""
     is_alone = alone(case.evidence) or _one_unknown_worked(case)
     for share in shares:
         works = share.ratio > 0.0 if case.is_sparse else share.least_ratio >= _SEEN_RATIO

@@ -59,7 +59,6 @@ _FAMILIES = (
 
 
 def _gathered(name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of all families' tables of this name."""
     return chain.from_iterable(getattr(family, name, {}).items() for family in _FAMILIES)
 
 

@@ -78,7 +78,7 @@ def locked_clock_missed(
 
 
 def _missed_named_clock(case: Case) -> Answer:
-    """Return the bias against the clock that a ``fixed-clock`` claim names."""
+    """Return the answer under ``fixed-clock``, against the named clock."""
     evidence, named, blocks = case.evidence, named_clock(case.evidence), case.blocks
     if named is None:
         return Unobserved(evidence.absence or "no lock is on record, and locked_mhz was not declared")
@@ -96,7 +96,7 @@ def _missed_named_clock(case: Case) -> Answer:
 
 
 def _lock_facts(target_mhz: float, clock_mhz: float | None, capped: Held | None, *, by: str | None) -> dict[str, Fact]:
-    """Return the requested and the actual clock, in figures and in words, and a clock that this work can hold."""
+    """Return the requested and the actual clock, in figures and in words, and the advice."""
     facts: dict[str, Fact] = {
         "target_mhz": target_mhz,
         "clock_mhz": clock_mhz,

@@ -61,7 +61,7 @@ def order_bias(
 
 
 def _repeatability(case: Case) -> float | None:
-    """Return the repeatability of the median over windows of this work; None without a record.
+    """Return the repeatability of the median over windows of this work; None without times or a record.
 
     The interval of one window is too small: power controller and order change the median by more.
     """

@@ -129,7 +129,6 @@ def sampler_perturbs(
 
 
 def _worded(declared: Fact) -> str:
-    """Return a declared reason as part of a sentence: on one line, cut to 120 characters."""
     words = " ".join(declared.split()) if isinstance(declared, str) else ""
     return (words if len(words) <= _WORDS_COUNT else words[: _WORDS_COUNT - 1] + "…") or "an unnamed reason"
 

@@ -13,7 +13,7 @@ from annotate.stats.robust import centre
 from annotate.times.durations import NO_ITERATION, readable
 from annotate.times.outlying import outlying
 
-_FEWEST_COUNT = 6  # iterations that remain without the cold and late ones: fewer do not give a useful mean
+_FEWEST_COUNT = 6  # iterations that remain without the cold and outlying ones: fewer do not give a useful mean
 
 RETIRED: Mapping[str, str] = {
     "noisy": "the repeatability of each number (proof 5), which `precision` holds to a limit",

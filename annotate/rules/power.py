@@ -179,7 +179,6 @@ def power_reading_stale(
 
 
 def _capped_at(evidence: Evidence, at_ns: Times, *, throughout: bool) -> npt.NDArray[np.bool_]:
-    """Return a mask of the times at which the cap held."""
     if throughout:
         return np.ones(len(at_ns), np.bool_)
     capped = running(evidence, "power_cap_ns", Reason.SW_POWER_CAP)
@@ -201,7 +200,6 @@ def _clock_while_capped(evidence: Evidence, blocks: ClockBlocks | None, *, throu
 
 
 def _power_while_capped(evidence: Evidence, *, throughout: bool) -> float | None:
-    """Return the median power while the cap held: by the driver's record, else by its gauge, else None."""
     window, dense = evidence.window, evidence.trace.dense_power
     inside = dense.where((dense.at_ns >= window.begin_ns) & (dense.at_ns <= window.end_ns))
     for power in (inside, evidence.within("power_w")):

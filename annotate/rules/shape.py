@@ -61,13 +61,13 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
         iterations longer by 2.3 ms, the length of its turn.  The median never shows that, and the mean includes all of it.
 
     Limits of detection:
-        A slow-down of every iteration.  An interruption between two iterations: ``idle-stretch`` finds it.  Slow swings: an
-        iteration is compared with the half second around it.  Late iterations at every Nth place count as part of the loop.
-        A harness that synchronises every ten launches makes every tenth iteration 8 to 30 % longer.  Delays below 1 ms in
-        calls so short that their times include launch gaps: they are jitter of the launches.  Delays below 0.5 ms that are
-        equally frequent in each tenth of the window while no thread waits: every window has them.  Without stamps under a
-        power cap, runs of iterations up to 12 % longer, after idle up to 32 %: the controller's swing causes them.  Cold
-        iterations: ``cold-start`` counts them.
+        A slow-down of every iteration.  An interruption between two iterations: ``idle-stretch`` finds it.  Slow swings: the
+        comparison covers half a second, or 25 iterations if they take longer.  Late iterations at every Nth place count as
+        part of the loop.  A harness that synchronises every ten launches makes every tenth iteration 8 to 30 % longer.
+        Delays below 1 ms in calls so short that their times include launch gaps: they are jitter of the launches.  Delays
+        below 0.5 ms that are equally frequent in each tenth of the window while no thread waits: every window has them.
+        Without stamps under a power cap, runs of iterations up to 12 % longer, after idle up to 32 %: the controller's swing
+        causes them.  Cold iterations: ``cold-start`` counts them.
 
     Remedy:
         Stop the neighbour, free CPU cores, or move occasional work out of the loop.  The rule drops no iteration: its facts
@@ -267,7 +267,6 @@ def _mode_cause(case: Case, modes: Modes, limits: BimodalLimits) -> tuple[str, b
 
 
 def _is_capped(case: Case) -> bool:
-    """Return whether the power cap certainly held for most of the window."""
     held = power_cap(case.evidence)
     return held is not None and held.least_ratio > 0.5
 

@@ -42,7 +42,7 @@ RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegimeLimits:
-    """The limits of ``regime-change``: they choose only the words; the bound follows from the clock."""
+    """The limits of ``regime-change``: they choose the words; the bound follows from the clock."""
 
     capped_ratio: Annotated[Share, "a fully capped second of an H200 reads 0.9 or more"] = 0.9
     free_ratio: Annotated[Share, "a cap for this share of the time changes a mean by less than 0.5 %"] = 0.02
@@ -74,7 +74,7 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
     Source:
         The stamped clock of the entries, else NVML's while the GPU worked, against its own levels and against the part of
         the window after 3 s of load.  ``docs/RULE_TABLE.md``, section 4.3, has the figures.  Time under the power cap in
-        blocks of a second determines the wording.
+        up to 300 blocks determines the wording.
     """
     shift = case.clock_shift
     if shift is None:

@@ -89,7 +89,6 @@ def _deviations(times: Timings, count: int, usual_s: float, window_s: float) -> 
 
 
 def _is_unwarmed(case: Case) -> bool:
-    """Return whether the harness declares zero warm-up calls."""
     warmed = case.fact("warmup_count")
     return isinstance(warmed, int) and not isinstance(warmed, bool) and warmed == 0
 

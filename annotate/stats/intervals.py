@@ -138,10 +138,9 @@ def ratio_interval(
     correlation: Annotated[float, "from this lag-1 autocorrelation on, pairs are resampled in blocks"] = 0.2,
     resamples_count: Annotated[int, "the random error of a 95 % limit is a few hundredths of the width"] = 1000,
 ) -> Interval:
-    """Return the median log ratio with its interval: from order statistics, or from a block bootstrap for correlated pairs.
+    """Return the median log ratio with its interval: from order statistics, or a bootstrap for 12 or more correlated pairs.
 
-    The pairs are in the order of execution.  If consecutive pairs correlate, the bootstrap covers nearly 95 %, and order
-    statistics far less.
+    The pairs are in the order of execution.  If consecutive pairs correlate, order statistics cover far less than 95 %.
 
     Raises ValueError without pairs.
 

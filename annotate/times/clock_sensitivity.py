@@ -49,9 +49,9 @@ class Corrected:
 class Sensitivity:
     """The exponent β with its 95 % interval, and the range of the fitted clocks.
 
-    ``r`` is the correlation of log time with log clock over the fitted medians of blocks.  A block is a 500th of the run, or
-    one iteration of a short run.  ``explained_ratio`` is the clock's share of the variance of all warm iterations, including
-    the ``slow_count`` that were slow for another reason.  ``cold_count`` of ``count`` iterations were trimmed.
+    ``r`` is the correlation of log time with log clock over the fitted medians of up to 500 blocks.
+    ``explained_ratio`` is the clock's share of the variance of all warm iterations, including the ``slow_count`` that were
+    slow for another reason.  ``cold_count`` of ``count`` iterations were trimmed.
     """
 
     beta: float

@@ -61,7 +61,7 @@ def outlying(
     spreads: Annotated[float, "robust standard deviations about the local median"] = 5.0,
     least_ratio: Annotated[float, "share of the median; a smaller excess is never an outlier"] = 0.03,
 ) -> Outlying:
-    """Return the warm iterations that lie farther than both limits from the median of the half second around them."""
+    """Return the warm iterations that lie farther than both limits from the median of their block."""
     warm = ~cold(timings.at_ns, timings.took_s)
     at_ns, took_s = timings.at_ns[warm], timings.took_s[warm]
     if len(took_s) < 2:

@@ -30,7 +30,6 @@ def seen(bound: Bound) -> float:
 
 
 def check_kept(earlier: tuple[Bound, ...], later: tuple[Bound, ...]) -> None:
-    """Check that the size, the seen part and the rejection of each earlier cause do not fall."""
     after = keyed(later)
     for key, bound in keyed(earlier).items():
         assert after[key].size_ratio >= bound.size_ratio

@@ -14,7 +14,6 @@ _COLUMNS_COUNT = 10
 
 
 def rows() -> list[tuple[str, list[str]]]:
-    """Return the family and the cells of every row of the section on today's rules."""
     section = PAGE.read_text().split("\n## 2. ")[1].split("\n### Count")[0]
     parts = re.split(r"^### `(\w+)\.py`$", section, flags=re.MULTILINE)
     return [
@@ -26,7 +25,6 @@ def rows() -> list[tuple[str, list[str]]]:
 
 
 def new_rules() -> set[str]:
-    """Return the names of the section on new rules."""
     section = PAGE.read_text().split("\n## 3. ")[1].split("\n## 4. ")[0]
     return set(re.findall(r"^\| new: `([\w-]+)`", section, re.MULTILINE))
 

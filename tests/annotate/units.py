@@ -35,5 +35,4 @@ UNITS: dict[str, Unit] = {
 
 
 def unit_of(name: str) -> Unit | None:
-    """Return the unit that ends a name, or None for a name without a unit."""
     return UNITS.get(name.rpartition("_")[2])

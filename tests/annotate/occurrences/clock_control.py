@@ -10,7 +10,6 @@ from tests.annotate.builders import BEGIN_NS, DEVICE, capped_ns, evidence
 
 
 def stamped(mhz: float, *, period_s: float = 0.01, length_s: float = 6.0) -> Timings:
-    """Return one iteration per period, each stamped at this clock."""
     count = int(length_s / period_s)
     at_ns = BEGIN_NS + (np.arange(count) * period_s * 1e9).astype(np.int64)
     return Timings(at_ns, np.full(count, period_s * 0.99), np.full(count, mhz))

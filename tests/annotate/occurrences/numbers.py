@@ -11,7 +11,6 @@ from tests.annotate.builders import BEGIN_NS, evidence
 
 
 def timed(took_s: Values, *, clock_mhz: Values | None = None, gap_s: float = 5e-6) -> Timings:
-    """Return iterations from the window's start, each followed by a short gap."""
     begins_s = np.concatenate([[0.0], np.cumsum(took_s + gap_s)[:-1]])
     return Timings(BEGIN_NS + np.round(begins_s * 1e9).astype(np.int64), took_s, clock_mhz)
 

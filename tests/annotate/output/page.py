@@ -25,7 +25,6 @@ accepts hazards by the name of the rule. A rule without its evidence is reported
 
 
 def pages(rules: Sequence[Rule] = RULES) -> str:
-    """Return all pages in the rules' order, with a table of contents by family."""
     contents = [
         f"- {family}: {', '.join(f'[{rule.name}](#{rule.name})' for rule in members)}"
         for family, members in groupby(rules, key=lambda rule: rule.family)

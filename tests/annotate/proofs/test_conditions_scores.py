@@ -44,12 +44,10 @@ def scored() -> list[tuple[Pair, dict[Number, float], dict[Number, float]]]:
 
 
 def uncovered(number: Number, more_ratio: float = 0.0) -> list[Pair]:
-    """Return the pairs whose true deviation exceeds the bound by more than ``more_ratio``."""
     return [each for each, found, _ in scored() if abs(asdict(each.truth)[number]) > found[number] + more_ratio + 1e-9]
 
 
 def percents(ratios: Iterable[float]) -> tuple[float, float]:
-    """Return the median and the 95th percentile, in per cent."""
     known = list(ratios)
     return 100.0 * float(np.median(known)), 100.0 * float(np.percentile(known, 95.0))
 

@@ -123,7 +123,7 @@ def test_accounts_take_declared_other_work() -> None:
 
 @pytest.mark.parametrize(("flush_s", "kind"), [(41e-6, Clear), (36e-6, Found)])
 def test_accounts_allow_the_timer_at_the_edges_of_flushes(flush_s: float, kind: type) -> None:
-    """After flushes and stamps, equal gaps of 1.3 % are the timer's events, and equal gaps of 3.4 % can hide work."""
+    """After flushes and stamps, equal gaps of 1.3 % are the timer's events, and equal gaps of 3.3 % can hide work."""
     timings = every(240e-6, took_s=190e-6, length_s=6.0)
     count = len(timings.at_ns)
     flushes = OtherWork(timings.at_ns + 193_000, np.full(count, flush_s), ("flush",) * count)

@@ -132,7 +132,7 @@ class TestClockDrift:
         assert isinstance(ask(clock_drift, about), Unobserved)
 
     def test_onset_of_the_cap_is_a_step_not_a_drift(self) -> None:
-        """A step is not a drift although the driver may show it as two blocks between both levels."""
+        """A single step is a change of regime, not a drift."""
         onset = {"sm_clock_mhz": lambda t: 1980 if t < 1.2 else 1560, "event_reasons_mask": lambda t: 0 if t < 1.2 else CAPPED}
         about = evidence(length_s=6.0, signals=onset)
         assert isinstance(ask(clock_drift, about), Clear)

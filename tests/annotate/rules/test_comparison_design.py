@@ -34,7 +34,7 @@ class TestOrderBias:
         assert order_bias.says.format(**answer.facts).endswith("3.2%, against the +2.0% between them")  # type: ignore[union-attr]
 
     def test_work_record_gives_the_bound_of_the_order(self) -> None:
-        """The bound is √2 times the t value 2.78 times the standard deviation of the recorded medians, 0.1 %."""
+        """The bound is about √2 times the t value 2.78 times the standard deviation of the recorded medians, 0.1 %."""
         record = WorkRecord(tuple(RecordedWindow(median_s=2e-3 * (1 + each)) for each in (-1e-3, -1e-3, 0.0, 1e-3, 1e-3)))
         both = [replace(evidence(timings=times(2e-3, seed=seed)), record=record) for seed in (1, 2)]
         assert pair_bound(ask(order_bias, compared(*both))).ratio == pytest.approx(2**0.5 * 2.78e-3, rel=0.15)

@@ -28,8 +28,6 @@ def refreshed(counter: Callable[[float], float], period_s: float = 0.1, phase_s:
 
 
 def cap(since_s: float = -100.0, until_s: float = 1e9) -> dict[str, Signal]:
-    """Return the counters, the reason bit and the clock of a power cap between two times."""
-
     def counted(t: float) -> float:
         return 5_000_000_000 + int(1e9 * max(0.0, min(t, until_s) - since_s))
 
@@ -46,8 +44,6 @@ def cap(since_s: float = -100.0, until_s: float = 1e9) -> dict[str, Signal]:
 
 
 def pause(until_s: float, length_s: float = 3.0) -> dict[str, Signal]:
-    """Return power and utilisation of a GPU that idles for a while."""
-
     def idle(t: float) -> bool:
         return until_s - length_s <= t < until_s
 
@@ -69,7 +65,6 @@ def bound_of(answer: Answer, number: Number = Number.MEAN) -> Bound:
 def stamped(
     change_s: float, before_mhz: float, after_mhz: float, signals: Mapping[str, Signal], length_s: float = 6.0
 ) -> Evidence:
-    """Return evidence of calls that follow a stamped clock with one step."""
     at_s = np.arange(round(length_s * 1000)) * 1e-3
     clock_mhz = np.where(at_s < change_s, before_mhz, after_mhz)
     times = Timings(BEGIN_NS + np.round(at_s * 1e9).astype(np.int64), 0.75e-3 * 1980 / clock_mhz, clock_mhz)

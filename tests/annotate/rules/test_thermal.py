@@ -40,7 +40,6 @@ def nearer_ratio(one: Bound) -> float:
 
 
 def counts(begin_s: float, end_s: float, *, start_ns: int = 7_000_000) -> Callable[[float], int]:
-    """Return a nanosecond counter that runs between two times."""
     return lambda t: start_ns + int(1e9 * max(0.0, min(t, end_s) - begin_s))
 
 

@@ -21,7 +21,6 @@ def found(answer: Answer) -> Found:
 
 
 def value_ratio(answer: Answer, number: Number) -> float:
-    """Return the estimate of one number, which equals its bound up to the sign."""
     (bound,) = (each for each in found(answer).bounds if each.number is number)
     assert bound.estimate is not None
     assert bound.ratio == abs(bound.estimate.value_ratio)

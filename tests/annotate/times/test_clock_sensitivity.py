@@ -298,7 +298,6 @@ class TestRecordings:
 
 
 def joined(first: Timings, second: Timings) -> Timings:
-    """Return the second run directly after the first, as one run."""
     assert first.sm_clock_mhz is not None
     assert second.sm_clock_mhz is not None
     began_ns = first.at_ns[-1] + int(first.took_s[-1] * 1e9)

@@ -21,7 +21,6 @@ def steady(count: int, *, seed: int = 1) -> Values:
 
 
 def begun(took_s: Values, gaps_s: Values | None = None) -> Times:
-    """Return the start times of consecutive iterations, with these gaps before them."""
     gaps = np.full(len(took_s), 5e-6) if gaps_s is None else gaps_s
     return np.asarray((np.cumsum(gaps) + np.cumsum(took_s) - took_s) * 1e9, np.int64)
 
