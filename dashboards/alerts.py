@@ -116,7 +116,8 @@ _WATCHED = (
           expr="gpuwatch_certificate_expiry_timestamp_seconds - time() < 14 * 86400",
           says=f"the certificate of {HOST_NAMED} expires in less than 14 days",
           why="After the expiry Prometheus refuses the page, and GpuwatchDown fires. The alert concerns the certificate in use, not the file.",
-          do="Renew exporter.certificate and exporter.key, then reload the daemon: systemctl reload gpuwatch, or SIGHUP."),
+          do="Renew exporter.certificate and exporter.key, then reload the daemon: systemctl reload gpuwatch, or SIGHUP. With the drop-in "
+          "metrics-remote, restart the service instead."),
     Alert(name="GpuwatchExportOld", hold="1h",
           expr="time() - gpuwatch_export_last_success_time_seconds > 129600",
           says=f"windows of {HOST_NAMED} were last exported {{{{ $value | humanizeDuration }}}} ago",
@@ -170,7 +171,7 @@ _OF_DAYS = (
     Alert(name="GpuwatchWindowsUnproven", severity="info",
           expr=f"sum by (job, instance) ({increase(_UNPROVEN, '1d')})\n> {_ENOUGH}",
           says=f"most windows on {HOST_NAMED} cannot be judged",
-          why="More than half of a day's windows, of at least ten, lack evidence that the claim requires. Causes: no driver, a lost GPU, or missing signals.",
+          why="More than half of a day's windows, of at least ten, lack evidence that the claim requires. Usual causes: no driver, a lost GPU, or missing signals.",
           do="gpuwatch doctor lists what this machine can prove, and the obstacles."),
 )  # fmt: skip
 

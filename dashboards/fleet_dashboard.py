@@ -51,7 +51,7 @@ def _now() -> tuple[Part, ...]:
         ),
         number(
             Cell(Query(f"count({driver}) - sum({driver})"), "Hosts without a driver", steps=_BAD),
-            "Hosts whose daemon serves a page and finds no GPU driver.",
+            "Hosts whose daemon serves a page, but finds no driver or no GPU that answers.",
         ),
         number(Cell(Query(f"sum({answers})"), "GPUs that answer"), "GPUs read successfully now."),
         number(

@@ -93,7 +93,7 @@ HARDWARE = (
     Alert(name="GpuwatchPowerLimitLowered", hold="15m",
           expr='gpuwatch_gpu_power_limit_watts{kind="enforced"}\n< on (job, instance, uuid, gpu)\n'
           '0.95 * gpuwatch_gpu_power_limit_watts{kind="default"}',
-          says=f"the power limit of {GPU_NAMED} is lowered", why="The limit is more than 5 % below the board's default: the board is slower than others of its model.",
+          says=f"the power limit of {GPU_NAMED} is lowered", why="The limit is more than 5 % below the board's default: the board can be slower than others of its model.",
           do="If this is not intended, run nvidia-smi -pl with the default, and find the program that sets the limit at boot.", rule="power-limited"),
     Alert(name="GpuwatchPersistenceOff", expr="gpuwatch_gpu_persistence_mode == 0", hold="1h", severity="info",
           says=f"persistence mode is off on {GPU_NAMED}", why="The first process after a pause waits for the driver to load.",

@@ -104,7 +104,7 @@ _ALERTS = (
         says=f"the canary of {GPU_NAMED} is slower than those of its model",
         why="A canary of bench() is the same short work on every GPU. In the last day the clock or the copy rate was more than 5 % below the "
         "median of the model and job. The measured process declares both.",
-        do="Run gpuwatch selftest there on a quiet GPU. If the canary stays slow, check for a clock lock and for slow memory "
+        do="Run gpuwatch.bench there on a quiet GPU. If the canary stays slow, check for a clock lock and for slow memory "
         "(gpuwatch_gpu_clock_hertz of the domain memory), and swap the board with a twin.",
         rule="clock-low-no-reason",
     ),

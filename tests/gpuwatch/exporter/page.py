@@ -107,7 +107,7 @@ request, or after ten seconds in total. `/-/healthy` and `/-/ready` need no pass
 data about the machine. With `client_ca` they need a client certificate.
 
 On loopback the `Host` header must name this machine: `localhost` or a name below it, a loopback address, the machine's host name, or the
-name in `listen`. The daemon answers other requests with 421, so that no web page can point its own name here and read the metrics through a browser. A
+name in `listen`. The daemon answers other names with 421, except at the two probes: no web page can point its own name here and read the metrics. A
 proxy must send `Host: localhost`. Elsewhere the page allows every name, because service discovery chooses the names.
 """
 
