@@ -126,7 +126,7 @@ class HttpServer:
             connection.close()
 
     async def _connect(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return the streams of a connection, with TLS after a handshake with the current certificate."""
+        """Return the streams of a connection, after the TLS handshake if the page uses TLS."""
         reader = asyncio.StreamReader(HEAD_BYTES, self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
         transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection, ssl=self.site.access.tls)
@@ -138,7 +138,7 @@ class HttpServer:
             return
         try:
             handler = RequestHandler(self.site, head, peer, is_busy=len(self._paged) >= AT_ONCE_COUNT)
-        except Exception:  # noqa: BLE001 - an error in one request must not end the server
+        except Exception:  # noqa: BLE001 - the peer gets an answer after any error
             _log.exception("a request for metrics failed")
             writer.write(_FAILED)
             await writer.drain()

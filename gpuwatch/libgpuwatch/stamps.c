@@ -203,8 +203,8 @@ static void end_at_exit(void) {
     pthread_mutex_unlock(&stamps_lock);
 }
 
-/* Load kernel and memory for the current context, once per context; return true if stamps are possible.  This takes tens of
- * milliseconds, and waits for no stream of the program. */
+/* Load kernel and memory for the context, unless they are loaded; return true if stamps are possible.  Loading waits for no
+ * stream of the program. */
 bool gw_stamps_prepare(void) {
     if (!load_driver()) return false;
     bool is_pushed = false, is_ready = false;
