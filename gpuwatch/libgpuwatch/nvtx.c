@@ -270,7 +270,7 @@ static const domain *domain_of(const void *handle) {
     return found != NULL ? found : &other_domains;
 }
 
-/* Return the handle of a registered string: of its label, or of ``no_label`` if no pattern matches. */
+/* Return the handle of a registered string: of its label, or of ``no_label`` without a label. */
 static void *make_string(gw_label *label, const void *theirs) { return handle_of(label != NULL ? label : &no_label, theirs); }
 
 /* The functions that NVTX calls.  Each first calls the next injection's function, if any.  NVTX ignores the result of END. */
