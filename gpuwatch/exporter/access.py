@@ -50,7 +50,7 @@ class Access:
 def access(settings: Settings) -> Access:
     """Build the access control from the settings and the files named in the settings.
 
-    Raises UsageError.
+    Raises UsageError: for missing or invalid settings and files.
     """
     certificate, key, authorities = settings.exporter_certificate, settings.exporter_key, settings.exporter_client_ca
     if bool(certificate) != bool(key):
@@ -117,7 +117,6 @@ def _stays_here(listen: str) -> bool:
 
 
 def _why(error: Exception) -> str:
-    """Return the error's text without the error number."""
     return getattr(error, "strerror", None) or str(error)
 
 

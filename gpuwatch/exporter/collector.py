@@ -83,7 +83,7 @@ class Collector(Collecting):
         self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method", "host"), 0)
 
     def describe(self) -> list[Family]:
-        return []  # without this method, registration would collect
+        return []  # without this method, a registry with auto_describe would collect at registration
 
     def collect(self) -> Iterator[Family]:
         return self.page().families()
@@ -105,7 +105,7 @@ class Collector(Collecting):
             self._scrapes.note(seconds)
 
     def refuse(self, why: str) -> None:
-        """Count a request answered with an error, or a connection that another one replaced."""
+        """Count a refused request, or a connection that another one replaced."""
         with self._lock:
             self._refused[why] += 1
 

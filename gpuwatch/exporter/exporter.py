@@ -51,7 +51,7 @@ class Exporter:
         _log.info("metrics: %s", self.web.url)
 
     def reload(self, settings: Settings) -> None:
-        """Read certificate and users again, for example after a renewal; keep the old ones if a file is invalid."""
+        """Read certificate and users again, for example after a renewal; keep the old ones if the new ones are invalid."""
         try:
             self._access = access(settings)
         except UsageError as error:

@@ -25,7 +25,7 @@ _VERSION = re.compile(r"1(\.\d{1,3}){0,2}")
 
 
 class MetricsSite:
-    """The metrics page with access control.  ``own_names`` are the Host names that requests must use; None allows any."""
+    """The metrics page with access control.  ``own_names`` are the names for ``is_ours``; None allows any Host header."""
 
     def __init__(
         self, access: Access, collector: Collector, ready: Callable[[], bool], own_names: frozenset[str] | None
@@ -37,7 +37,7 @@ class MetricsSite:
         self.own_names = own_names
 
     def page(self, accept: str) -> tuple[bytes, str]:
-        """Return the page in the scraper's format: OpenMetrics for a known version, otherwise text."""
+        """Return the page and its content type: OpenMetrics if the scraper accepts it, otherwise text."""
         # The client library's parser fails on malformed versions, and copies parts of the request into the answer's header.
         is_openmetrics = any(map(_is_openmetrics, accept.split(",")))
         _, content_type = choose_encoder(f"{OPENMETRICS}; version=1.0.0" if is_openmetrics else "")

@@ -1,7 +1,7 @@
 """The server of the metrics page: one thread, started before the first request, that no slow peer can block.
 
-A waiting connection costs a few kilobytes and no thread.  At the limit of connections, a new one replaces the oldest that
-is not receiving a page.  Health requests get an answer regardless of the number of pages being sent.
+A waiting connection costs no thread.  At the limit of connections, a new one replaces the oldest that is not receiving a page.
+Health requests get an answer regardless of the number of pages being sent.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ AT_ONCE_COUNT = 8  # most pages being sent at once: enough for several Prometheu
 CONNECTIONS_COUNT = 128  # most open connections; another one replaces the oldest that is not receiving a page
 SILENCE_S = 5.0  # a peer without a complete request after this time is disconnected
 STOP_S = 2.0
-AGAIN_S = 0.1  # pause after an accept that failed for lack of descriptors or memory
+AGAIN_S = 0.1  # pause after a failed accept
 _HEAD_ENDS = re.compile(rb"\n\r?\n|\A\r?\n")
 _FAILED = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -126,7 +126,7 @@ class HttpServer:
             connection.close()
 
     async def _connect(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return the streams of a connection, with TLS after a handshake with the current certificate."""
+        """Return the streams of a connection, after the TLS handshake if the page uses TLS."""
         reader = asyncio.StreamReader(HEAD_BYTES, self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
         transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection, ssl=self.site.access.tls)
@@ -138,7 +138,7 @@ class HttpServer:
             return
         try:
             handler = RequestHandler(self.site, head, peer, is_busy=len(self._paged) >= AT_ONCE_COUNT)
-        except Exception:  # noqa: BLE001 - an error in one request must not end the server
+        except Exception:  # noqa: BLE001 - the peer gets an answer after any error
             _log.exception("a request for metrics failed")
             writer.write(_FAILED)
             await writer.drain()

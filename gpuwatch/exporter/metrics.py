@@ -1,6 +1,6 @@
 """The closed table of metrics: the page shows only these names, and a name never changes its meaning.
 
-Values are in base units (hertz, watts, joules, celsius, bytes, seconds, ratios from 0 to 1).  In the labels of a series,
+Values are in base units (hertz, watts, joules, celsius, bytes, seconds, ratios).  In the labels of a series,
 only ``uuid`` and ``gpu`` identify the GPU; queries join the rest from ``gpuwatch_device_info``.  An unobserved value has
 no series.
 """

@@ -77,9 +77,7 @@ _WINDOW = (
     ExportColumn("boot_id", ColumnKind.TEXT, "the boot of the machine; with run and gpu_uuid the key of a row", always=True),
     ExportColumn("run", ColumnKind.TEXT, "the window's id, for `gpuwatch show`", always=True),
     ExportColumn("gpu_uuid", ColumnKind.TEXT, "the GPU; NULL: the window covered no GPU"),
-    ExportColumn(
-        "hostname", ColumnKind.TEXT, "the machine: --host, or the window's host name; also the partition", always=True
-    ),
+    ExportColumn("hostname", ColumnKind.TEXT, "the machine: --host, else the window's host name, else its boot", always=True),
     ExportColumn("begun_utc", ColumnKind.MOMENT, "start of the window as wall time", always=True),
     ExportColumn("begin_ns", ColumnKind.WHOLE, "start of the window on the monotonic clock of the boot", always=True),
     ExportColumn("end_ns", ColumnKind.WHOLE, "end of the window on the same clock"),

@@ -141,7 +141,7 @@ def view_sql(parts: Sequence[str], *, with_simulated: bool = False) -> str:
 
 
 def _refuse_others(db: Any) -> None:  # a connection of duckdb
-    """Raise UsageError for a file that no export wrote, because all its columns of the contract would be NULL."""
+    """Raise UsageError for a file with a row without a boot_id, which no export wrote."""
     other = db.execute("SELECT filename FROM windows WHERE boot_id IS NULL LIMIT 1").fetchone()
     if other is not None:
         raise UsageError(f"{other[0]}: expected windows that `gpuwatch export` wrote, found rows without a boot_id")

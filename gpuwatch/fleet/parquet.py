@@ -80,7 +80,7 @@ def write_part(folder: Path, ids: Sequence[str], chunks: Iterator[Sequence[Row]]
     """Write one part of these runs; return its path and number of rows.
 
     Readers look for ``*.parquet``, so the part has another name until all data is on disk.
-    Raises ExportError: when writing fails; no file is left.
+    Raises ExportError: when writing fails.
     """
     path = folder / part_name(ids)
     torn = path.with_name(f".{path.name}{_TORN}")

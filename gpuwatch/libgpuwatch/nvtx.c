@@ -1,6 +1,6 @@
 /* NVTX ranges as windows: NVTX loads the library named by NVTX_INJECTION64_PATH, and calls it for every range.
  *
- * The declarations follow the binary interface of NVTX 3.  Each function first calls the injection of GPUWATCH_NVTX_NEXT.
+ * The declarations follow the binary interface of NVTX 3.
  */
 #include "library.h"
 
@@ -145,7 +145,7 @@ static gw_label *find_label(const domain *in, const char *message) {
     return found;
 }
 
-/* Return the label of a message that matches a pattern, or of any message for a list; otherwise NULL. */
+/* Return the label of a message that matches a pattern, or of any message for a list; NULL for others and without room. */
 static gw_label *label_of(const domain *in, const char *message) {
     if (in->index < 0 || message == NULL) return NULL;
     bool is_wanted = gw_lists_only;
@@ -270,7 +270,7 @@ static const domain *domain_of(const void *handle) {
     return found != NULL ? found : &other_domains;
 }
 
-/* Return the handle of a registered string: of its label, or of ``no_label`` if no pattern matches. */
+/* Return the handle of a registered string: of its label, or of ``no_label`` without a label. */
 static void *make_string(gw_label *label, const void *theirs) { return handle_of(label != NULL ? label : &no_label, theirs); }
 
 /* The functions that NVTX calls.  Each first calls the next injection's function, if any.  NVTX ignores the result of END. */

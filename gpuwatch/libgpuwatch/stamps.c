@@ -1,7 +1,7 @@
 /* The true clock: a kernel with one thread per SM, on the program's stream; the first eight SMs write cycle counter and timer.
  *
  * All calls use the driver that the program has loaded; without a driver or a context, the functions do nothing.
- * Rows are in a ring buffer in device memory.  The library's thread reads rows on a stream that waits for no other stream.
+ * Rows are in a ring buffer in device memory.  Rows are read on a stream that waits for no other stream.
  */
 #include "library.h"
 #include "stamp_ptx.h"
@@ -33,7 +33,7 @@ static struct {
 static pthread_mutex_t stamps_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_loaded, has_ended;
 static struct {
-    handle context, function, stream; /* stream: for the thread that reads rows */
+    handle context, function, stream; /* stream: for reading rows */
     unsigned long long context_id;
     uint64_t base;
     int sms_count, device;
@@ -203,8 +203,8 @@ static void end_at_exit(void) {
     pthread_mutex_unlock(&stamps_lock);
 }
 
-/* Load kernel and memory for the current context, once per context; return true if stamps are possible.  This takes tens of
- * milliseconds, and waits for no stream of the program. */
+/* Load kernel and memory for the context, unless they are loaded; return true if stamps are possible.  Loading waits for no
+ * stream of the program. */
 bool gw_stamps_prepare(void) {
     if (!load_driver()) return false;
     bool is_pushed = false, is_ready = false;
@@ -247,7 +247,7 @@ int64_t gw_stamp(void *stream) {
     if (stamper.is_ready && enter(&is_pushed)) {
         /* cuStreamIsCapturing fails for the default stream while another blocking stream is being captured. */
         if (cu.cuStreamIsCapturing(stream, &is_capturing) == 0 && !is_capturing) {
-            if (stamper.next % (CAPACITY / 2) == 0 && stamper.next > 0) { /* clear the next half of the ring, which has old rows */
+            if (stamper.next % (CAPACITY / 2) == 0 && stamper.next > 0) { /* clear the next half of the ring, which may have old rows */
                 cu.cuMemsetD8Async(stamper.base + (uint64_t)(stamper.next % CAPACITY) * ROW_BYTES, 0, CAPACITY / 2 * ROW_BYTES, stream);
                 stamper.first_used = stamper.next - CAPACITY / 2;
             }

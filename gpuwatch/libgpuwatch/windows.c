@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 
 enum { WINDOWS_COUNT = 64, ENTRIES_COUNT = 130000, ENTRIES_AT_ONCE = 20000, FACTS_BYTES = 8192 };
-#define LONG_NS (200 * GW_MS) /* least length of a range that is a window, and least distance between windows of one label */
+#define LONG_NS (200 * GW_MS) /* a range of this length ends its window; also the least time between two windows of a label */
 #define LEAST_NS (50 * GW_MS) /* a single range shorter than this is not a window */
 #define PAUSE_NS (60 * GW_MS) /* most distance of ranges in one series; the daemon accepts an end up to 100 ms ago */
 #define STAMPS_NS 10000000000LL
@@ -23,7 +23,7 @@ typedef struct {
     gw_entry *entries;
     size_t count, left_out_count, other_count;
     gw_label *other; /* the latest label with ranges inside the window that are not its iterations */
-    int inside_count; /* open ranges of the series */
+    int inside_count; /* open ranges of the label ``timed`` */
     int64_t mark_ns, mark_stamp, told_ns;
     void *stream;
     gw_text facts, label; /* as JSON */
@@ -278,7 +278,7 @@ __attribute__((destructor)) static void flush_at_exit(void) { gw_flush(); }
 
 /* Opening */
 
-/* Open a reserved window; return its id, or 0 on a failure.  The daemon usually answers within a millisecond. */
+/* Open a reserved window; return its id, or 0 on a failure. */
 static gw_window open_reserved(window *each, const char *label) {
     gw_text line = {0};
     gw_reply reply;
@@ -333,7 +333,7 @@ static window *find_outer(void) {
     return outer;
 }
 
-/* Return a place for the window of this range, or NULL if the range opens no window; the caller holds the lock. */
+/* Return a place for the window of this range, or NULL if the range opens no window.  The caller holds the lock. */
 static window *window_for(gw_label *label, window *around, int64_t now_ns) {
     if (!(label->is_long || (around == NULL && !label->is_lone))) return NULL;
     if (label->window_begin_ns != 0 && now_ns - label->window_begin_ns < LONG_NS) return NULL;

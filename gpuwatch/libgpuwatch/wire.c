@@ -148,7 +148,7 @@ static bool parse_reply(const char *line, gw_reply *out) {
 
 /* The socket */
 
-/* Limit the next system call on a socket to the time left; return false if no time is left. */
+/* Limit the next system call on a socket to the time left; return false on a failure, and if no time is left. */
 static bool limit(int fd, int option, int64_t until_ns) {
     int64_t left_us = (until_ns - gw_now_ns()) / 1000;
     struct timeval left = {left_us / 1000000, left_us % 1000000};

@@ -243,7 +243,7 @@ def _with_program(text: str, program: Sequence[str], flags: Sequence[str] = ()) 
 
 
 def _check_folder(folder: Path, root: Path) -> None:
-    """Raise UsageError if a part of a folder's path is no folder, such as a link; a missing folder is not an error."""
+    """Raise UsageError if a part of a folder's path is not a folder, such as a link; a missing folder is not an error."""
     with contextlib.suppress(FileNotFoundError), _opened(folder, root, makes=False):
         pass
 

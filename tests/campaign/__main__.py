@@ -1,4 +1,6 @@
-"""Run the campaign: python -m tests.campaign [--seconds S] [--seeds FIRST:LAST] [--workers N] [--fresh] [--out FILE]
+"""The campaign's command.
+
+python -m tests.campaign [--seconds S] [--seeds FIRST:LAST] [--rule RULE] [--workers N] [--fresh] [--out FILE]
 
 A run continues from the file's state, unless the judge has changed since, and stops at the time limit or after the last seed.
 """

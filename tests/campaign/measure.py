@@ -31,7 +31,7 @@ def of_seed(seed: int, rule: str | None = None) -> Counts:
     """Return the counts of one seed; ``rule`` limits the hazards to those of one rule."""
     about = clean.simulated(seed)
     counts = of_clean(about, f"clean/{about.window.label}")
-    # Each mutator has its own random numbers, so that a new mutator does not change the results of others.
+    # Each mutator draws from a separate generator, so that a new mutator does not change the results of others.
     for mutator in MUTATORS:
         if rule in (None, mutator.rule):
             counts.update(of_mutator(mutator, about, np.random.default_rng([seed, zlib.crc32(mutator.name.encode())])))

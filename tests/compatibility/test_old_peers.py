@@ -62,7 +62,7 @@ def _stated(data: Any) -> Any:
 
 @pytest.fixture
 def old_daemon(tmp_path: Path) -> Iterator[tuple[OldDaemon, Settings]]:
-    """Yield a daemon of the earlier version, and settings with its socket."""
+    """Yield a mock of the earlier version's daemon, and settings with its socket."""
     settings = load(
         {"source": SOURCE, "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}, environment={"HOME": "/"}
     )

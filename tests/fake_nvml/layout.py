@@ -39,7 +39,7 @@ class Call(ctypes.Structure):
 
 
 class Line(ctypes.Structure):
-    """A number over time: ``value + rate * (now - since)``, plus or minus ``ripple``."""
+    """A number over time: ``value + rate * (now - since)``, plus or minus up to ``ripple``."""
 
     _fields_ = [
         ("value", ctypes.c_double),

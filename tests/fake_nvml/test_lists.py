@@ -17,7 +17,7 @@ TIMES = 3
 
 @pytest.mark.parametrize(("count", "more"), [(0, 0), (1, 0), (64, 0), (65, 1), (512, 1)])
 def test_list_outgrowing_its_buffer_takes_another_call(scene: Scene, library: Path, count: int, more: int) -> None:
-    """A list takes one call, and one more when it first exceeds the buffer."""
+    """Reading a list takes one call; the first list beyond the buffer takes one more."""
     gpu = scene.gpus[2]
     gpu.clients = [Client(pid=100_000 + number, memory_bytes=number << 20, graphics=True, mps=True) for number in range(count)]
     found = output_of(scene, library, "lists", str(gpu.index), str(TIMES))

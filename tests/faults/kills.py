@@ -113,7 +113,6 @@ def _under_load(
     short: list[gpuwatch.Window] = []
 
     def come_and_go() -> None:
-        """Open one short window after another, in any state of the daemon."""
         try:
             while not over.is_set():
                 with gpuwatch.window("short", settings=settings) as w:

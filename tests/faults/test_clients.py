@@ -174,7 +174,7 @@ def test_forked_child_does_not_disturb_the_parents_window(daemon: Live, child: s
 
 
 def test_child_forked_at_a_daemon_start_opens_windows(tmp_path: Path) -> None:
-    """A child forked while another thread starts a daemon can open windows: it does not inherit a held lock."""
+    """A child forked while another thread starts a daemon can open windows: no held lock is inherited."""
     body = """
         begun = threading.Event()
         def first():
@@ -243,7 +243,7 @@ def test_client_in_a_pid_namespace_has_its_outer_pid(daemon: Live) -> None:
 
 @as_root
 def test_daemon_in_a_pid_namespace_reports_hidden_processes(tmp_path: Path) -> None:
-    """A window from outside the daemon's PID namespace is unproven with a remedy, unless it names its GPU."""
+    """A window from outside the daemon's PID namespace is unproven with a remedy; a window that names its GPU is judged."""
     from tests.gpuwatch.live import settings, wait_for
 
     found, log = settings(tmp_path), tmp_path / "log"

@@ -58,7 +58,7 @@ def set_clocks(tmp_path: Path) -> Iterator[tuple[Live, SetClocks]]:
 def test_wall_clock_changes_do_not_change_windows(
     set_clocks: tuple[Live, SetClocks],
 ) -> None:
-    """A wall clock set back and forth changes neither the length of a window nor its readings."""
+    """A wall clock set back and forth does not change the lengths of windows, and the daemon continues to read."""
     live, clocks = set_clocks
     lengths, set_ns = {}, {}
     begun_s = clock.wall_s()

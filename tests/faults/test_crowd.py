@@ -32,7 +32,7 @@ def test_thirty_windows_at_once_are_all_judged(daemon: Live) -> None:
 
 
 def test_sequential_windows_leave_only_their_records(daemon: Live) -> None:
-    """Windows in sequence leave no open descriptors and little memory."""
+    """The daemon's descriptors and memory hardly grow over windows in sequence."""
     figures = crowd.in_sequence(daemon, 40, asked_every=20)
     assert figures["verdicts"]["opened"] == 40
     first, last = figures["taken"][0], figures["taken"][-1]

@@ -1,7 +1,7 @@
-"""Run fuzz targets with atheris: python -m tests.fuzz TARGET … [--runs N] [--seconds S] [--keep]
+"""Fuzzing with atheris: python -m tests.fuzz [TARGET …] [--runs N] [--seconds S] [--keep]
 
 Each target starts with the kept corpus and works in build/fuzz/TARGET.  A crash, a hang of ten seconds or three gigabytes of
-memory is a finding: build/fuzz/TARGET-crash has the input, the exit code is 1.  Counts of a target without a finding are
+memory is a finding: build/fuzz/TARGET-crash has the input, and the exit code is 1.  Counts of a target without a finding are
 added to tests/fuzz/results.json.
 """
 

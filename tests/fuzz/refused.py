@@ -1,4 +1,4 @@
-"""Checks of errors, and the sampling of expensive checks."""
+"""The check of an error's text, and the sampling of expensive checks."""
 
 from __future__ import annotations
 

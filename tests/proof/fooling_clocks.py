@@ -70,7 +70,7 @@ def creeping_limit() -> Attempt:
 def limit_cut_between_polls() -> Attempt:
     """A rack's emergency cut sets the limit to 480 W for 0.85 s, between two readings of the limit once a second.
 
-    Truth: throughput 4 % low.  Power falls to 480 W.  Both readings of the limit around the cut show 700 W.
+    Truth: throughput 4 % low.  Power falls to about 400 W.  Both readings of the limit around the cut show 700 W.
     """
     found = act(
         Setting(work=WORK["attention"], length_s=6.0), [Edit(begin_s=2.1, end_s=2.95, level="power_limit_w", value=480.0)]
@@ -161,9 +161,9 @@ def frozen_page() -> Attempt:
 
 
 def slowdown_spikes() -> Attempt:
-    """The over-current protection halves the clock for 60 ms about once a second, on a driver without reasons and counters.
+    """The over-current protection halves the clock for 60 ms about once a second, on a driver without reasons.
 
-    Truth: throughput 4 % low.  The 100 ms page shows some of the dips.  The driver has no dense power record.
+    Truth: throughput 4 % low.  The 100 ms page shows some of the dips.  The driver lacks slow-down counters and the power record.
     """
     rng = generator(5, "spikes")
     begins_s = np.cumsum(rng.uniform(0.7, 1.3, 9))

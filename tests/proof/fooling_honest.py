@@ -61,7 +61,7 @@ def copies_from_the_host() -> Attempt:
 def prefill_and_decode() -> Attempt:
     """A server runs eight steps of 0.7 s, half capped (prefill) and half uncapped (decoding), in a plain window.
 
-    Clock, power and memory traffic change by design, equally in every step.
+    Clock and power change by design, equally in every step.
     """
     phases = tuple(
         edit

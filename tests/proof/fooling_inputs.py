@@ -43,7 +43,7 @@ def zeros_throughout() -> Attempt:
 def activations_die() -> Attempt:
     """The activations of a network die out: the data becomes easier from step to step, over the whole window.
 
-    Truth: mean 3 to 5 % short of the mean with the first data.  Power stays at the cap while the clock rises slowly.
+    Truth: mean 3 to 5 % short of the mean with the first data.  The clock rises slowly, under the power cap for the first 4 s.
     """
     drift = [Edit(begin_s=0.1 * i, end_s=0.1 * (i + 1), level="load", value=1.0 - 0.0033 * i) for i in range(61)]
     found = act(Setting(work=WORK["attention"], variant=Variant.TIMES, length_s=6.0), drift)

@@ -44,10 +44,9 @@ def hidden_tenant() -> Attempt:
 
 
 def half_of_the_sms() -> Attempt:
-    """A second MPS client takes a share of every SM throughout the window; the list names the MPS server alone.
+    """A second MPS client takes a share of every SM throughout the window; the list names the MPS server and not the client.
 
-    Truth: mean 20 % above the record of six windows.  Without time slices, every iteration is equally longer.  Neither host facts
-    nor lists show the client, and the server's memory includes the client's.
+    Truth: mean 20 % above the record of six windows.  Without time slices, every iteration is equally longer.
     """
     found = act(
         Setting(work=WORK["softmax"], variant=Variant.TIMES),

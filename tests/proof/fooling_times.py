@@ -147,7 +147,7 @@ def slow_steps_left_out() -> Attempt:
 
 
 def counted_twice() -> Attempt:
-    """A retry appends a tenth of the durations twice.
+    """A retry reports a tenth of the durations twice.
 
     Truth: throughput 10 % high.  The list has more calls than ran, and its durations add up to 110 % of the window.
     """

@@ -121,11 +121,10 @@ def _is_steady_sine(each: Disturbance, length_s: float) -> bool:
 
 
 def is_mostly(disturbances: Iterable[Disturbance], length_s: float) -> bool:
-    """Return whether the level of a disturbance leaves less than a fifth of the window undisturbed.
+    """Return whether a level of a family in ``_LEVELLED`` leaves less than a fifth of the window undisturbed.
 
-    The specification accepts a level as a reference if the level holds a fifth of the window.  A raised power limit is lower
-    outside its pieces, at one level whatever their shape.  Stalls have no level, and a sine, a saw or a drift changes all the
-    time: neither counts.
+    The specification accepts a level as a reference if the level holds a fifth of the window.  A sine, a saw or a drift has no
+    level.  A raised power limit is at one lower level outside the pieces, whatever the shape of the pieces.
     """
     return any(
         _level_share(each, length_s) > 1.0 - REFERENCE_RATIO

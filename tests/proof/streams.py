@@ -108,7 +108,7 @@ class _Noise:
     @staticmethod
     def drawn(workload: Workload, seed: int, count: int) -> _Noise:
         run = generator(seed, "noise of the run")
-        # The position of the buffers changes the work; a capped clock hides more of the change.
+        # The position of the buffers changes the work, more under a cap.
         placement = 1.0 + (1.8e-4 if workload.capped else 5e-5) * float(run.standard_normal())
         outliers_ratio = workload.outliers_ratio * float(np.exp(0.4 * run.standard_normal()))
         long_gaps_ratio = 0.015 * float(np.exp(0.65 * run.standard_normal()))

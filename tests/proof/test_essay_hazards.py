@@ -1,4 +1,4 @@
-"""Hazards described in essays on benchmarks: windows with sleeps between GEMMs or a start from idle must not be valid."""
+"""Hazards described in essays on benchmarks, such as undeclared sleeps between GEMMs, or a start from idle."""
 
 from __future__ import annotations
 

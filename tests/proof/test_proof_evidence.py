@@ -170,7 +170,7 @@ def test_hidden_neighbour_is_on_no_list() -> None:
 
 
 def test_idle_looking_neighbour_is_rarely_named() -> None:
-    """The utilisation record names one process per 200 ms, so it rarely names a neighbour with 10 % of the time slices."""
+    """The utilisation record, which names one process per 200 ms, rarely names a neighbour with 10 % of the time slices."""
     busy, rare = (seen(made("neighbour-slices", "listed", (0.0, 3.0), depth=depth)) for depth in (1.0, 0.1))
 
     def named(evidence: Evidence) -> float:
@@ -243,7 +243,7 @@ def test_capped_clock_is_shown_too_high() -> None:
     shown = float(np.mean(evidence.within("sm_clock_mhz").values))
     assert 1.08 < shown / float(np.mean(evidence.timings.sm_clock_mhz)) < 1.12
     busy = float(evidence.timings.took_s.sum()) / evidence.window.length_s
-    assert 0.92 < busy < 0.98  # stamps between iterations take the rest
+    assert 0.92 < busy < 0.98  # gaps between iterations take the rest
 
 
 def test_words_name_the_family_of_each_disturbance() -> None:

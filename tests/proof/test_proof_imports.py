@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-# Modules that run the judge on generated windows or score its answers; no module of the generator imports one of these.
+# Modules that import the judge, or another module of this list; no module of the generator imports one of these.
 _ASKING = frozenset(
     {
         "judged",

@@ -125,7 +125,7 @@ def timeline(plan: Plan, workload: Workload, disturbances: Sequence[Disturbance]
 
 
 def _rests(workload: Workload, last_s: float) -> Values:
-    """Return the start and end times of the rests between iterations, at the mean period of the loop."""
+    """Return the start and end times of the rests between iterations."""
     if not workload.rests:
         return np.empty((0, 2))
     ends_s = REST_S + np.arange(int((last_s - REST_S) / (workload.burst_s + workload.gap_s))) * (

@@ -20,7 +20,7 @@ class Parts:
     arguments: dict[str, str] = field(default_factory=dict)
     attributes: dict[str, str] = field(default_factory=dict)
     returns: str = ""
-    raises: tuple[tuple[str, str], ...] = ()  # class and occasion; ("", occasion) for "Raises nothing"
+    raises: tuple[tuple[str, str], ...] = ()  # class and occasion; ("", sentence) for "Raises nothing"
     example: str = ""  # lines of a Python session, with text between them
     example_file: str = ""
     provisional: str = ""

@@ -17,7 +17,7 @@ import gpuwatch
 from tests.reference.docstring_parts import Parts, split_docstring
 
 ROOT = Path(__file__).parents[2]
-# Names of gpuwatch.__all__ in the order of the page; then classes that these names take, return or raise.
+# Names of gpuwatch.__all__ in the order of the page; then public names of other modules.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "gpuwatch": (
         "window", "Window", "verdicts", "start", "bench", "Measurement", "compare", "Compared", "do_bench",
@@ -36,7 +36,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 CONSTANTS = {"__version__": "Version of gpuwatch, as text."}
 CALLED_BY_OTHERS = {"load_ipython_extension"}  # IPython calls it for `%load_ext gpuwatch`
-_OURS = ("annotate", "gpuwatch", "pytest_gpuwatch", "tests")  # for tests: classes with gaps
+_OURS = ("annotate", "gpuwatch", "pytest_gpuwatch", "tests")  # "tests": the class with gaps in test_public_api
 _NOT_FIRST = {"what", "who", "which", "where", "whether", "how", "by", "this"}
 _UNITS = re.compile(
     r"seconds|milliseconds|nanoseconds|MHz|\bratio|\bshare|[Cc]ount|Number of|Bytes|bytes|whole number|quantiles|in the (same )?unit|threshold",
@@ -46,7 +46,7 @@ _UNITS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PublicName:
-    """One public function, class, method or attribute."""
+    """One public function, class, method or property."""
 
     path: str  # gpuwatch.Window.record
     value: Any

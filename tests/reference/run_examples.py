@@ -31,7 +31,7 @@ def normalize(text: str) -> str:
 
 
 class ExampleChecker(doctest.OutputChecker):
-    """A checker for varying outputs, which the runner marks by a leading word."""
+    """A checker for varying outputs, which the runner marks by a leading ``# varies``."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
         if want.startswith(VARIES):
@@ -60,7 +60,7 @@ def run_session(path: str, text: str, report: Any = None) -> tuple[int, int]:
 
 
 def main() -> int:
-    """Run all sessions; print failures, and at the end the number of examples."""
+    """Run all sessions; print failures, and at the end the numbers of failed and of all examples."""
     ran = [run_session(path, text) for path, text in list_sessions()]
     sys.stdout.write(f"{sum(failed for failed, _ in ran)} of {sum(count for _, count in ran)} failed\n")
     return int(any(failed for failed, _ in ran))

@@ -1,4 +1,4 @@
-"""Tests of odd objects, bytes and files as arguments: errors have one line, and no benchmark fails."""
+"""Tests of declarations that contradict observed facts, and of odd objects, bytes and files as arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 class Hostile(int):
-    """A number whose conversions all fail."""
+    """A number whose ``repr``, ``int`` and ``dtype`` fail."""
 
     def __repr__(self) -> str:
         raise RuntimeError("repr")
@@ -139,7 +139,7 @@ def test_inputs_rejects_lists_that_contain_themselves(daemon: Settings) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_record_replaces_complex_and_failing_times_by_zero() -> None:
-    """Complex numbers and failing iterables give times of 0 and a complaint, without a warning or an exception."""
+    """A complex number or an iterable's exception adds a time of 0 and gives a complaint, without a warning or an exception."""
 
     def failing() -> Iterator[float]:
         yield 1.0

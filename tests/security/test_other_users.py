@@ -206,7 +206,7 @@ def test_foreign_socket_folder_is_refused(kind: str) -> None:
 
 
 def test_store_in_a_foreign_temporary_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store below a folder of another user is rejected."""
+    """A store in gpuwatch's temporary folder is rejected if that folder belongs to another user."""
     with open_folder() as folder:
         theirs = folder / f"gpuwatch-{os.getuid()}"
         theirs.mkdir()
@@ -217,7 +217,6 @@ def test_store_in_a_foreign_temporary_folder_is_refused(monkeypatch: pytest.Monk
 
 
 def test_second_connection_may_close_its_users_windows(shared: Shared) -> None:
-    """A second connection of the same user can close the user's windows, as `gpuwatch run` does for its child."""
     with connect(shared.settings) as one, connect(shared.settings) as two:
         opened = one.open(label="shared among mine")
         two.close_window(opened.run, opened.opened_ns, clock.now_ns())

@@ -1,7 +1,7 @@
 """A command under a unit's restrictions: ``python -m tests.systemd.confined UNIT COMMAND …``.
 
 The command has only the system calls of SystemCallFilter; others fail with EPERM.  The command has no capability, no new
-privileges, and no memory that is both writable and executable.
+privileges and, from Linux 6.3 on, no memory that is both writable and executable.
 """
 
 from __future__ import annotations
@@ -60,6 +60,6 @@ if __name__ == "__main__":
     if os.getuid() == 0:
         program = shutil.which("setpriv") or "setpriv"
         command = [program, "--bounding-set=-all", "--inh-caps=-all", "--", *command]
-        names |= {"capset", "prctl"}  # for setpriv itself; both are in @system-service or harmless without capabilities
+        names |= {"capset", "prctl"}  # for setpriv; the unit excludes capset, which is harmless without capabilities
     confine(names)
     os.execvp(command[0], command)

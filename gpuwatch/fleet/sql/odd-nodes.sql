@@ -1,5 +1,5 @@
 -- On which node does a rule report more than on other nodes with the same GPU model?
--- Shows the share of the node's windows with a finding of the rule, and the median share over the nodes with this model.
+-- Shows the share of the node's windows with a finding of the rule, and the usual share over the nodes with this model.
 -- Needs ten windows per node, and three nodes.
 -- since: 7d
 WITH counted AS (
@@ -10,7 +10,7 @@ WITH counted AS (
     SELECT gpu_name, hostname, rule, any_value(nodes_count) AS nodes_count, any_value(all_count) AS windows_count,
            count(*) / any_value(all_count) AS found_ratio
     FROM (SELECT *, unnest(found) AS rule FROM counted) GROUP BY ALL HAVING any_value(all_count) >= 10
-), compared AS (  -- nodes without such a finding count as zero
+), compared AS (  -- usual_ratio is zero if at least half of the nodes have no such finding
     SELECT *, CASE WHEN 2 * count(*) OVER work <= nodes_count THEN 0 ELSE
         quantile_cont(found_ratio, 0.5) OVER work END AS usual_ratio
     FROM shares WHERE nodes_count >= 3 WINDOW work AS (PARTITION BY gpu_name, rule)

@@ -9,7 +9,7 @@ from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import clocked, counted, flagged, stretch
 from tests.campaign.mutator import Mutator
 
-_HEAT_RATIO = 0.22  # the loss of clock of boards with a heat reason
+_HEAT_RATIO = 0.22  # the slow-down of work on boards with a heat reason
 _HALVED_RATIO = 1.0  # the hardware's protection halves the clock, or worse
 
 

@@ -1,4 +1,4 @@
-/* The gate of every call, which counts the call, uses CPU time, and hangs, fails or continues.  Also handles and values. */
+/* The gate of every call, which counts the call, uses CPU time, and hangs, fails or continues; handles; and values. */
 #ifndef GATE_H
 #define GATE_H
 #include "abi.h"

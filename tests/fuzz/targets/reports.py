@@ -1,4 +1,4 @@
-"""Target: a foreign report is read without running its code and judged again, or gives a one-line error."""
+"""Target: a foreign report gives windows that can be judged again, or a one-line error."""
 
 from __future__ import annotations
 

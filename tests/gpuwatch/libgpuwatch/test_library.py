@@ -72,7 +72,6 @@ def test_ranges_become_windows_and_iterations(copying: Settings, ranges: Path) -
     assert found["timed"].declared["timer"] == "host"
     assert found["timed"].parent == found["program"].id
     assert times_of(copying, found["program"]) == 0
-    # The series ends with its last range, not after the pause that follows the range.
     series = found['NCCL:all"reduce']
     assert series.end_ns is not None
     assert 0.05 < (series.end_ns - series.begin_ns) / 1e9 < 10
