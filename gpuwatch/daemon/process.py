@@ -139,7 +139,6 @@ _LIMITS = (
 
 
 def _raise_limits() -> None:
-    """Raise this process's resource limits to the hard limits."""
     for limit in _LIMITS:
         _, hard = resource.getrlimit(limit)
         with contextlib.suppress(OSError, ValueError):

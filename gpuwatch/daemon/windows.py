@@ -65,7 +65,7 @@ class Windows:
     def open(self, request: Open, *, pid: int, uid: int, own: OwnProcesses | None = None) -> tuple[Run, str | None]:
         """Open a window, and return it with a warning, if any.  A mark passes ``own`` and then holds the window.
 
-        Raises UsageError: for an unknown claim, rule or limit, and for too many windows.
+        Raises UsageError: for an invalid policy, and for too many windows.
         """
         try:
             stated = {**request.policy, "claim": request.claim}
