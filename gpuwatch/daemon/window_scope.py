@@ -149,9 +149,7 @@ class WindowGpus:
             return (), absence or "no GPU is being watched"
         if self._is_hidden and len(watched) == 1:
             return tuple(watched), ""
-        option = (
-            "--gpu GPU" if declared.get("whole_program") else "gpus=[UUID]"
-        )  # declared by `gpuwatch run` and `gpuwatch mark`
+        option = "--gpu GPU" if declared.get("whole_program") else "gpus=[UUID]"  # `run` and `mark` declare whole programs
         return (), _NO_CONTEXT.format(option) if is_visible else _UNSEEN
 
 
