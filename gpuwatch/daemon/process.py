@@ -1,4 +1,4 @@
-"""The daemon as a process: detached from a starting window, alone on its socket, with a time limit on shutdown."""
+"""The daemon as a process: alone on its socket, with a time limit on shutdown."""
 
 import asyncio
 import contextlib
