@@ -139,7 +139,7 @@ class WatchedGpus:
         wait([self._threads.submit(self.source.close)], STOP_S)
 
     async def first_sweep(self, wait_s: float) -> None:
-        """Wait at most ``wait_s`` until the source was looked for, and every GPU was read once in the lanes below."""
+        """Wait at most ``wait_s`` for the source, and for every GPU's first fast row and process list."""
         deadline_ns = self._clock.now_ns() + int(wait_s * 1e9)
         while self._clock.now_ns() < deadline_ns:
             wanted = {(uuid, lane) for uuid in self.devices for lane in (Lane.FAST, Lane.SLOW, Lane.PROCESSES)}
