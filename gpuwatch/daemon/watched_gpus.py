@@ -32,7 +32,7 @@ MEASURED_AT_ONCE_COUNT = 4
 MEASURE_TURN_S = 60.0  # the longest wait for other GPUs' measurements, which may hang
 MEASURED_AFTER_S = 5.0  # the longest wait of a measurement for the start of service
 UNCHANGED_NS = 1_000_000_000  # unchanged lists pass at this interval: a listed process may join a window's tree later
-LOOK_S = 10.0  # interval of attempts to open an absent driver
+LOOK_S = 10.0  # interval of looks for an absent driver and unanswered GPUs, and of storing refresh periods
 
 
 class LatestSweeps:
@@ -191,7 +191,7 @@ class WatchedGpus:
         return {place: uuid for place, uuid in found.items() if place is not None}
 
     def _keep(self) -> None:
-        """Open the source, look for an absent driver, and store refresh periods as they become known."""
+        """Open the source, look for an absent driver or unanswered GPUs, and store refresh periods as they become known."""
         self.source.look()
         while not self._stop.wait(LOOK_S):
             self.source.look()
