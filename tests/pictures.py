@@ -98,7 +98,6 @@ def _text(pilot: Pilot[None]) -> str:
 
 
 def _recording(size: tuple[int, int], use: Use, name: str) -> None:
-    """Take a picture of a screen of the recording in both themes."""
     for theme in THEMES:
         past = Recorded(RECORDING)
         begin_ns, _ = past.span_ns()

@@ -22,7 +22,6 @@ class BesideTimes:
 
     @property
     def spans_count(self) -> int:
-        """Return the number of declared spans in memory."""
         return self._counts.total()
 
     def count(self, piece: Spans) -> int:
@@ -46,7 +45,7 @@ class BesideTimes:
         del self.seen[:-PAUSES_COUNT]
 
     def take(self, run: Run) -> dict[str, NamedSpans]:
-        """Return the spans under the keys ``other`` and ``pauses``, a key only with spans, and forget all spans.
+        """Return the spans under the keys ``other`` and ``pauses``, if any, and forget all spans.
 
         Pauses outside the window are left out.
         """

@@ -54,7 +54,7 @@ STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # the system daemon's files are re
 
 
 class Daemon:
-    """A daemon, which runs until a signal or a client stops it; an on-demand one exits after its idle time without clients."""
+    """A daemon, which a signal or a client stops; an on-demand one exits after its idle time without clients and windows."""
 
     def __init__(
         self,

@@ -101,7 +101,6 @@ class GpuOverview:
         }
 
     def _unmeasured(self) -> list[str]:
-        """Return the GPUs without a measured lane plan, except lost ones."""
         samplers = self._gpus.samplers
         settled = {uuid for uuid, sampler in samplers.items() if sampler.plan.is_measured or sampler.lost is not None}
         return [uuid for uuid in self._gpus.devices if uuid not in settled]

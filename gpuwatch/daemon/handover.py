@@ -31,7 +31,7 @@ def ask_to_leave(client: Client, *, wait_s: float, now: bool = False, tell: Call
     """Request a daemon's exit, and repeat the request for at most ``wait_s`` while windows or a new client prevent the exit.
 
     ``now`` ends open windows as unproven.  ``tell`` receives the reason for waiting for windows, once.
-    Raises DaemonError: when the daemon refuses, with code ``windows-open`` where windows are still open or being judged.
+    Raises DaemonError: when the daemon refuses or is silent; code ``windows-open`` means windows open or being judged.
     """
     until_ns, pause, has_told = clock.now_ns() + round(wait_s * 1e9), threading.Event(), False
     while True:

@@ -57,7 +57,7 @@ def _import_judge() -> None:
 
 
 def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgement:
-    """Judge one stored run from its readings; with a ``signer``, sign each verdict.
+    """Judge one run from its stored evidence; with a ``signer``, sign each verdict.
 
     Raises StoreError.
     """

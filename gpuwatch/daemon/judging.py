@@ -62,7 +62,7 @@ class Judge:
                     self.stop()
 
     async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
-        """Return a run's judgement; after two failures of the worker, one without verdicts that gives the reason."""
+        """Return a run's judgement, with a reason instead of verdicts if the worker failed twice or ``close`` was called."""
         async with self._working():
             for _ in range(2):
                 if self._is_closed:

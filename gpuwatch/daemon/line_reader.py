@@ -73,7 +73,7 @@ class LineReader:
     async def gone(self, most_bytes: int = messages.LINE_BYTES) -> None:
         """Wait until the client closes the connection, and buffer the lines that arrive before.
 
-        Raises WireError: when the client sends too many bytes before the answer to its last request.
+        Raises WireError: when the client sends too many bytes, or this user's connections hold too many.
         """
         while piece := await self._reader.read(PIECE_BYTES):
             self._hold(piece)

@@ -1,4 +1,4 @@
-"""The daemon as a process: detached from a starting window, alone on its socket, with a time limit on shutdown."""
+"""The daemon as a process: alone on its socket, with a time limit on shutdown."""
 
 import asyncio
 import contextlib
@@ -123,7 +123,6 @@ _LIMITS = (
 
 
 def _raise_limits() -> None:
-    """Raise this process's resource limits to the hard limits."""
     for limit in _LIMITS:
         _, hard = resource.getrlimit(limit)
         with contextlib.suppress(OSError, ValueError):

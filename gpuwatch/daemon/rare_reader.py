@@ -1,4 +1,4 @@
-"""The thread for readings that only the metrics page shows: at most once in 10 s, within a CPU budget, while scraped."""
+"""The thread for readings that only the metrics page shows: rare, within a CPU budget, while scraped."""
 
 import logging
 import threading

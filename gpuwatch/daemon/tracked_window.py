@@ -195,7 +195,6 @@ class TrackedWindow:
         await asyncio.gather(watched.edges.edge(self.gpus.at_edges(self.run.declared, watched.uuids)), self.host.end())
 
     def _store_evidence(self) -> None:
-        """Store the window's GPUs, processes, host, times and spans."""
         watched = self._services.gpus
         self._note_latest(since_ns=self.run.begin_ns)
         uuids, why = self.gpus.covered(self.run.declared, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))

@@ -32,7 +32,7 @@ MEASURED_AT_ONCE_COUNT = 4
 MEASURE_TURN_S = 60.0  # the longest wait for other GPUs' measurements, which may hang
 MEASURED_AFTER_S = 5.0  # the longest wait of a measurement for the start of service
 UNCHANGED_NS = 1_000_000_000  # unchanged lists pass at this interval: a listed process may join a window's tree later
-LOOK_S = 10.0  # interval of attempts to open an absent driver
+LOOK_S = 10.0  # interval of looks for an absent driver and unanswered GPUs, and of storing refresh periods
 
 
 class LatestSweeps:
@@ -140,7 +140,7 @@ class WatchedGpus:
         wait([self._threads.submit(self.source.close)], STOP_S)
 
     async def first_sweep(self, wait_s: float) -> None:
-        """Wait at most ``wait_s`` until the source was looked for, and every GPU was read once in every required lane."""
+        """Wait at most ``wait_s`` for the source, and for every GPU's first fast row and process list."""
         deadline_ns = self._clock.now_ns() + int(wait_s * 1e9)
         while self._clock.now_ns() < deadline_ns:
             wanted = {(uuid, lane) for uuid in self.devices for lane in (Lane.FAST, Lane.PROCESSES)}
@@ -195,7 +195,7 @@ class WatchedGpus:
         return {place: uuid for place, uuid in found.items() if place is not None}
 
     def _keep(self) -> None:
-        """Open the source, look for an absent driver, and store refresh periods as they become known."""
+        """Open the source, look for an absent driver or unanswered GPUs, and store refresh periods as they become known."""
         self.source.look()
         while not self._stop.wait(LOOK_S):
             self.source.look()

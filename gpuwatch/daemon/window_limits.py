@@ -39,7 +39,7 @@ def check_declared(request: messages.Open | messages.Close | messages.CloseMark)
     """Raise UsageError if a request's declared facts are too long together, or its tags too many or too long."""
     size = sum(len(name) + len(str(fact)) for name, fact in request.declared.items())
     if size > messages.DECLARED_LENGTH:
-        raise UsageError(f"declared facts: expected at most {messages.DECLARED_LENGTH} characters, found {size}")
+        raise UsageError(f"declared facts: expected at most {messages.DECLARED_LENGTH} characters, found {size}; shorten them")
     if not isinstance(request, messages.CloseMark):
         check_tags(request.tags)
 
@@ -49,4 +49,4 @@ def check_tags(tags: Mapping[str, str]) -> None:
     length = sum(len(name) + len(text) for name, text in tags.items())
     if len(tags) > messages.TAGS_COUNT or length > messages.TAGS_LENGTH:
         most = f"{messages.TAGS_COUNT} with {messages.TAGS_LENGTH} characters together"
-        raise UsageError(f"tags: expected at most {most}, found {len(tags)} with {length}")
+        raise UsageError(f"tags: expected at most {most}, found {len(tags)} with {length}; use fewer or shorter tags")

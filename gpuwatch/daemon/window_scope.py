@@ -1,8 +1,4 @@
-"""The scope of one window: its GPUs and its host.
-
-The GPUs are the named ones, or else the declared ones and those on which the window's processes held a context.  The host
-is the window's process tree, the tree's CPU pressure, and the profilers attached to the tree.
-"""
+"""The scope of one window: its GPUs and its host."""
 
 import asyncio
 import os
@@ -33,7 +29,7 @@ class WindowHost:
 
     pid: int  # PID that opened the window; 0 if the daemon's PID namespace hides the process
     opened_ns: int
-    facts: Host  # facts about the machine and the process; sharing and profilers follow
+    facts: Host  # facts about the machine; sharing and profilers follow
     in_thread: InThread
     pids: set[int] = field(default_factory=set)
     thread: int = 0  # the thread that launches; 0: the process's first
@@ -153,7 +149,7 @@ class WindowGpus:
             return (), absence or "no GPU is being watched"
         if self._is_hidden and len(watched) == 1:
             return tuple(watched), ""
-        option = "--gpu GPU" if declared.get("whole_program") else "gpus=[UUID]"  # `gpuwatch run` declares whole programs
+        option = "--gpu GPU" if declared.get("whole_program") else "gpus=[UUID]"  # `run` and `mark` declare whole programs
         return (), _NO_CONTEXT.format(option) if is_visible else _UNSEEN
 
 

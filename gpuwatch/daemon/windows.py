@@ -65,7 +65,7 @@ class Windows:
     def open(self, request: Open, *, pid: int, uid: int, own: OwnProcesses | None = None) -> tuple[Run, str | None]:
         """Open a window, and return it with a warning, if any.  A mark passes ``own`` and then holds the window.
 
-        Raises UsageError: for an unknown claim, rule or limit, and for too many windows.
+        Raises UsageError: for an invalid policy, and for too many windows.
         """
         try:
             stated = {**request.policy, "claim": request.claim}
@@ -156,7 +156,7 @@ class Windows:
         run = self._judged.get(run_id) or await self._services.threads.of(uid)(self._judged.read, run_id)
         if run is None or not _is_visible(run, uid):
             # One answer for an unknown window and another user's: the existence of the latter is private.
-            raise UsageError(f"no window {run_id!r} of your user was found")
+            raise UsageError(f"expected a window of your user, found no window {run_id!r}; list windows with: gpuwatch audit")
         return run
 
     async def recall(self) -> None:
@@ -254,7 +254,7 @@ class Windows:
         window = self._tracked.get(run_id)
         if window is None or not _is_visible(window.run, uid):
             # One answer for an unknown window and another user's: the existence of the latter is private.
-            raise UsageError(f"no window {run_id} of your user is open or being judged")
+            raise UsageError(f"expected an open window of your user, found no window {run_id} open or being judged; open one")
         return window
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:

@@ -80,7 +80,7 @@ class KinMembers:
         return frozenset(pid for pid, is_kin in known.items() if is_kin)
 
     def _line(self, pid: int) -> Iterator[int]:
-        """Yield a process and its ancestors, without the machine's first process."""
+        """Yield a process and its ancestors, without process 1."""
         seen: set[int] = set()
         while pid > 1 and pid not in seen:
             yield pid

@@ -24,7 +24,7 @@ _INJECTED = (
 _LINKED = ("libcupti", "libnvperf")
 _LIBRARY = re.compile(r"/((?:" + "|".join(map(re.escape, (*_INJECTED, *_LINKED))) + r")[^/\n]*?\.so[^/\s]*)")
 
-# Any value enables these: the value is a library, a session or a token.
+# Any value but an empty one enables these: the value is a library, a session or a token.
 _INJECTING = re.compile(
     r"(CUDA_INJECTION|NVTX_INJECTION)(32|64)_PATH|GPUWATCH_NVTX_NEXT|NSYS_PROFILING_SESSION_ID|NV_TPS_\w+|NV_(NSIGHT|COMPUTE_PROFILER|SANITIZER)_\w+"
 )

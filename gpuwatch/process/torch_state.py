@@ -26,7 +26,7 @@ _stand_in: dict[int, Any] = {}  # by PID, so that a fork does not inherit the en
 
 
 def capturing() -> bool:
-    """Return True if a graph is being captured: any synchronisation would fail and destroy it."""
+    """Return True if a graph is being captured: any synchronisation would fail and destroy the graph."""
     cuda = cuda_with_context()
     return cuda is not None and bool(cuda.is_current_stream_capturing())
 

@@ -42,7 +42,7 @@ class Replay:
     ``read`` returns each signal's last value at the current recording time, or None if that value is missing or stale.
     After the last reading of a GPU, that GPU is lost.
 
-    Raises UsageError: when the recording cannot be read or holds no reading, or ``speed`` is not above 0.
+    Raises UsageError: when the recording cannot be read or holds no reading, or ``speed`` is not finite and above 0.
     """
 
     def __init__(self, path: str | Path, clock: Clock, *, speed: float = 1.0) -> None:

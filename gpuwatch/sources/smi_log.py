@@ -44,7 +44,7 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
     """Return one piece of evidence per GPU, in the order of the log, with one window over all rows of the GPU.
 
     ``query`` replaces the header of a log written with ``noheader``.  Cells that are N/A count as not observed.
-    Raises UsageError: for a malformed or empty log.
+    Raises UsageError: for a malformed, empty or too long log.
     """
     lines = _lines(path)
     readers: tuple[ColumnReader, ...] | None = None

@@ -40,7 +40,7 @@ class Boot(LedgerConnection):
         self._closed: dict[Path, SegmentSpan | None] = {}
 
     def wall_offset_ns(self) -> int | None:
-        """Return the latest offset from monotonic time to wall time in this boot, or None if nothing was ever watched."""
+        """Return the latest offset from monotonic time to wall time in this boot, or None for a store without a boot."""
         row = self._first("SELECT wall_offset_ns FROM clocks WHERE boot_id = ? ORDER BY begin_ns DESC LIMIT 1", (self.boot_id,))
         return row[0] if row else None
 

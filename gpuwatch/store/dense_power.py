@@ -1,4 +1,4 @@
-"""The codec of the dense power record: times in milliseconds, power in tenths of a watt, less than two bytes per sample.
+"""The codec of the dense power record: times in milliseconds, power in tenths of a watt, about two bytes per sample.
 
 The driver's samples are 20 ms apart (docs/HARDWARE.md).
 """

@@ -37,7 +37,7 @@ class HeldFile:
 
     @property
     def has_its_logs(self) -> bool:
-        """Return whether the write-ahead log and index next to the file are the ones being written; True without a log."""
+        """Return whether the write-ahead log and index next to the file are the ones being written; True outside WAL mode."""
         return not self._has_log or (None not in self._logs.values() and self._lying_logs() == self._logs)
 
     def renew_logs(self) -> bool:

@@ -114,7 +114,6 @@ class Reader(RunReader):
         return f"the GPU was lost: {last[1] or 'it stopped answering'}" if last and last[0] == "lost" else None
 
     def _work_record(self, run: Run, found: Evidence) -> WorkRecord | None:
-        """Return the work record of a run, from its user's earlier windows; None for work without a key."""
         from annotate.work_record import work_key, work_record  # part of the judge, which a list of runs does not need
 
         key = work_key(found, run.policy)

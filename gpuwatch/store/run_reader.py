@@ -169,9 +169,9 @@ class RunReader(LedgerConnection):
         return [runs[run_id] for run_id in ids if run_id in runs]
 
     def run(self, id_prefix: str) -> Run:
-        """Return the run with this id, or else the only run whose id begins with this prefix.
+        """Return the run with this id, or else the only readable run whose id begins with this prefix.
 
-        Raises StoreError: when the prefix has fewer than four characters, or matches no run, several, or an unreadable one.
+        Raises StoreError: for a prefix of fewer than four characters, for no such run or several, and for an unreadable run.
         """
         if len(id_prefix) < SHORTEST_PREFIX:
             raise StoreError(f"run: expected a label or at least {SHORTEST_PREFIX} characters of an id, found {id_prefix!r}")

@@ -14,7 +14,7 @@ _log = logging.getLogger("gpuwatch.store")
 
 
 class Segments:
-    """All segments of a folder, of which one is live.  Methods raise sqlite3.Error when the disk or a file fails."""
+    """All segments of a folder, of which one is live.  Methods raise sqlite3.Error or OSError when the disk or a file fails."""
 
     def __init__(self, folder: Path, facts: WriterFacts, *, wal: bool, segment_bytes: int) -> None:
         self._folder = folder
@@ -35,7 +35,7 @@ class Segments:
         return self.live.pages_bytes >= self.segment_bytes
 
     def rotate_if_full(self) -> bool:
-        """Begin a new segment and return True if the live one is full; the old one later becomes a plain file."""
+        """Begin a new segment, close the old one, and return True if the live one is full."""
         if not self.is_full():
             return False
         old, self.live = self.live, self._create()

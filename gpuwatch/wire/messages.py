@@ -91,7 +91,7 @@ class End(Message, tag="end", frozen=True):
 
 
 class Times(Message, tag="times", frozen=True):
-    """Times of single iterations of an open window, in order; later messages add more.
+    """Times of single iterations of a window not yet closed, in order; later messages add more.
 
     Little-endian arrays of one length: int64 CLOCK_MONOTONIC nanoseconds, float64 seconds, and float32 MHz.  The last
     is empty if no clock was stamped.
@@ -105,7 +105,7 @@ class Times(Message, tag="times", frozen=True):
 
 
 class Spans(Message, tag="spans", frozen=True):
-    """Spans next to the timings of an open window; later messages add more.
+    """Spans next to the timings of a window not yet closed; later messages add more.
 
     ``what`` is ``other`` for declared work, or ``pauses`` of the host.  Little-endian arrays of one length: int64
     CLOCK_MONOTONIC nanoseconds at begin and end, and one byte per span, the index of its word in ``names``.

@@ -28,7 +28,6 @@ VERDICT: dict[str, Any] = {
 
 
 def made(state: Path) -> Signer:
-    """Return the signer of a state folder."""
     signer = signer_of(state)
     assert signer is not None
     return signer
@@ -36,7 +35,6 @@ def made(state: Path) -> Signer:
 
 @pytest.fixture(scope="module")
 def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
-    """Return a signer with a new key."""
     return made(tmp_path_factory.mktemp("state"))
 
 

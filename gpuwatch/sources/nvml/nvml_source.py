@@ -188,7 +188,7 @@ class Nvml:
         }
 
     def close(self) -> None:
-        """Free everything.  A second call does nothing."""
+        """Release the driver.  A second call does nothing."""
         with self._lock:
             if self._closed:
                 return

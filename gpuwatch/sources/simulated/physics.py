@@ -1,7 +1,7 @@
 """One simulated board: the load determines clock, power, heat and counters.
 
 The figures come from the H200 recordings in ``tests/traces/README.md``; ``tests/gpuwatch/sources/test_fit.py`` compares the
-results with other recordings.  No code here depends on a scene's name.
+results with recordings.  No code here depends on a scene's name.
 """
 
 import math

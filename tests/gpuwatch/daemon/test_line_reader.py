@@ -18,8 +18,6 @@ MINE, THEIRS = 1000, 1001
 
 
 def heard(pieces: list[bytes], *, unfinished: UnfinishedLines | None = None, ends: bool = True) -> list[bytes]:
-    """Return the lines from these pieces."""
-
     async def listen() -> list[bytes]:
         reader = asyncio.StreamReader()
         lines = LineReader(reader, unfinished or UnfinishedLines(), MINE, rest_s=0.05)

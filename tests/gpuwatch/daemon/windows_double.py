@@ -80,6 +80,5 @@ def windows(
 
 
 async def opened(held: Windows, uid: int) -> tuple[str, int]:
-    """Open a window of this user, and return the run's ID and start time."""
     run, _ = held.open(messages.Open(), pid=0, uid=uid)
     return run.id, run.begin_ns

@@ -164,7 +164,7 @@ def test_loop_reads_a_whole_row_for_a_new_window() -> None:
 
 
 def test_loop_reports_a_lost_gpu_once() -> None:
-    """A GPU lost in the loop is reported once, after the earlier readings, and is sampled again on return."""
+    """A GPU lost in the loop is reported once, and is sampled again on return."""
     lost = threading.Event()
 
     def fails(lane: Lane) -> None:

@@ -361,5 +361,4 @@ def nvml(**settings: Any) -> tuple[Nvml, Library]:
 
 
 def read(source: Nvml, *names: str, uuid: str = UUID) -> Reading:
-    """Read these signals in the fast lane."""
     return source.read(uuid, Lane.FAST, names)

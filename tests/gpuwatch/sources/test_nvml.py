@@ -210,7 +210,7 @@ def test_nvml_lost_gpu_is_found_again_by_uuid() -> None:
 
 @pytest.mark.parametrize("code", [1, 9, 18])
 def test_nvml_driver_failure_is_a_gone_source(code: int) -> None:
-    """A code that means "no driver" raises SourceGoneError instead of DeviceLostError."""
+    """A code for a failed driver raises SourceGoneError instead of DeviceLostError."""
     source, library = nvml()
     read(source, "sm_clock_mhz")
     library.errors["nvmlDeviceGetClockInfo"] = code

@@ -45,7 +45,7 @@ def ids(state: Path, **query: object) -> list[str]:
 
 
 class _Overtaken(Reader):
-    """A reader that stores the run's verdict after each of its queries, as a writer may during a read."""
+    """A reader that stores the run's verdict after each query of runs, as a writer may during a read."""
 
     def __init__(self, state: Path, store: Store) -> None:
         super().__init__(state)

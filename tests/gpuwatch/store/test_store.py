@@ -145,7 +145,7 @@ class TestTaking:
         store.close()
 
     def test_commit_of_bad_rows_becomes_a_gap(self, tmp_path: Path) -> None:
-        """A commit of very many bad rows ends, and becomes a gap."""
+        """Very many bad rows in one commit become gaps over their whole time."""
         store = opened(tmp_path)
         for i in range(4 * BAD_COUNT):
             store.take(fast(BEGIN_NS + i * S // 10, event_reasons_mask=(1 << 64) + i % 2))
