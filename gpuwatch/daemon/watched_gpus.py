@@ -140,10 +140,10 @@ class WatchedGpus:
         wait([self._threads.submit(self.source.close)], STOP_S)
 
     async def first_sweep(self, wait_s: float) -> None:
-        """Wait at most ``wait_s`` for the source, and for every GPU's first fast row and process list."""
+        """Wait at most ``wait_s`` for the source, and for every GPU's first fast row."""
         deadline_ns = self._clock.now_ns() + int(wait_s * 1e9)
         while self._clock.now_ns() < deadline_ns:
-            wanted = {(uuid, lane) for uuid in self.devices for lane in (Lane.FAST, Lane.PROCESSES)}
+            wanted = {(uuid, Lane.FAST) for uuid in self.devices}
             if self.source.has_looked and wanted <= self.latest.by_lane().keys():
                 return
             await asyncio.sleep(0.002)

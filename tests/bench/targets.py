@@ -174,9 +174,9 @@ def _entering(found: Data) -> Measured:
 
 
 def _latest(found: Data, table: str, how: str) -> list[Row]:
-    """Return the rows of one method from the latest versions measured on a real GPU."""
+    """Return the rows of one method from its last day on a real GPU, by the latest versions."""
     rows_there = [row for row in found.figures if row["table"] == table and row.get("how", row.get("who")) == how]
-    return [row for row in rows_there if row["versions"] == rows_there[-1]["versions"]]
+    return [row for row in rows_there if all(row[name] == rows_there[-1][name] for name in ("versions", "date"))]
 
 
 def _first_window(found: Data) -> Measured:
@@ -196,17 +196,19 @@ def _closing(found: Data) -> Measured:
 
 
 def _whole_daemon(who: str, most: float) -> Callable[[Data], Measured]:
-    """Compare the CPU share of the whole daemon on one H200 with the target, and show nvidia-smi's share at the same versions."""
+    """Compare the CPU share of the whole daemon on one H200 with the target; show its readings' and nvidia-smi's at the same versions."""
 
     def measure(found: Data) -> Measured:
-        ours, smi = (_latest(found, "watching", name) for name in (who, "nvidia-smi -lms 10, idle GPU"))
+        ours = _latest(found, "watching", who)
         if not ours:
             return Measured("not measured yet")
-        beside = (
-            f"; `nvidia-smi -lms 10` {_percent(smi[-1]['cpu_ratio'])}"
-            if smi and smi[-1]["versions"] == ours[-1]["versions"]
-            else ""
-        )
+        beside = ""
+        for table, name, what in (
+            ("floor", who, "its readings alone"),
+            ("watching", "nvidia-smi -lms 10, idle GPU", "`nvidia-smi -lms 10`"),
+        ):
+            if (rows := _latest(found, table, name)) and rows[-1]["versions"] == ours[-1]["versions"]:
+                beside += f"; {what} {_percent(rows[-1]['cpu_ratio'])}"
         return _below(ours[-1]["cpu_ratio"], most, lambda ratio: f"{_percent(ratio)} (H200{beside})")
 
     return measure

@@ -15,6 +15,7 @@ import pytest
 import gpuwatch
 from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import load
+from gpuwatch.wire.peer import dial_user_daemon
 from tests.gpuwatch.live import settings as settings_in
 from tests.waiting import PATIENCE_S, sample_for, wait_until
 
@@ -31,6 +32,13 @@ def test_window_without_a_startable_daemon_is_unproven(tmp_path: Path, capfd: py
     assert ran == [1]
     assert w.verdict.status is gpuwatch.Status.UNPROVEN
     assert "daemon" in w.verdict.why
+
+
+def test_meanwhile_runs_once_before_a_started_daemon_answers(tmp_path: Path) -> None:
+    settings, answers = settings_in(tmp_path), []
+    with connect(settings, meanwhile=lambda: answers.append(dial_user_daemon(settings))) as client:
+        client.leave(now=True)
+    assert answers == [None]
 
 
 PROGRAM = """
