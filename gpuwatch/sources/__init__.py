@@ -14,6 +14,8 @@ from gpuwatch.interfaces import Clock, Source
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from gpuwatch.sources.nvml import Nvml
+
 DRIVER_KINDS = ("auto", "nvml")
 KINDS = (*DRIVER_KINDS, "simulated", "replay")
 SCENE_AGE_NS = 500_000_000  # age of the scenes at the start, so that the first window finds a busy GPU (docs/decisions/0083)
@@ -44,14 +46,16 @@ _ahead: list[Future[Source]] = []  # the driver, from ``open_ahead`` to its firs
 
 
 def open_ahead() -> None:
-    """Open the driver in a thread; the next ``open_source`` of the driver waits for the result and returns it."""
+    """Open the driver and list its GPUs in a thread; the next ``open_source`` of the driver waits for the result and returns it."""
     from concurrent.futures import Future
 
     opening: Future[Source] = Future()
 
     def run() -> None:
         try:
-            opening.set_result(_open_driver())
+            driver = _open_driver()
+            driver.begin_listing()
+            opening.set_result(driver)
         except BaseException as error:  # noqa: BLE001 - the next ``open_source`` raises the error
             opening.set_exception(error)
 
@@ -59,7 +63,7 @@ def open_ahead() -> None:
     threading.Thread(target=run, name="gpuwatch-open", daemon=True).start()
 
 
-def _open_driver() -> Source:
+def _open_driver() -> Nvml:
     from gpuwatch.sources.nvml import Nvml
 
     return Nvml()

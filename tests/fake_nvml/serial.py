@@ -1,4 +1,4 @@
-"""A program that runs the compiled loop on the mock driver and prints the results as JSON; tests run the program."""
+"""A program that uses the source on the mock driver and prints the results as JSON; tests run the program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 
 from annotate.evidence import Lane, signals
 from gpuwatch import clock
+from gpuwatch.clock import MonotonicClock
 from gpuwatch.sampling.plan import PULSE
+from gpuwatch.sources import open_ahead, open_source
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.sources.nvml.compiled_loop import CompiledLoop
 
@@ -74,5 +76,12 @@ def rest() -> Any:
     return found
 
 
+def ahead() -> Any:
+    """Return the UUIDs that two sources list, of which the first was opened ahead, and whether they are two."""
+    open_ahead()
+    sources = [open_source("nvml", MonotonicClock()) for _ in range(2)]
+    return {"listed": [[device.uuid for device in each.devices()] for each in sources], "two": sources[0] is not sources[1]}
+
+
 if __name__ == "__main__":
-    print(json.dumps({"agree": agree, "cadence": cadence, "rest": rest}[sys.argv[1]]()))
+    print(json.dumps({"agree": agree, "cadence": cadence, "rest": rest, "ahead": ahead}[sys.argv[1]]()))

@@ -60,6 +60,9 @@ class Nvml:
         self._boards: tuple[device_facts.BoardHandles, ...] = ()
         binding.start(self._api)
         self._driver_version: str | None = binding.asked(self._api, "nvmlSystemGetDriverVersion")
+
+    def begin_listing(self) -> None:
+        """Start to query the GPUs in threads; the next ``devices`` waits for these answers."""
         with suppress(SourceGoneError):  # ``devices`` reports the error
             self._roll.begin()
 
