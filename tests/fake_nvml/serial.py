@@ -61,7 +61,8 @@ def rest() -> Any:
     """Return, for every GPU, the lanes of four runs at rest with their durations, and the result of an interrupt."""
     found, source = [], Nvml()
     for device in source.devices():
-        loop, row_at_ns, seen = _series(source, device.uuid), clock.now_ns(), []
+        loop, row_at_ns = _series(source, device.uuid), clock.now_ns()
+        seen: list[Any] = []
         for _ in range(4):
             begin_ns = clock.now_ns()
             until_ns = begin_ns + (400 * MS if len(seen) == 3 else 0)  # the last run makes two rows
