@@ -121,7 +121,7 @@ def idle_stretch(
     causes = idle_causes(idle, case.evidence.pauses, case.evidence.host.run_wait_s, least_ratio=named_ratio)
     return Found(
         facts=_said(case, idle, causes),
-        effect_ratio=-idle.irregular_ratio,
+        effect_ratio=idle.irregular_ratio,
         span_ns=bound.span_ns,
         bounds=(replace(bound, ratio=max(bound.size_ratio, lost_ratio)), *bought),
     )

@@ -3,7 +3,8 @@
 This module imports neither torch nor numpy, because the code that made the tensors did.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from copy import copy
 from typing import Any
 
 from gpuwatch.process.inputs import leaves
@@ -11,8 +12,10 @@ from gpuwatch.process.inputs import leaves
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
     """Return the same tree with every leaf changed."""
-    if isinstance(tree, dict):
-        return {key: mapped(value, change) for key, value in tree.items()}
+    if isinstance(tree, MutableMapping):
+        copied = copy(tree)
+        copied.update({key: mapped(value, change) for key, value in tree.items()})
+        return copied
     if isinstance(tree, tuple | list):
         values = [mapped(value, change) for value in tree]
         # A named tuple takes its fields as separate arguments.

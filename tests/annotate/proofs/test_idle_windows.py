@@ -140,7 +140,7 @@ def test_collector_of_88_ms_is_named() -> None:
     found = shown(replace(stalled(2.5, (1.2, 0.088)), pauses=(pause,)))
     answer = found.found("idle-stretch")
     assert answer.facts["cause"] == "collector"
-    assert answer.effect_ratio == pytest.approx(-0.0352, abs=0.0015)
+    assert answer.effect_ratio == pytest.approx(0.0352, abs=0.0015)
     assert made_of(found) is Severity.FLAG
     assert found.bound(Number.MEDIAN) == 0.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import UserDict, namedtuple
 
 import hypothesis.extra.numpy as arrays
 import numpy as np
@@ -94,6 +94,7 @@ def test_mapped_trees_keep_their_structure() -> None:
     Pair = namedtuple("Pair", "a b")
     tree = (Pair(1, [2, 3]), {"c": 4})
     assert tensor_trees.mapped(tree, lambda leaf: leaf * 2) == (Pair(2, [4, 6]), {"c": 8})
+    assert tensor_trees.mapped(UserDict(c=4), lambda leaf: leaf * 2) == UserDict(c=8)
     assert list(leaves(tree)) == [1, 2, 3, 4]
 
 
