@@ -168,7 +168,7 @@ def looks(
     Raises PrometheusError: when the server refuses, is missing or is not a Prometheus.
     """
     end_s = time.time()
-    rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # Grafana's own formula
+    rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # Grafana also adds a scrape interval to the second
     values = {
         "instance": instance,
         "__rate_interval": _duration(rate_s),

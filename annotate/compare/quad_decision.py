@@ -31,7 +31,7 @@ def decide(a: str, b: str, quads: Quads, *, floor_ratio: float = FLOOR_RATIO, ma
     """Decide on ``b`` against ``a`` from the times of the quads.
 
     FASTER and SLOWER: the median's interval excludes 1, the median exceeds the floor, also without outlying pairs, and the
-    mean has the same sign.  SAME: the 90 % intervals of median and mean lie inside the margin.  Else INCONCLUSIVE.
+    mean has the same sign.  SAME: no such median, and both 90 % intervals lie inside the margin.  Else INCONCLUSIVE.
     """
     usable = quads.usable
     about = Comparison(a=a, b=b, decision=Decision.INCONCLUSIVE, floor_ratio=floor_ratio, margin_ratio=margin_ratio)
