@@ -182,7 +182,7 @@ def _effect_ratio(found: Found) -> float | None:
 
 
 def _plain(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Return facts as plain data: numpy scalars and enumeration members become Python values.
+    """Return facts as plain data: numpy scalars and text enumerations become Python values.
 
     A number that JSON or 64 bits cannot hold becomes text.
     """

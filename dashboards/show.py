@@ -106,7 +106,6 @@ def _drawn(panel: Mapping[str, Any], own: Sequence[tuple[PanelQuery, list[Series
 
 
 def _spark(panel: Mapping[str, Any], series: Series, look: TimeAndPlace) -> str:
-    """Draw a line of ticks, blank without a value."""
     values = [value for _, value in series.points]
     low, high = min(values), max(values)
     scale = (len(_TICKS) - 1) / (high - low) if high > low else 0.0

@@ -82,7 +82,6 @@ def decide_levels(median: Levels, mean: Levels, *, floor_ratio: float, margin_ra
 
 
 def _is_beyond(usual: Interval, floor_ratio: float, decision: Decision) -> bool:
-    """Return True if the usual blocks alone show this difference."""
     change = math.log(usual.centre) * (-1 if decision is Decision.FASTER else 1)
     return change > math.log1p(floor_ratio) and usual.excludes(1.0)
 

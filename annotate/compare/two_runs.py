@@ -160,8 +160,6 @@ def conditions(a: Evidence, b: Evidence) -> tuple[Condition, ...]:
 
 
 def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
-    """Return the reasons why the two runs cannot be compared."""
-
     def ends(finding: Finding) -> bool:
         # These three hazards end the comparison even as a flag, other hazards only as a rejection.
         if finding.rule in ("hardware-mismatch", "software-mismatch", "boot-changed"):

@@ -88,7 +88,6 @@ def condition_bounds(case: Case) -> tuple[Bound, ...]:
 
 
 def _missing(case: Case) -> tuple[str, ...]:
-    """Return the missing evidence that this claim needs."""
     evidence, claim = case.evidence, case.claim
     out: list[str] = []
     if case.blocks is None or case.blocks.covered_ratio < _HALF:

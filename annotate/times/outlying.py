@@ -122,7 +122,7 @@ def beyond_rhythm(
 ) -> Outlying:
     """Return the outliers, except the ones at every Nth place, which the loop causes.
 
-    Time slices of another process may fall in step with the loop, so outliers as long as a time slice are kept.
+    Time slices of another process may fall in step with the loop: if there are such slices, outliers as long are kept.
     """
     nth = every_count(lying.indices)
     if nth is None:
