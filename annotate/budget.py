@@ -103,7 +103,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The largest deviation that one cause can make, in either direction.  A rule gives one bound per number and group.
+    """The largest deviation that one cause can make, in either direction.
 
     ``ratio`` is None for a cause of unknown size.  ``seen_ratio`` is the part that a witness resolved, by default all of
     ``ratio``; times and stamps never lower ``seen_ratio``.  Raises ValueError for figures that are not valid bounds.
@@ -164,7 +164,7 @@ class NumberBudget:
     estimate: Estimate | None = None
     bounds: tuple[Bound, ...] = ()
     repeatability: Repeatability = NOT_REPEATED
-    other_cards_ratio: float | None = None  # only for the median at one clock: repeatability plus recorded spread between cards
+    other_cards_ratio: float | None = None  # only for the median at one clock: repeatability plus spread between cards
 
     @property
     def counted(self) -> tuple[Bound, ...]:

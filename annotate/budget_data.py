@@ -1,4 +1,4 @@
-"""A budget, its proofs and the stated claim as plain data: the keys that schema 2 of a verdict adds to schema 1."""
+"""A budget, its proofs and the stated claim as plain data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from annotate.budget import Budget, NumberBudget
 from annotate.errors import InvalidValueError
 
-# Facts that state the claim; every pass keeps them.
+# Facts that state the claim, which every pass keeps.
 CLAIM_FACTS = ("locked_mhz", "every_s", "varies", "whole_program", "untrusted", "own_processes")
 
 

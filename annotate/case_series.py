@@ -46,7 +46,7 @@ class CaseSeries:
 
     @property
     def stamp_s(self) -> float:
-        """Return the GPU's time for the stamps around one entry; 0 without stamps."""
+        """Return the GPU's time for the stamps around one entry: as declared, else ``STAMP_S``; 0 without stamps."""
         if self.timings.sm_clock_mhz is None:
             return 0.0
         stamp_s = self.fact("stamp_s")

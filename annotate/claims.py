@@ -29,7 +29,7 @@ class Claim(StrEnum):
         Args:
             name: sustained, burst or fixed-clock.
 
-        Raises UnknownNameError: when there is no such claim; the message suggests the nearest.
+        Raises UnknownNameError: when there is no such claim; the message suggests the nearest, or lists all.
 
         Example:
             >>> gpuwatch.Claim.of("burst").value
@@ -41,5 +41,5 @@ class Claim(StrEnum):
             raise UnknownNameError("claim", str(name), list(Claim)) from None
 
 
-# Rules without whose answer a window is unproven under every claim; the proofs require all other evidence.
+# Rules without whose answer no window is valid, under any claim; the proofs require further evidence.
 REQUIRED = ("stale-daemon", "incomplete-body", "claimed-work")

@@ -23,7 +23,7 @@ from annotate.rule import Severity
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 
-REJECT_TOLERANCES = 5.0  # an estimate whose nearer end is farther from zero than this many tolerances rejects
+REJECT_TOLERANCES = 5.0  # nearer ends of estimates that add up to more than this many tolerances reject
 
 CLAIMED: Mapping[Claim, tuple[Number, ...]] = {
     Claim.SUSTAINED: (Number.THROUGHPUT, Number.MEAN),

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 class AnnotateError(Exception):
-    """The base class of the errors that ``annotate`` raises.
+    """The base class of the errors that ``annotate`` defines.
 
     Example:
         >>> from annotate.errors import AnnotateError

@@ -68,11 +68,11 @@ class Finding:
         says: Sentence for people; for an unobserved rule, the reason.
         remedy: Remedy of a hazard, as a sentence.
         facts: Words and amounts behind the sentence; the name of an amount ends in its unit.
-        effect_ratio: Change of the measured time, as a ratio of that time; None if the change is unknown.
+        effect_ratio: Relative change of the measured time: 0.16 means 16 % too long; None if the change is unknown.
         span_ns: Start and end of the hazard on the window's clock, in nanoseconds; None without a known span.
         cause: Cause of the hazard, as a ``FindingCause``; None if the cause is unknown.
         basis: Kind of evidence that the rule reads, such as telemetry.
-        required: True if the verdict is unproven while this rule is unobserved.
+        required: True if the verdict cannot be valid while this rule is unobserved.
         accepted: True if the policy accepts this hazard.
         failure: Class of the exception that the rule raised; else None.
         limits_overridden: Limits that the policy changed, by name.

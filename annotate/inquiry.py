@@ -1,4 +1,4 @@
-"""The inquiry: asks every rule and proof in three passes and merges the answers."""
+"""The evaluation of every rule and proof in three passes, and the merging of the answers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class Inquired:
 
 
 def inquire(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> Inquired:
-    """Ask every rule and proof in each pass, and merge the answers."""
+    """Evaluate every rule and proof in each pass, and merge the answers."""
     passes = _Passes(evidence, policy)
     by_rule = {rule.name: passes.ask(partial(_answer, rule, policy.limits.get(rule.name))) for rule in rules}
     is_strict = is_untrusted(evidence)
@@ -54,9 +54,9 @@ def inquire(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> Inquir
 
 
 class _Passes:
-    """One case per pass, shared by all rules and proofs, so that no series is computed twice.
+    """One case per pass, shared by all rules and proofs, so that a pass computes each series at most once.
 
-    A rule or proof is asked again in an earlier pass only if the answer read evidence that the pass lacks.
+    A rule or proof is evaluated again in an earlier pass only if the answer read evidence that the pass lacks.
     """
 
     def __init__(self, evidence: Evidence, policy: Policy) -> None:
@@ -169,7 +169,7 @@ def _size(bounds: Iterable[Bound]) -> float:
 
 
 def _proof(by_pass: Mapping[AskingPass, ProofShown], causes: Iterable[Bound], *, is_strict: bool) -> ProofShown:
-    """Return the proof of the pass with the worst state, the latest on a tie; for untrusted code the witnessed pass counts."""
+    """Return the proof with the worst state among the passes that count, the latest on a tie."""
     counting = [by_pass[AskingPass.DECLARED], by_pass[AskingPass.TIMED]]
     if is_strict or _counts(by_pass[AskingPass.WITNESSED], causes):
         counting.append(by_pass[AskingPass.WITNESSED])

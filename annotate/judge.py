@@ -1,4 +1,4 @@
-"""The judge: asks every rule and proof, and derives a budget and a status from the answers."""
+"""The judge, which evaluates every rule and proof and derives a budget and a status from the answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
     Args:
         evidence: Evidence of the window, as ``unpack`` returns it.
         policy: Policy to judge by; by default a sustained claim with a tolerance of 1 %.
-        rules: Rules to ask; by default all.
+        rules: Rules to evaluate; by default all.
 
     Returns:
         The verdict, with one finding per rule.
@@ -182,7 +182,7 @@ def _effect_ratio(found: Found) -> float | None:
 
 
 def _plain(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Return facts as plain data: numpy scalars and enumeration members become Python values.
+    """Return facts as plain data: numpy scalars and text enumerations become Python values.
 
     A number that JSON or 64 bits cannot hold becomes text.
     """

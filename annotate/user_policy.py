@@ -25,7 +25,7 @@ class Policy:
         precision_ratio: Largest accepted repeatability of a number, a ratio from 0.0001 to 0.5; None for no limit.
         card_spread_ratio: Ratio by which two cards of a model differ at one clock, from 0.0001 to 0.3; None for the recorded spread.
 
-    Raises UnknownNameError: when a claim, rule or limit does not exist; the message suggests the nearest.
+    Raises UnknownNameError: when a claim, rule or limit does not exist; the message suggests the nearest, or lists all.
     Raises InvalidValueError: when a value has the wrong type or lies outside its range.
 
     Example:
@@ -82,7 +82,7 @@ class Policy:
             name: ``"tolerance"``, ``"precision"`` or ``"card_spread"``.
             amount: New threshold, a ratio.
 
-        Raises InvalidValueError: when the amount lies outside its range.
+        Raises InvalidValueError: when the amount is not a ratio in its range.
 
         Example:
             >>> gpuwatch.Policy().with_threshold("tolerance", 0.02).tolerance_ratio

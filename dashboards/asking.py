@@ -112,7 +112,7 @@ class Prometheus:
 
 
 def _refusal(answer: HTTPError) -> str:
-    """Return Prometheus' message, or the HTTP status of an answer without a message (while it starts, or from a proxy)."""
+    """Return Prometheus' message, or the HTTP status of an answer without a message, such as a proxy's."""
     try:
         text = answer.read().decode(errors="replace")
         return str(json.loads(text)["error"])

@@ -116,7 +116,6 @@ def _concern() -> str:
 
 
 def _worst(expression: str, by: str = GPU) -> str:
-    """Build one series for each of the GPUs to look at first."""
     return each(f"{expression} {_AMONG_WORST}", by)
 
 

@@ -4,7 +4,7 @@ from dashboards.alert_files import GPU_NAMED, Alert
 from dashboards.queries import increase
 
 # Xids by the needed reaction.  A kernel's exception, address fault or end does not concern the board.  After an Xid that pages,
-# the GPU does no more work until a person acts.  All others, also unknown Xids, are tickets: 63 is a remapped row.
+# the GPU does no work, or wrong work, until its reset.  All others, also unknown Xids, are tickets: 63 is a remapped row.
 _OF_APPLICATIONS = "13|31|43|45|68|109"
 _FOR_PAGES = "46|48|61|62|74|79|95|119|120|140"
 _OF_HEAT, _OF_BRAKE = "sw_thermal_slowdown|hw_thermal_slowdown", "hw_power_brake_slowdown"

@@ -106,7 +106,6 @@ def _drawn(panel: Mapping[str, Any], own: Sequence[tuple[PanelQuery, list[Series
 
 
 def _spark(panel: Mapping[str, Any], series: Series, look: TimeAndPlace) -> str:
-    """Draw a line of ticks, blank without a value."""
     values = [value for _, value in series.points]
     low, high = min(values), max(values)
     scale = (len(_TICKS) - 1) / (high - low) if high > low else 0.0
@@ -168,7 +167,7 @@ def looks(
     Raises PrometheusError: when the server refuses, is missing or is not a Prometheus.
     """
     end_s = time.time()
-    rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # Grafana's own formula
+    rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # Grafana also adds a scrape interval to the second
     values = {
         "instance": instance,
         "__rate_interval": _duration(rate_s),

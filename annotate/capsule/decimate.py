@@ -31,7 +31,7 @@ class Thinned:
 def thin(at_ns: Times, values: npt.NDArray[np.float64], begin_ns: int, end_ns: int, *, counts: bool = False) -> Thinned | None:
     """Select the rows to keep.  Return None for a column of at most 3200 rows.
 
-    These are the first, last, lowest and highest row of each of 800 intervals, and all rows near the window's edges.  The
+    The kept rows are the first, last, lowest and highest of each of 800 intervals, and all rows near the window's edges.  The
     rows around the 500 longest silences and around the first 3200 starts and ends of NaN are kept too.
 
     For a column that ``counts``, lowest and highest are relative to an even rise: these rows show when the rise began and

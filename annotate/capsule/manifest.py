@@ -10,9 +10,9 @@ from annotate.evidence import Device, Event, Fact, Host, Lane, OtherWindow, Proc
 SCHEMA = 2  # 2 adds clocks and batch sizes to timings, which readers of schema 1 cannot decode
 MANIFEST, ARRAYS = "manifest.json", "arrays"
 
-# Far above the capsules that gpuwatch writes: a day of one GPU takes 2 MB.
+# Far above the capsules that gpuwatch writes.
 UNPACKED_BYTES = 256 << 20
-MANIFEST_BYTES = 64 << 20  # decoded, it takes about 12 times as much memory
+MANIFEST_BYTES = 64 << 20  # a decoded manifest takes about 12 times as much memory
 NUMBERS_COUNT = 40_000_000  # most numbers in all arrays together
 ROWS_COUNT = 120_000_000  # most rows of all columns, with repeated rows restored: a day of eight GPUs
 PROCESS_LISTS_COUNT = 2_000_000

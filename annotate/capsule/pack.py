@@ -33,7 +33,7 @@ from annotate.evidence import (
 
 
 def pack(evidences: Sequence[Evidence], *, decimate: bool = True) -> bytes:
-    """Return the evidence of one or more windows as one blob, without baselines; up to ten minutes are lossless.
+    """Return the evidence of one or more windows as one blob, without baselines; up to ten minutes keep all rows.
 
     With ``decimate``, longer columns keep at least the first, last, lowest and highest row of each of 800 intervals, and all
     rows within 10 s of the window's edges.  The exact course between kept rows is lost.

@@ -96,7 +96,7 @@ def block_ratios(quads: Quads, *, least_ratio: float) -> BlockRatios:
 
 
 def median_interval(logs: Values, confidence: float) -> Interval:
-    """Return the median ratio of pairs, one row per quad (NaN: left out), with Woodruff's interval.
+    """Return the median ratio of pairs, one row per quad (NaN: left out), with Woodruff's interval, infinite below six quads.
 
     The share of pairs below the median is a mean over quads, whose error turns into two quantiles of the pairs.
 

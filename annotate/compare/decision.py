@@ -95,7 +95,7 @@ class Comparison:
         cache: State of the L2 cache at each call, cold or warm; None if not controlled.
         pairs_count: Number of pairs of blocks.
         needed_pairs_count: Number of further pairs that may decide an inconclusive comparison; None if more pairs do not help.
-        floor_ratio: Noise floor of this GPU, a ratio.
+        floor_ratio: Smallest difference that counts, a ratio: the noise floor of the GPU or of sequential runs.
         margin_ratio: Largest difference of SAME: the 90 % intervals of median and mean must lie within it, a ratio.
         conditions: Conditions that both variants should share, with the values of each.
         reasons: Sentences that explain the decision.

@@ -31,7 +31,7 @@ def decide(a: str, b: str, quads: Quads, *, floor_ratio: float = FLOOR_RATIO, ma
     """Decide on ``b`` against ``a`` from the times of the quads.
 
     FASTER and SLOWER: the median's interval excludes 1, the median exceeds the floor, also without outlying pairs, and the
-    mean has the same sign.  SAME: the 90 % intervals of median and mean lie inside the margin.  Else INCONCLUSIVE.
+    mean has the same sign.  SAME: no such median, and both 90 % intervals lie inside the margin.  Else INCONCLUSIVE.
     """
     usable = quads.usable
     about = Comparison(a=a, b=b, decision=Decision.INCONCLUSIVE, floor_ratio=floor_ratio, margin_ratio=margin_ratio)
@@ -82,7 +82,6 @@ def decide_levels(median: Levels, mean: Levels, *, floor_ratio: float, margin_ra
 
 
 def _is_beyond(usual: Interval, floor_ratio: float, decision: Decision) -> bool:
-    """Return True if the usual blocks alone show this difference."""
     change = math.log(usual.centre) * (-1 if decision is Decision.FASTER else 1)
     return change > math.log1p(floor_ratio) and usual.excludes(1.0)
 

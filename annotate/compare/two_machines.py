@@ -1,8 +1,8 @@
 """Numbers of two machines, compared at one clock.
 
-Raw times of the same code on two cards differ by more than 1 %.  Medians at one clock differ by at most the recorded spread of
-the model.  Each side's own sensitivity converts its number to the clock.  The interval includes the repeatability of both
-numbers, the disturbances of both windows, and the spread between cards.
+Raw times of the same code on two cards can differ by more than 1 %, medians at a clock near both by less.  Each side's own
+sensitivity converts its number to the clock.  The interval includes the repeatability of both numbers, the disturbances of
+both windows, and the spread between cards.
 """
 
 import math

@@ -25,7 +25,7 @@ from annotate.times.durations import usable
 from annotate.user_policy import Policy
 from annotate.verdict import Finding, Verdict
 
-# The drift between sequential runs of identical work (docs/COMPARE.md).
+# About the largest drift between sequential runs of identical work (docs/COMPARE.md: 3.2 %).
 SEQUENTIAL_FLOOR_RATIO = 0.03
 _FAMILY = frozenset(rule.name for rule in (*comparison.RULES, *comparison_design.RULES))
 
@@ -160,8 +160,6 @@ def conditions(a: Evidence, b: Evidence) -> tuple[Condition, ...]:
 
 
 def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
-    """Return the reasons why the two runs cannot be compared."""
-
     def ends(finding: Finding) -> bool:
         # These three hazards end the comparison even as a flag, other hazards only as a rejection.
         if finding.rule in ("hardware-mismatch", "software-mismatch", "boot-changed"):

@@ -42,7 +42,7 @@ class Pause:
 
     begin_ns: int
     end_ns: int
-    cause: str  # collector, compilation, autotuning, run-queue, page-faults, hand-over
+    cause: str  # such as collector or run-queue
 
 
 @dataclass(frozen=True, slots=True)

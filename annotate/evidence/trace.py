@@ -124,7 +124,7 @@ class Trace:
         return out
 
     def within(self, name: str, begin_ns: int, end_ns: int, *, step_ns: int = 10_000_000) -> Column:
-        """Return the signal on a regular grid from start (inclusive) to end (exclusive), coarser over many hours."""
+        """Return the signal on a regular ``grid`` from start (inclusive) to end (exclusive), coarser over a long span."""
         times = grid(begin_ns, end_ns, step_ns)
         return Column(times, self.at(name, times))
 

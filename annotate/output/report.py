@@ -23,7 +23,7 @@ _BORDER = {Status.VALID: "#2e7d32", Status.UNPROVEN: "#6b7280", Status.FLAGGED: 
 
 
 def text(verdict: Verdict, *, verbose: bool = False, more: str = _MORE, width: int | None = None) -> str:
-    """Return the text for a terminal: one line with status, window and GPU, one line per hazard, and the unchecked rules.
+    """Return the text for a terminal: a line with status, window and GPU, a line per printed hazard, and the unchecked rules.
 
     ``more`` names the command that lists unchecked rules.  Lines wrap at words after ``width`` columns, or not at all for None.
     """

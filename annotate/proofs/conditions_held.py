@@ -45,7 +45,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     worst = max(
         (bound.size_ratio for bound in bounds if bound.number is Number.MEAN and bound.group is Group.CLOCK), default=0.0
     )
-    # Without stamps there is no number at one clock: the text then includes the swing of the clock.
+    # Without stamps there is no number at one clock: the text on a single level then includes the swing of the clock.
     swing = 0.0 if case.is_stamped or len(case.levels) > 1 else case.clock_swing_ratio or 0.0
     facts: dict[str, Figure] = {
         "clock_bound_ratio": worst if isfinite(worst) else None,  # None: no bound
@@ -88,7 +88,6 @@ def condition_bounds(case: Case) -> tuple[Bound, ...]:
 
 
 def _missing(case: Case) -> tuple[str, ...]:
-    """Return the missing evidence that this claim needs."""
     evidence, claim = case.evidence, case.claim
     out: list[str] = []
     if case.blocks is None or case.blocks.covered_ratio < _HALF:

@@ -54,7 +54,6 @@ def _rejects(answer: Answer | None) -> bool:
 
 
 def _says(case: Case, levels: TimeLevels) -> str:
-    """Return the text for the line "shown"."""
     if case.fact("varies") is True:
         return "times vary by design"
     if not isfinite(levels.hidden_ratio):

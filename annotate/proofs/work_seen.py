@@ -56,7 +56,6 @@ def _one_unknown_worked(case: Case) -> bool:
 
 
 def _missing(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None, found: Mapping[str, Answer]) -> tuple[str, ...]:
-    """Return the evidence that the proof lacks."""
     lacking: list[str] = []
     if not shares:
         lacking.append("a witness of the GPU's work")
@@ -119,7 +118,7 @@ def _facts(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None) -> M
 
 
 def _text(shares: Sequence[BusyShare], seen: BusyShare | None) -> str:
-    """Return the text "busy 98 %", by utilisation if available, else by the witness that saw the work."""
+    """Return the text "busy 98 %", by utilisation if available, else by the witness that saw the work; energy has no share."""
     shown = gauge_share(shares) or seen
     if shown is None:
         return "busy: not shown"

@@ -1,1 +1,1 @@
-"""Robust statistics, intervals that respect autocorrelation, and the robust line."""
+"""Statistics of autocorrelated series with outliers."""

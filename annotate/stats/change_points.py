@@ -1,7 +1,7 @@
 """Levels of a series: the points at which the mean changes, and the segments that share a mean.
 
-A controller's cycle is not a change of level.  The penalty therefore uses the variance within one cycle, from
-``annotate.stats.long_run.cycle_variance``.
+A controller's cycle is not a change of level: if a controller swings the series, the variance must be that within one cycle
+(``annotate.stats.long_run.cycle_variance``).
 """
 
 from dataclasses import dataclass

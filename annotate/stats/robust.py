@@ -83,7 +83,7 @@ def spread(values: Values, *, floor: float = 0.0, middle: float | None = None) -
 def block_means(column: Column, width_ns: int) -> Column:
     """Return the means of consecutive blocks of equal width, each at the middle of its block, without a remainder.
 
-    Means smooth the steps of a gauge.  A block is left out if it has no rows, or if more than half of its rows are NaN.
+    Means smooth the steps of a gauge.  A block without rows, or with more than half NaN, is left out.  One row gives no block.
     Raises ValueError for a width of zero or less.
     """
     if width_ns <= 0:

@@ -1,1 +1,1 @@
-"""Analyses of iteration times for rules: durations, outliers, modes, clock sensitivity."""
+"""Analyses of iteration times."""

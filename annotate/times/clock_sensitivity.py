@@ -21,7 +21,7 @@ _CONFIDENCE = 0.95
 _LOG_FLOOR = 1e-3
 _FEWEST_COUNT = 60  # fewer give no useful interval
 _SHORTEST_KERNEL_S = 50e-6  # below this, gaps between launches hide the effect of the clock
-_LEAST_CORRELATION = 0.9  # a weaker one leaves a fifth of the variance, or more, unexplained
+_LEAST_CORRELATION = 0.9  # a weaker one leaves more than 19 % of the variance unexplained
 _SLOW_SD = 10.0  # an iteration farther above the fit was slow for another reason
 
 
@@ -37,7 +37,7 @@ _UNSTAMPED = NoFit("No warm iteration carries its clock: nothing stamped them.")
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """The time at a stated clock with its interval, and the measured time; a run that is too short has no interval."""
+    """The time at a stated clock with its interval, and the measured time; without a ``batch_interval`` its ends are None."""
 
     time_s: float
     low_s: float | None

@@ -122,7 +122,7 @@ def beyond_rhythm(
 ) -> Outlying:
     """Return the outliers, except the ones at every Nth place, which the loop causes.
 
-    Time slices of another process may fall in step with the loop, so outliers as long as a time slice are kept.
+    Time slices of another process may fall in step with the loop: if there are such slices, outliers as long are kept.
     """
     nth = every_count(lying.indices)
     if nth is None:
@@ -142,7 +142,7 @@ def beyond_jitter(
     jitter_s: Annotated[float, "delays of launches are shorter, and time slices of another process longer"] = _SHORTEST_SLICE_S,
     uneven: Annotated[float, "chi-square of ten counts with 9 degrees of freedom, at 99 %"] = 21.7,
 ) -> Outlying:
-    """Return the outliers without slightly late, single ones that are spread evenly over the tenths of the window.
+    """Return the outliers without slightly late, single ones that are spread evenly over the tenths of the iterations.
 
     Such jitter is the same from first to last: any other window has it too.
     """
@@ -175,7 +175,7 @@ def late(
     *,
     longest_s: Annotated[float, "delay of a launch whose thread does not get a CPU"] = 10e-3,
 ) -> Pattern | None:
-    """Return the pattern of long delays of many lengths, like launches that waited for a CPU; else None."""
+    """Return the pattern of launches that waited for a CPU, if threads waited or long delays prevail; else None."""
     excess_s = lying.delays_s
     if not len(excess_s) or not (waited or float(excess_s[excess_s >= longest_s].sum()) > 0.5 * float(excess_s.sum())):
         return None

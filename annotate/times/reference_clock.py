@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 # Keys are the driver's names of models; the longest key that a device's name begins with counts.
 #
-# H200: capped kernels ran at clocks around 1500 MHz, and numbers of clean windows differed least there (docs/RULE_TABLE.md).
+# H200: capped kernels ran at clocks around 1500 MHz, where clean windows differed by at most 0.20 % (docs/RULE_TABLE.md).
 REFERENCE_CLOCKS_MHZ = {"NVIDIA H200": 1500.0}
 
 # The difference to allow for between two cards of the model in the median at one clock of the same kernel.
