@@ -113,7 +113,7 @@ def opened_events(cuda: Any) -> Iterator[Timer]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruments:
-    """The GPU, driver and timer that the probes use, all of which tests replace."""
+    """The GPU, driver and timer that the probes use; tests replace them."""
 
     open_cuda: Callable[[], tuple[Any | None, Any | None]] = open_cuda
     open_driver: Callable[[], Any | None] = current_driver
