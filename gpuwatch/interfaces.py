@@ -96,7 +96,7 @@ class DriverLoop(Protocol):
 
     @property
     def asking_since_ns(self) -> int | None:
-        """Start time of the pending driver call; None without a pending call."""
+        """Return the start time of the pending driver call; None without a pending call."""
 
     def run(
         self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int, is_resting: bool = False
@@ -130,7 +130,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Specification as for --source: ``nvml``, ``simulated:SCENE`` or ``replay:PATH``."""
+        """Return the specification as for --source: ``nvml``, ``simulated:SCENE`` or ``replay:PATH``."""
 
     @property
     def simulated(self) -> bool: ...

@@ -36,7 +36,7 @@ def beyond_clock_ratio(
 ) -> float:
     """Return the distance of the outer fifth of the blocks' times beyond the clock's; 0 if small or at one clock.
 
-    Return 0 too if no cap held most of the time, or the clock of over half of the window is unknown, or for under eight blocks.
+    Return 0 too if no cap held most of the time, if over half of the window has no clock, or for under eight blocks.
     Calls that vary by themselves, such as steps of unequal batches, leave a part of their noise in each block's mean.  That
     part does not count.
     """

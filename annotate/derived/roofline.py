@@ -73,7 +73,7 @@ _NAMES: Mapping[str, str] = {
 
 
 def arithmetic(dtype: str) -> str | None:
-    """Return the short name of a data type named as in torch, numpy or a data sheet, or None if it is not in the table."""
+    """Return the short name of a data type, given as in torch, numpy or a data sheet; None for another."""
     word = dtype.strip().lower().removeprefix("torch.").removeprefix("numpy.")
     if word.startswith("float8"):
         return "fp8"

@@ -247,7 +247,7 @@ def timer_tampered(evidence: Evidence, claim: Claim) -> Answer:
         Find the code that assigns to these functions: generated code under test, or a tool that patches time in tests.
 
     Source:
-        Identity and defining module of the timing functions, checked in the measured process when the window closed.
+        Identity and defining module of the timing functions, checked in the measured process at both edges of the window.
     """
     names = text(evidence.declared, "tampered")
     if names is None:

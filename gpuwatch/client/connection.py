@@ -214,7 +214,7 @@ class Client:
 
 
 def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], object] | None = None) -> Client:
-    """Connect to the system's daemon, else to the user's; with ``start``, start the user's if neither runs.
+    """Connect to the system's daemon (default settings only), else the user's; with ``start``, start the user's if none runs.
 
     ``meanwhile`` runs while a daemon starts or its first answer is pending, once for each daemon reached.
 
@@ -229,7 +229,7 @@ def connect_and(
     """Return a client as ``connect`` does, and the result of ``ask``, which sends the first request.
 
     If the daemon exits between greeting and request, the next daemon gets both again.
-    Raises DaemonError: as ``connect``, and as ``ask``.
+    Raises DaemonError, UsageError: as ``connect``, and as ``ask``.
     """
     attempts_count = 0
     while True:
@@ -261,7 +261,7 @@ def _attempt(settings: Settings, start: bool, meanwhile: Callable[[], object] | 
 def connect_at(path: Path, settings: Settings) -> Client | None:
     """Connect to the daemon at this socket, with any source and store; return None if no daemon listens.
 
-    Raises DaemonError: when the daemon is not trusted, refuses or is silent.
+    Raises DaemonError: when the daemon is not trusted, refuses, is silent or goes away.
     """
     connection = dial(path)
     if connection is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 _LONGEST_NS = 12_000_000_000  # the daemon waits 20 s for the times of a window
-MOST_COUNT = 8  # windows whose times may wait: each holds up to 64 MB of the GPU's memory
+MOST_COUNT = 8  # windows whose times may wait: each holds up to 64 MiB of the GPU's memory
 _LOOK_S = 0.25  # between two checks for the program's end
 
 

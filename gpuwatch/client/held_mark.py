@@ -30,7 +30,7 @@ def end(client: Client, settings: Settings, name: str, uid: int | None, declared
 def verdict(client: Client, run_id: str) -> JudgedReply:
     """Wait for the verdicts of a mark that ended.
 
-    Raises DaemonError: when no verdict arrived in time.
+    Raises DaemonError: as ``Client.verdicts``, and when no verdict arrived in time.
     """
     judged = client.verdicts(run_id, wait_s=VERDICT_S)
     if judged.status in ("open", "closing", "judging"):

@@ -52,7 +52,7 @@ def say(line: str) -> None:
 def start_daemon(settings: Settings, meanwhile: Callable[[], object] = lambda: None) -> socket.socket:
     """Start the user's daemon in its own session, run ``meanwhile``, and wait until the daemon answers.
 
-    Raises DaemonError: when the daemon cannot be started, fails twice, or does not answer within START_S.
+    Raises DaemonError: as ``dial_user_daemon``, and when no daemon can be started, two fail, or none answers within START_S.
     Raises UsageError: when the socket's folder cannot be used.
     """
     ensure_socket_folder(settings.socket)

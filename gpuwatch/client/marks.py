@@ -23,7 +23,7 @@ _ROW = struct.Struct("=qqq")
 
 
 class HostMarks:
-    """Marks by the host's clock, for a process that uses no GPU; ``timer`` names the timer in the declared facts.
+    """Marks by the host's clock; ``timer`` names the timer in the declared facts.
 
     An iteration stores its own start mark: iterations nest, and threads run iterations in parallel.
     """

@@ -86,13 +86,13 @@ class Testimony:
         return self.before.facts | self._declared
 
     def stamp(self) -> None:
-        """Stamp the true clock, if ``begin`` allocated stamps; a window with ``sync`` does so at its start and end."""
+        """Stamp the true clock, if ``begin`` allocated stamps."""
         with spared("stamping the true clock"):
             if self._stamps is not None:
                 self._stamps.put()
 
     def declare(self, facts: dict[str, FactValue]) -> None:
-        """Keep facts to declare; facts with unknown names become tags.  Raises UsageError: for invalid or long values."""
+        """Keep facts to declare; unknown names become tags.  Raises UsageError: for invalid, long or too many facts or tags."""
         from annotate.declared import FACTS
 
         checked: dict[str, FactValue] = {}
@@ -111,7 +111,7 @@ class Testimony:
         self._declared = declared
 
     def look_at(self, tensors: tuple[Any, ...]) -> None:
-        """Sample the inputs of the measured work.  Raises UsageError: when none is a tensor."""
+        """Sample the inputs of the measured work.  Raises UsageError: when no tensor is found."""
         from gpuwatch.process.inputs import facts, has_tensor
 
         try:

@@ -186,7 +186,7 @@ class Window(WindowBody, WindowAnswers):
 
 
 def _find_open(window: Window | None) -> Window | None:
-    """Return this window or the nearest enclosing one that is still open.  Windows may end in any order and context."""
+    """Return this window or the nearest enclosing one that is open; None without any.  Windows may end in any order."""
     while window is not None and window.end_ns is not None:
         window = window.parent
     return window

@@ -47,7 +47,7 @@ class WindowBody:
         Args:
             count: Number of passes, a count of at least 1.
 
-        Raises UsageError: when the window's block is not open, and when the count is below 1.
+        Raises UsageError: when the window's block is not open, and for an invalid count.
 
         Example:
             >>> with gpuwatch.window("sum") as w:
@@ -68,7 +68,7 @@ class WindowBody:
         Args:
             kind: Word for the work, such as ``"flush"``.
 
-        Raises UsageError: when the window's block is not open, and when the word is empty or too long.
+        Raises UsageError: when the window's block is not open, and when the word is not text, empty or too long.
 
         Example:
             >>> with gpuwatch.window("sum") as w:
@@ -126,7 +126,7 @@ class WindowBody:
         Args:
             tensors: Tensors of torch or arrays of numpy, of any shape.
 
-        Raises UsageError: when the window's block is not open, and when none is a tensor.
+        Raises UsageError: when the window's block is not open, and when no tensor is found.
 
         Example:
             >>> import numpy as np
@@ -143,7 +143,7 @@ class WindowBody:
             facts: Values by the names of ``annotate.declared.FACTS``, in the unit that ends the name.  Other names become
                 tags, with a warning.
 
-        Raises UsageError: when a value is invalid or too long.
+        Raises UsageError: when facts or tags are invalid, too long or too many.
 
         Example:
             >>> with gpuwatch.window("sum") as w:

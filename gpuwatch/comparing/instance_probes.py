@@ -113,7 +113,7 @@ def opened_events(cuda: Any) -> Iterator[Timer]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruments:
-    """The GPU, driver and timer that the probes use, all of which tests replace."""
+    """The GPU, driver and timer that the probes use; tests replace them."""
 
     open_cuda: Callable[[], tuple[Any | None, Any | None]] = open_cuda
     open_driver: Callable[[], Any | None] = current_driver
@@ -154,7 +154,7 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
         found.verdicts.append(verdict)
         found.put("copy_s", Amount.of(verdict, Number.MEDIAN), verdict.why or "the verdict has no such number")
     if torch is None:
-        found.missing |= dict.fromkeys(_OF_GEMM, "torch is not installed")
+        found.missing |= dict.fromkeys(_OF_GEMM, "no torch with a usable GPU is installed")
         return found
     say(f"GEMM: {GEMM_SIZE}³ bf16, 8 s after its warm-up")
     with _refusals_noted(found, _OF_GEMM):
@@ -208,7 +208,7 @@ def _probe_launches(found: Probed, driver: Any, cuda: Any, count: int) -> None:
 
 @contextmanager
 def _copy(torch: Any, driver: Any) -> Iterator[Callable[[], object]]:
-    """Yield a function that copies 1 GiB within the GPU's memory, by torch if installed, else through the driver API."""
+    """Yield a function that copies 1 GiB within the GPU's memory, by torch if it finds the GPU, else by the driver API."""
     if torch is not None:
         yield selftest.make_copy(torch)
         torch.cuda.empty_cache()

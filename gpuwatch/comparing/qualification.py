@@ -22,7 +22,7 @@ from gpuwatch.errors import UsageError
 SCHEMA = 1
 _KEY = "card-"  # prefix of the digest of a UUID
 SHIPPED = Path(__file__).parent / "references"
-_BLOCKS_COUNT = 20  # windows of half a second of GEMM: the power controller swings within a second
+_BLOCKS_COUNT = 20  # half a second of GEMM per block: the power controller swings within a second
 _BETWEEN_WINDOWS_RATIO = 0.0006  # as annotate.derived.measured_numbers.LEAST_RATIO
 _MOST_BYTES = 16 << 20  # room for some thousand cards
 

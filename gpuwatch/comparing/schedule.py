@@ -82,7 +82,7 @@ def run_interleaved(
     seed: int,
     least_count: int = LEAST_PAIRS_COUNT,
 ) -> dict[str, Interleaved]:
-    """Run each other variant against the first until each has its GPU time and enough pairs, or until the time is up."""
+    """Run each other variant against the first until each has its time and enough pairs, or until the time is up."""
     quads: dict[str, list[list[Timed]]] = {other.name: [] for other in others}
     spent_s, starved, blocks_count = dict.fromkeys(quads, 0.0), 0, 0
     quad: list[Timed] = []

@@ -57,7 +57,7 @@ def ensure_socket_folder(socket: Path) -> None:
 
     In a folder with other writers, another user could replace the socket.
 
-    Raises UsageError: with the remedy.
+    Raises UsageError: when the folder cannot be made, or another user could change it.
     """
     _ensure_ours(socket.parent, "--socket")
 
@@ -65,7 +65,7 @@ def ensure_socket_folder(socket: Path) -> None:
 def ensure_state_folder(state: Path, *, mode: int = 0o700) -> None:
     """Make the folder of the store; first check a folder under the temporary folder, because another user may have made it.
 
-    Raises UsageError: with the remedy.
+    Raises UsageError: when the folder cannot be made, or another user could change the temporary one.
     """
     if state.parent.name == _private_folder({}).name:
         _ensure_ours(state.parent, "--state")
@@ -112,7 +112,7 @@ def _check_ours(folder: Path, found: os.stat_result, option: str) -> None:
 
 
 def user_folder(environment: Mapping[str, str], variable: str, below: str) -> Path:
-    """Return the folder in a variable, else a folder below the user's home; an empty HOME counts as unset, as in systemd."""
+    """Return the folder in a variable, else one below the user's home, else a private one; an empty HOME counts as unset."""
     # The XDG base-directory specification requires that relative paths in these variables are ignored.
     named = environment.get(variable, "")
     if named.startswith("/"):

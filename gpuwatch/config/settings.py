@@ -95,7 +95,7 @@ def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, st
     ``flags`` hold text by key name (``source``, ``sampling.idle_period``), and ``config``, a file to read instead of the
     user's and the system's files.
 
-    Raises UsageError: with the place, the key, the expected and the found value.
+    Raises UsageError: for an unknown key, an invalid value, values that contradict each other, and an unreadable file.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     env = os.environ if environment is None else environment

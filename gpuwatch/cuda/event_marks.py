@@ -132,7 +132,7 @@ class CudaMarks:
             self._events.synchronize(ended[max(-behind_count, -len(ended))])
 
     def settle(self) -> bool:
-        """Stop marking; return True if a separate thread must read the marks: more than 500, with stamps.
+        """Stop marking; return True if a separate thread must read the marks: more than 500, with stamps, outside a capture.
 
         Without that thread the GPU would idle while many iterations are read (docs/decisions/0070).
         """

@@ -84,7 +84,7 @@ class Stamps:
     def __init__(self, buffer: StampBuffer) -> None:
         """Prepare the stamps.
 
-        Raises RuntimeError: when the buffer belongs to a destroyed context.
+        Raises RuntimeError: when the driver refuses, such as for a buffer of a destroyed context.
         """
         self._buffer: StampBuffer | None = buffer
         self.count = buffer.count

@@ -31,16 +31,16 @@ class Exporter:
 
     @property
     def scraped_ns(self) -> int | None:
-        """Start time of the last page's collection; None before the first."""
+        """Return the start time of the last page's collection; None before the first."""
         return self._collector.collected_ns if self._collector else None
 
     @property
     def url(self) -> str | None:
-        """The address of the page; None before ``start``."""
+        """Return the address of the page; None before ``start``."""
         return self.web.url if self.web else None
 
     def start(self, machine: Machine, daemon: DaemonFigures, ready: Callable[[], bool]) -> None:
-        """Listen.
+        """Start to serve the page.
 
         Raises UsageError: when the address cannot be bound, or the page's thread cannot start.
         """

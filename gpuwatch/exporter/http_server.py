@@ -63,7 +63,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """The page's address; port 0 is replaced by the chosen port."""
+        """Return the page's address, with the chosen port in place of port 0."""
         host, port = self._listener.getsockname()[:2]
         host = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"{'https' if self.site.access.tls else 'http'}://{host}:{port}/metrics"

@@ -90,7 +90,6 @@ def _head(name: str, is_openmetrics: bool) -> str:  # noqa: FBT001 - a key of th
 
 @lru_cache(maxsize=_SERIES_COUNT)
 def _series(name: str, ending: str, labels: tuple[str, ...]) -> str:
-    """Return a sample's name and labels in the format of the page."""
     named = sorted(zip(_label_names(name, ending), labels, strict=True))
     inside = ",".join(f'{label}="{_escaped(value)}"' for label, value in named)
     return f"{name}{ending}{{{inside}}}" if inside else f"{name}{ending}"

@@ -44,7 +44,7 @@ class ExportColumn:
 
 _UNITS = {
     "s": "seconds", "ns": "nanoseconds", "mhz": "megahertz", "w": "watts", "j": "joules", "c": "degrees Celsius", "bytes": "bytes",
-    "ratio": "ratio, 0 to 1", "count": "count", "mask": "bits",
+    "ratio": "ratio, 1 is 100 %", "count": "count", "mask": "bits",
 }  # fmt: skip
 
 _HAZARD = (

@@ -180,7 +180,7 @@ def _severity(finding: Mapping[str, Any]) -> str:
 
 
 def _facts(facts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
-    """Return numeric facts, and other facts as text, without None, NaN and numbers beyond 1e308."""
+    """Return numeric facts, and other facts as text, without None, NaN and numbers of 1e308 or more."""
     numbers: dict[str, float] = {}
     words: dict[str, str] = {}
     for name, value in facts.items():

@@ -6,7 +6,7 @@
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-LIBRARY = FOLDER / "libgpuwatch.so"  # missing if no C compiler was found at installation
+LIBRARY = FOLDER / "libgpuwatch.so"  # missing if the installation could not compile it
 
 
 def is_ours(named: str, seen: Path) -> bool:

@@ -120,7 +120,6 @@ class _Chunks:
 
     def all(self) -> Timings:
         """Return all taken entries as one series."""
-        # The joined series replaces its pieces: joining all pieces each time would take quadratic time.
         self._pieces = [joined(self._pieces)]
         return self._pieces[0]
 

@@ -146,7 +146,7 @@ def check_choices(timer: TimerChoice, cache: Cache | None) -> None:
 
 
 def amount(name: str, value: object, *, zero: bool = False) -> float:
-    """Return a finite number above zero (or zero, if allowed) from a number of any library.
+    """Return a finite number above zero, or zero if allowed, as a float.
 
     Raises UsageError: for any other value.
     """
@@ -170,7 +170,7 @@ def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | N
 def dtype_name(dtype: object) -> str | None:
     """Return the name of a data type given as text or as an object of torch or numpy; None for None.
 
-    Raises UsageError: for a value that names no data type.
+    Raises UsageError: for a value without the form of a data type's name.
     """
     if dtype is None:
         return None

@@ -69,8 +69,8 @@ def bench(
         label: Name of the window, at most 256 characters; by default the function's name.
         claim: Meaning of the number: ``"sustained"``, ``"burst"`` or ``"fixed-clock"``.
         policy: A ``Policy`` with accepted hazards, limits and thresholds.
-        min_s: Shortest time to measure, in seconds.  By default 1 s; 3 s on a GPU whose true clock is below the maximum or
-            unknown.
+        min_s: Shortest time to measure, in seconds.  By default 1 s; 3 s on a GPU whose true clock is unknown, or more than
+            3 % below the maximum.
         max_s: Longest time to measure, in seconds.
         target_ratio: Half width of the median's 95 % interval at which measuring ends, as a ratio of the median.
         warmup_max_s: Longest warm-up, in seconds.

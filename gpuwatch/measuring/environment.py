@@ -25,7 +25,7 @@ class TorchDevice:
 
 
 def current_device() -> TorchDevice | None:
-    """Return torch's current GPU; None if this process has no context.  Facts that torch lacks stay None."""
+    """Return torch's current GPU; None without a context.  Facts that torch lacks are None, the UUID is ``GPU-unknown``."""
     cuda = torch_state.cuda_with_context()
     if cuda is None:
         return None

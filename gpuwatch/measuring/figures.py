@@ -31,7 +31,7 @@ class TimeFigures:
         first_call_s: Time of the very first call, in seconds; None if an earlier call checked the result or the inputs.
         call_flops_count: Floating-point operations of one call; None if not given.
         call_bytes: Bytes that one call must move; None if not given.
-        dtype: Data type of the arithmetic.
+        dtype: Data type of the arithmetic; None if unknown.
         device: GPU of this process, as ``annotate.evidence.Device``; None without one.
         match: Error against the reference and its limit, as ratios; None without a reference.
         output_unchanged: True if the result stayed the same when inputs changed; None if that was not checked.

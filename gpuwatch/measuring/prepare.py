@@ -49,7 +49,7 @@ def check_work(request: BenchRequest, now_ns: Callable[[], int]) -> WorkChecks:
     """Check the result, detect a cached result, and time the first call.
 
     Raises WrongResultError: when the result differs from the reference.
-    Raises UsageError: when a result cannot be compared, or no input can be changed.
+    Raises UsageError: when a result cannot be compared, or inputs cannot be changed.
     """
     work = request.work
     match = _check_result(work)

@@ -112,7 +112,7 @@ def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
     """Return True if the result stays the same when the floating-point inputs change in place, as a cached result does.
 
     The inputs get their values back.
-    Raises UsageError: when no input can be changed, or ``fn`` returns nothing to compare.
+    Raises UsageError: without a floating-point input, when an input cannot be changed, or for a result that cannot be compared.
     """
     inputs = [array for array in tensor_trees.arrays(args) if "float" in str(array.dtype)]
     if not inputs:

@@ -100,7 +100,7 @@ def test_gemm_probes_are_missing_without_torch(driver: CopyingDriver) -> None:
     torch_state.stand_in(cuda)
     found = probed(lambda: (cuda, None), driver)
     assert set(found.amounts) == {"light_clock_mhz", "launch_s", "copy_s"}
-    assert set(found.missing.values()) == {"torch is not installed"}
+    assert set(found.missing.values()) == {"no torch with a usable GPU is installed"}
     assert set(found.missing) | set(found.amounts) == NAMES
     assert driver.copies > 0
     assert driver.freed  # the buffers of the copy
