@@ -1,4 +1,7 @@
-"""All generated pages: ``python -m tests.pages`` writes the pages, ``--check`` lists stale ones.  One process shares the imports."""
+"""The generated pages except docs/DASHBOARDS.md: ``python -m tests.pages`` writes them, ``--check`` lists stale ones.
+
+One process shares the imports.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ UNINITIALIZED, DRIVER_NOT_LOADED, GPU_IS_LOST, RESET_REQUIRED, VERSIONS_DIFFER =
 NOTHING_FILLED = -1  # for a field: success without a timestamp
 XID, DOUBLE_BIT = 0x8, 0x2
 
-# Values that change only at a refresh of the driver's page, and the period of refreshes on data-centre boards.
+# Values that change only at a refresh by the driver, and the period of refreshes on data-centre boards.
 _PAGED_NS = {
     **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "power_mw", "power_average_mw", "power_cap_ns"), 100_000_000),
     **dict.fromkeys(("sync_boost_ns", "sw_thermal_ns", "hw_thermal_ns", "power_brake_ns", "energy_mj"), 100_000_000),

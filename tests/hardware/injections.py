@@ -167,7 +167,7 @@ def _compiled_in_between(call: Callable[[], object]) -> Body:
 
 
 def _cold(window: gpuwatch.Window) -> None:
-    """Measure calls of a new shape and type in this process, from the first call on."""
+    """Measure calls of a shape and type that no other hazard uses, from the window's first call on."""
     a, b = (torch.randn(3000, 3000, device="cuda", dtype=torch.float64) for _ in range(2))
     torch.cuda.synchronize()
     for _ in range(60):

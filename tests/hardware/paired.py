@@ -4,7 +4,7 @@
 
 One daemon watches; one process per kind of work takes windows in the order clean, disturbed, clean, disturbed, clean.  This
 program, not the measured process, starts the neighbours.  ``OUT/paired-N.json`` holds a row and the true values of each
-window in order; each ``OUT/paired-N-K.capsule`` holds the evidence of one or two sessions.  The program ends within ``--seconds``.
+window in order; each ``OUT/paired-N-K.capsule`` holds the evidence of one or two sessions.  The sessions are planned to end within ``--seconds``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 PRETENCE = "pretence"
-# Kernels of ``kernels.py``; one call takes 0.2 to 2.5 ms on an H200.
+# Kernels of ``kernels.py``; one call takes 0.2 to 2.7 ms on an H200.
 WORKLOADS = ("gemm-4096", "softmax-fp32", "attention", "copy-1g", "conv-3x3", "gemm-4096-fp32", "decode-graph")
 _FILLER_COUNT = 1 << 24  # array length: one launch of other work takes at most about 50 µs; longer work takes several launches
 _TRITON = """

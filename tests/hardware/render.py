@@ -1,4 +1,4 @@
-"""The campaign's results as fixtures and pages: identities masked, every figure from the data.
+"""The campaign's results as fixtures and pages, with masked identities.
 
 python -m tests.hardware.render CAMPAIGN_FOLDER    data and fixtures from a campaign's output, then the pages
 python -m tests.hardware.render                    the pages again from the committed data; --check only compares

@@ -70,7 +70,7 @@ def creeping_limit() -> Attempt:
 def limit_cut_between_polls() -> Attempt:
     """A rack's emergency cut sets the limit to 480 W for 0.85 s, between two readings of the limit once a second.
 
-    Truth: throughput 4 % low.  Power falls to about 400 W.  Both readings of the limit around the cut show 700 W.
+    Truth: throughput 4 % low.  Power falls to about 375 W.  Both readings of the limit around the cut show 700 W.
     """
     found = act(
         Setting(work=WORK["attention"], length_s=6.0), [Edit(begin_s=2.1, end_s=2.95, level="power_limit_w", value=480.0)]
@@ -176,7 +176,7 @@ def slowdown_spikes() -> Attempt:
 def ramp_of_another_model() -> Attempt:
     """An L4 keeps the idle clock for the first 0.12 s of a window of 1.5 s; the daemon starts with the window.
 
-    Truth: throughput 6 % low.  L4s idle at a few hundred MHz, unlike the H200.  No reading precedes the window.
+    Truth: throughput 6 % low.  L4s idle at a few hundred MHz, unlike the H200.  No reading precedes the window by more than 1 ms.
     Clocks, power and limit are scaled to an L4's 2040 MHz and 72 W.
     """
     found = act(

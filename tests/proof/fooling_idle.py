@@ -114,7 +114,7 @@ def spells_of_the_interpreter() -> Attempt:
 def late_start_and_early_end() -> Attempt:
     """A parent opens the window 0.15 s before the worker starts and closes the window 0.12 s after the worker ends.
 
-    Truth: throughput 7 % low in a plain window.  Neither pause lies between two stretches of work.
+    Truth: throughput 7 % low in a plain window.  Neither pause lies between two stretches of work in the window.
     """
     setting = Setting(work=WORK["softmax"])
     edges = (

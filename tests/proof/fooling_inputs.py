@@ -43,7 +43,7 @@ def zeros_throughout() -> Attempt:
 def activations_die() -> Attempt:
     """The activations of a network die out: the data becomes easier from step to step, over the whole window.
 
-    Truth: mean 3 to 5 % short of the mean with the first data.  The clock rises slowly, under the power cap for the first 4 s.
+    Truth: mean 3 to 5 % short of the mean with the first data.  The clock rises for the first 4 s.  The driver reports the power cap throughout.
     """
     drift = [Edit(begin_s=0.1 * i, end_s=0.1 * (i + 1), level="load", value=1.0 - 0.0033 * i) for i in range(61)]
     found = act(Setting(work=WORK["attention"], variant=Variant.TIMES, length_s=6.0), drift)
@@ -86,10 +86,10 @@ def memoised() -> Attempt:
 
 
 def early_exit_in_five_batches() -> Attempt:
-    """A solver converges, so each call of the last fifth does 20 % less work; the harness times five batches of 1 s.
+    """A solver converges, so each call of the last fifth does 20 % less work; the harness times five batches of about 1 s.
 
     Truth: mean 5 % short and throughput 5 % high, compared with full calls.  Utilisation, clock and power do not change, so the
-    fifth entry is the only witness.
+    last two entries are the only witnesses.
     """
     setting = Setting(work=WORK["fp32 gemm"], length_s=5.0, variant=Variant.TIMES)
     found = act(setting, [Edit(begin_s=4.0, end_s=_EVER_S, level="slower", value=0.8)])

@@ -112,7 +112,7 @@ def period_not_kept() -> Attempt:
 def stalls_called_a_period() -> Attempt:
     """The loop stalls forty times at random, for 5 to 20 ms, and declares ``every=0.02`` as an excuse.
 
-    Truth: throughput 12 % low.  Outside the stalls, calls of 0.5 ms follow each other within 6 µs, without a period.
+    Truth: throughput 12 % low.  Outside the stalls, calls of 0.5 ms follow each other, about 6 µs apart and without a period.
     """
     rng = generator(13, "excused")
     begins_s = np.sort(rng.uniform(0.05, 3.9, 40))

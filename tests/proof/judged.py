@@ -168,7 +168,7 @@ def sleeps_undeclared(row: Row) -> bool:
 
 
 def waits_for_launches(row: Row) -> bool:
-    """Return whether events time calls so short that the GPU waits for each launch, and the times include part of the wait."""
+    """Return whether events time calls so short that the GPU waits for each launch, which lengthens the times on a real GPU."""
     return row.workload == "small launches" and row.variant in (Variant.TIMES, Variant.STAMPED)
 
 

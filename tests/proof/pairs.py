@@ -203,8 +203,7 @@ def _restless(workload: Workload, seed: int) -> Workload:
 def _load(workload: Workload, seed: int) -> Values:
     """Return the slow noise of a kernel's power, one factor per step.
 
-    Half of the capped runs also draw more power in one step of every second.  The capped clock then dips every second, which
-    changes the median and not the mean.
+    Half of the capped runs also draw more power in one step of every second.  The capped clock then dips every second.
     """
     rng = generator(seed, "load")
     count = round(60.0 / _LOAD_STEP_S)

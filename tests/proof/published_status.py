@@ -35,7 +35,7 @@ _MOST_ALARMED = 0.01  # target for clean windows; the upper end of the interval 
 
 
 def is_testable(row: Row) -> bool:
-    """Return True for a loop that the pairs can test: without undeclared sleeps and without launch waits in its times."""
+    """Return True for a loop that the pairs can test: without undeclared sleeps, and without timed calls that wait for launches."""
     return not sleeps_undeclared(row) and not waits_for_launches(row)
 
 
@@ -47,9 +47,9 @@ def sharp(reported: Sequence[JudgedRow]) -> list[str]:
         f'1.5 % without.  The pairs cannot test two kinds of loop.  The lines "{_WITH_BOTH}", here and under Status, include them:\n',
         "- Loops that sleep 20 ms between calls and declare no period.  The specification counts the higher clock that sleeping allows",
         "  (`bursty-duty-cycle`).",
-        "- Loops of calls of 62 µs, timed by events, that wait 28 µs for each launch.  The time between two events includes part of the launch,",
-        "  so events report more than the GPU's busy time.  `host-bound` bounds a kernel's time by this part.  Both windows of a pair include",
-        "  the part, so the true deviation does not show it.\n",
+        "- Loops of calls of 62 µs, timed by events, that wait 28 µs for each launch.  On a real GPU the time between two events includes part of",
+        "  the launch, and `host-bound` bounds a kernel's time by this part.  The simulated times exclude the part, so the true deviation does",
+        "  not show it.\n",
         "| number | stamped: windows | median | 95th percentile | not stamped: windows | median | 95th percentile |",
         "|---|---|---|---|---|---|---|",
     ]

@@ -19,7 +19,7 @@ VALID = "valid"
 TOLERANCE_RATIO = 0.01
 SHARP_S = 3.0  # shortest clean window that counts for sharpness
 _LEVEL = 0.95
-_ROUNDING = 1e-9  # true deviations are rounded: a bound of zero still covers zero
+_ROUNDING = 1e-9  # slack for rounding errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,7 @@ def test_window_like_its_record_stays_valid(work: str, variant: Variant) -> None
 
 
 def test_driver_clock_below_the_record_is_not_valid() -> None:
-    """The driver's clock never reads low, so a reading below the record proves a lower clock without stamps."""
+    """A driver's clock 15 % below the record's shows a lower clock without stamps."""
     found = act(Setting(work=WORK["softmax"], stamped=False), [throughout("clock", 0.85)])
     record = recorded(found, power_w=528.0, clock_mhz=1976.0)
     assert judge(replace(found.evidence(), record=record)).status is not VALID

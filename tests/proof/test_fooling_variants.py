@@ -107,7 +107,7 @@ def test_batches_of_equal_work_are_valid(count: int, work: str) -> None:
 
 
 def _as_on_an_h200(evidence: Evidence) -> Evidence:
-    """Return the evidence with an H200's readings for copies from the host (docs/RULE_TABLE.md)."""
+    """Return the evidence with readings like an H200's for copies from the host, which draw 128 W (docs/RULE_TABLE.md)."""
     for name, value in {"utilization_ratio": 1.0, "mem_utilization_ratio": 0.01, "sm_activity_ratio": 0.0}.items():
         evidence = column(evidence, name, lambda at_ns, old, v=value: np.full_like(old, v))  # type: ignore[misc]
     power = evidence.trace.dense_power

@@ -44,7 +44,7 @@ def test_same_call_is_same(torch: Any, make: Callable[[Any], Callable[[], Any]])
 
 
 def test_one_per_cent_more_bytes_take_longer(torch: Any) -> None:
-    """One percent more bytes take longer; the variants share buffers, because separate buffers would differ as much."""
+    """One percent more bytes take longer; the variants share buffers, because addresses affect times as well."""
     whole = 1 << 30
     more = round(1.01 * whole) // 4096 * 4096
     source = torch.empty(more, dtype=torch.uint8, device="cuda")

@@ -32,7 +32,7 @@ static void *push_and_end(void *id) {
 
 int main(int count, char **arguments) {
     const char *mode = count > 1 ? arguments[1] : "";
-    if (!strcmp(mode, "all")) { /* a long range with short ranges inside, then a series, then a range that another thread ends */
+    if (!strcmp(mode, "all")) { /* a warm-up, a long range with short ranges inside, a series, and a range that another thread ends */
         nvtxDomainHandle_t domain = nvtxDomainCreateA("NCCL");
         nvtxStringHandle_t name = nvtxDomainRegisterStringA(domain, "all\"reduce");
         nvtxEventAttributes_t of = {0};
