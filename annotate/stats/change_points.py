@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Values
+from annotate.stats.long_run import long_run_variance
 
 _SHORTEST_COUNT = 2  # values: one value is not a segment
 _PENALTY = 7.0
@@ -106,6 +107,31 @@ def find_levels(
         SeriesLevel(float(total / count), np.sort(places), float(count / len(values)))
         for total, count, places in zip(sums, counts, parts, strict=True)
     )
+
+
+def beside_levels(values: Values, levels: tuple[SeriesLevel, ...]) -> Values:
+    """Return each value minus the mean of its level."""
+    out = np.array(values)
+    for level in levels:
+        out[level.places] -= level.mean
+    return out
+
+
+def straight_line(logs: Values) -> Values:
+    """Return the values of the least-squares line through a series."""
+    at = np.arange(len(logs)) - (len(logs) - 1) / 2
+    spread = float(at @ at)
+    return np.asarray(logs.mean() + at * (float(at @ logs) / spread if spread else 0.0))
+
+
+def swing_variance(values: Values, quiet: float) -> float:
+    """Return the variance per value that a swing leaves in a segment's mean; ``quiet`` is that of the quietest cycles.
+
+    The quietest cycles of a swing that is not periodic understate the variance.  The long-run variance beside the levels
+    that they suggest, or beside a line if that is smaller, does not.
+    """
+    shapes = (beside_levels(values, find_levels(values, quiet)), values - straight_line(values))
+    return max(quiet, min(long_run_variance(beside)[0] for beside in shapes))
 
 
 def hidden_step(values_count: int, variance: float, *, share_ratio: float = 0.5, penalty: float = _PENALTY) -> float:

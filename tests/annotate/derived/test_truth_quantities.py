@@ -103,16 +103,16 @@ def test_clean_windows_have_hardly_any_irregular_idle_time() -> None:
 
 
 def test_clean_windows_have_one_level() -> None:
-    """The mean shift is below 0.03 % in 43 of 44 clean windows, capped ones included, and 1.0 % in one."""
+    """The mean shift is below 0.03 % in 43 of 44 clean windows, capped ones included, and 0.23 % in one."""
     worst = sorted(max(map(abs, each.shift_ratios)) for each in clean_reads())
     assert worst[42] < 0.0003
-    assert worst[43] == pytest.approx(0.010, abs=0.001)
+    assert worst[43] == pytest.approx(0.0023, abs=0.0002)
 
 
 @pytest.mark.parametrize(
-    ("name", "shifts"), [("zeros-for-a-fifth-gemm4k", (-0.032, 0.157)), ("neighbour-late-gemm4k", (-0.051, 0.150))]
+    ("name", "shifts"), [("zeros-for-a-fifth-gemm4k", (-0.032, 0.157)), ("neighbour-late-gemm4k", (-0.098, -0.053, 0.151))]
 )
-def test_levels_of_the_clock_are_found(name: str, shifts: tuple[float, float]) -> None:
+def test_levels_of_the_clock_are_found(name: str, shifts: tuple[float, ...]) -> None:
     assert read(truth_windows()[name])[1].shift_ratios == pytest.approx(shifts, abs=2e-3)
 
 
