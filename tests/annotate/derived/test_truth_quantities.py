@@ -103,10 +103,10 @@ def test_clean_windows_have_hardly_any_irregular_idle_time() -> None:
 
 
 def test_clean_windows_have_one_level() -> None:
-    """The mean shift is below 0.03 % in 43 of 44 clean windows, capped ones included, and 0.23 % in one."""
+    """The mean shift is below 0.03 % in 43 of 44 clean windows, capped ones included, and 1.0 % in one."""
     worst = sorted(max(map(abs, each.shift_ratios)) for each in clean_reads())
     assert worst[42] < 0.0003
-    assert worst[43] == pytest.approx(0.0023, abs=0.0002)
+    assert worst[43] == pytest.approx(0.010, abs=0.001)
 
 
 @pytest.mark.parametrize(
