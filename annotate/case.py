@@ -2,6 +2,7 @@
 
 from annotate.case_series import CaseSeries, unlimited_dips
 from annotate.claims import Claim
+from annotate.derived.beyond_clock import at_drivers_clock
 from annotate.derived.busy_share import BusyShare, busy_witnesses, is_contradicted
 from annotate.derived.clock_edges import edges_ratio
 from annotate.derived.clock_shift import ClockShift, clock_shift
@@ -14,7 +15,7 @@ from annotate.derived.steady_reference import SteadyBy, steady_reference
 from annotate.derived.time_accounts import SHORTEST_NS, TimeAccounts, timed_accounts, untimed_accounts
 from annotate.derived.time_levels import TimeLevels, time_levels
 from annotate.derived.time_overlap import TimeOverlap, time_overlap
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Timings
 from annotate.evidence.asked import Kept
 from annotate.times.at_one_clock import OneClockTimes, loosely_at_one_clock, one_clock_times
 from annotate.times.reference_clock import reference_clock_mhz
@@ -90,17 +91,31 @@ class Case(CaseSeries):
         return one_clock_times(self.timings, self.fit)
 
     @Kept
-    def time_levels(self) -> TimeLevels | None:
-        """Return the levels of the times, at one clock if a conversion is possible, or None for too few times."""
+    def driven(self) -> Timings | None:
+        """Return times without stamps at one value of the driver's clock; None as ``at_drivers_clock`` or without starts."""
+        return at_drivers_clock(self.timings, self.blocks) if self.gaps is not None else None
+
+    @Kept
+    def raw_levels(self) -> TimeLevels | None:
+        """Return the levels of the times at the stamped clock, or as measured if no conversion is possible."""
         clocked = self.clocked
         times = self.one_clock if clocked is self.timings else one_clock_times(clocked, self.fit)
-        found = time_levels(self.evidence, self.timings, times)
-        if found is None or times.is_at_one_clock or not may_be_capped(self.evidence):
+        return time_levels(self.evidence, self.timings, times)
+
+    @Kept
+    def time_levels(self) -> TimeLevels | None:
+        """Return the levels of the times, with as much of the clock removed as is known, or None for too few times."""
+        found = self.raw_levels
+        if found is None or found.is_at_one_clock or not may_be_capped(self.evidence):
             return found
-        # The swing of raw times can hide what the stamped clock does not explain.
-        loose = loosely_at_one_clock(self.timings)
-        beside = time_levels(self.evidence, self.timings, loose) if loose is not None else None
-        return beside if beside is not None and beside.largest_ratio > found.largest_ratio else found
+        # The swing of raw times can hide what the clock does not explain.
+        driven = self.driven
+        times = loosely_at_one_clock(self.timings) if driven is None else OneClockTimes(driven.at_ns, driven.took_s)
+        beside = time_levels(self.evidence, driven or self.timings, times) if times is not None else None
+        is_clearer = beside is not None and (
+            beside.largest_ratio > found.largest_ratio if driven is None else beside.variance < found.variance
+        )
+        return beside if is_clearer else found
 
     @property
     def reference_mhz(self) -> float | None:

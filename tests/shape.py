@@ -49,6 +49,7 @@ STATEMENTS_COUNT = sum(
         "the difference of clean windows, by number, cap and memory; peaks of a swing; a spread of cards as a setting": 50,
         "many GPUs measured without delaying each other": 12,
         "times that wait 12 s before they are read beside an open window": 55,
+        "times at the driver's clock, and the variance of a swing without a rhythm": 22,
         "ordinary programs near rest, after a rest, and with a hole in the power record": 20,
         "noise of single calls, SM activity, late process lists and waits for data that are no hazard": 24,
         "refusals of every wrong value in one form, paths checked before the work, escaped labels in every log and output": 325,

@@ -11,24 +11,45 @@ from typing import Annotated
 import numpy as np
 
 from annotate.budget import Bound, Group, Number
-from annotate.derived.clock_blocks import ClockBlocks, entry_blocks
+from annotate.derived.clock_blocks import CYCLE_NS, ClockBlocks, entry_blocks
 from annotate.derived.held import may_be_capped
 from annotate.derived.load_time import excess_of
 from annotate.derived.time_levels import TimeLevels
 from annotate.evidence import Evidence, Timings
 from annotate.stats.robust import quantiles, spread
-from annotate.times.at_one_clock import OneClockTimes
+from annotate.times.at_one_clock import OneClockTimes, loosely_at_one_clock
 
 _TAIL_SD = 1.4  # the mean of the outer fifth of normal values
 _OUTER, _OUTER_SD = (0.1, 0.5, 0.9), 1.2816  # the medians of the outer fifths, in standard deviations of normal values
 _SURE_SD = 3.0
 _GROUP_COUNT, _CUT_COUNT = 10, 2  # entries of a group, and those cut from its mean at either end
+_LEAST_CYCLES = 3
 _FEWEST_COUNT = 8  # blocks: the deviation of fewer is too uncertain
 _NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
 
 
+def at_drivers_clock(timings: Timings, blocks: ClockBlocks | None) -> Timings | None:
+    """Return capped times without stamps, converted to one value of the driver's clock.
+
+    Return None if that clock is mostly unknown, or over fewer than three cycles of the controller, which the conversion
+    could fit by chance.  The driver's clock is a mean over a refresh, so a part of the swing remains.
+    """
+    if (
+        blocks is None
+        or timings.sm_clock_mhz is not None
+        or not blocks.swings
+        or blocks.covered_ratio < 0.5
+        or len(blocks.mhz) * blocks.width_ns < _LEAST_CYCLES * CYCLE_NS
+    ):
+        return None
+    middle_ns = timings.at_ns + timings.took_s * timings.calls_count * 5e8
+    clock_mhz = np.interp(middle_ns, (blocks.at_ns + blocks.width_ns // 2)[blocks.known], blocks.mhz[blocks.known])
+    times = loosely_at_one_clock(replace(timings, sm_clock_mhz=clock_mhz))
+    return replace(timings, at_ns=times.at_ns, took_s=times.took_s) if times is not None else None
+
+
 def beyond_clock_ratio(
-    found: TimeLevels,
+    found: TimeLevels | None,
     blocks: ClockBlocks | None,
     timings: Timings,
     *,
@@ -40,7 +61,7 @@ def beyond_clock_ratio(
     Calls that vary by themselves, such as steps of unequal batches, leave a part of their noise in each block's mean.  That
     part does not count.
     """
-    if found.is_at_one_clock or blocks is None or not blocks.swings or blocks.covered_ratio < 0.5:
+    if found is None or found.is_at_one_clock or blocks is None or not blocks.swings or blocks.covered_ratio < 0.5:
         return 0.0
     logs = np.log(blocks.mhz[blocks.known])
     if min(len(logs), len(found.took_s)) < _FEWEST_COUNT:

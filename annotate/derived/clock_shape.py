@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Values
-from annotate.stats.change_points import SeriesLevel
+from annotate.stats.change_points import SeriesLevel, straight_line
 
 Places: TypeAlias = npt.NDArray[np.intp]
 
@@ -39,7 +39,7 @@ def shape_name(logs: Values, levels: Sequence[SeriesLevel], *, by_onset: bool = 
         return CLOCK_RAMP
     if is_one_way and len(steps) > 1:
         return CLOCK_DRIFT
-    if _explained_ratio(logs, _line(logs)) > _explained_ratio(logs, means):
+    if _explained_ratio(logs, straight_line(logs)) > _explained_ratio(logs, means):
         return CLOCK_DRIFT
     if len(steps) == 1:
         return REGIME_CHANGE
@@ -54,12 +54,6 @@ def _stretches(label: Places) -> Places:
     # A short level between a lower and a higher one is the edge of their step.
     kept[1:-1] = (counts[1:-1] > _EDGE_COUNT) | ((ranks[1:-1] - ranks[:-2]) * (ranks[2:] - ranks[1:-1]) < 0)
     return np.asarray(ranks[kept], np.intp)
-
-
-def _line(logs: Values) -> Values:
-    at = np.arange(len(logs)) - (len(logs) - 1) / 2
-    spread = float(at @ at)
-    return np.asarray(logs.mean() + at * (float(at @ logs) / spread if spread else 0.0))
 
 
 def _explained_ratio(logs: Values, fitted: Values) -> float:

@@ -15,7 +15,15 @@ from annotate.budget import Bound, Estimate, Group, Number
 from annotate.derived.clock_blocks import CYCLE_NS, entry_blocks
 from annotate.derived.held import may_be_capped
 from annotate.evidence import Evidence, Times, Timings, Values
-from annotate.stats.change_points import SeriesLevel, change_cost, change_points, find_levels, hidden_step
+from annotate.stats.change_points import (
+    SeriesLevel,
+    beside_levels,
+    change_cost,
+    change_points,
+    find_levels,
+    hidden_step,
+    swing_variance,
+)
 from annotate.stats.long_run import cycle_variance
 from annotate.stats.robust import centre, trimmed_means
 from annotate.times.at_one_clock import OneClockTimes
@@ -30,6 +38,7 @@ _LEAST_BLOCKS = 4  # two segments of two: fewer show no change
 _SPARSE_RATIO = 1 / 3  # a block with less than this part of the median number of entries is next to a pause
 _SLOPES_COUNT = 120  # blocks that give the slope: the cost grows with the square of this count
 _SURE_SD = 1.96
+_COMMON_RATIO = 0.43  # 2 − π / 2, for a median of normal values and the mean of a part; for two means, 1
 _STAIRS_COUNT, _STAIR_COUNT = 3, 3  # segments in one direction, and blocks of each: a shorter one may be the change itself
 _LEAST_CYCLES = 1.5  # fewer cycles do not separate a swing from a change
 _SWING_RATIO = 0.12  # swing of raw capped times within half a second, in recordings of an H200
@@ -87,10 +96,7 @@ class TimeLevels:
     @cached_property
     def beside(self) -> Values:
         """Return the logarithm of each block's time minus the mean of the block's level."""
-        logs = np.log(self.took_s)
-        for each in self.levels:
-            logs[each.places] -= each.mean
-        return logs
+        return beside_levels(np.log(self.took_s), self.levels)
 
     @cached_property
     def grows(self) -> bool:
@@ -192,7 +198,8 @@ class TimeLevels:
 
     def _shift(self, places: npt.NDArray[np.intp]) -> LevelShift:
         level_s = float(np.exp(np.log(self.took_s[places]).mean()))
-        error = _SURE_SD * (self.variance * (1.0 / len(places) + 1.0 / len(self.took_s))) ** 0.5
+        # A level is a part of the window: the errors of both have this in common.
+        error = _SURE_SD * (self.variance * (1.0 / len(places) - _COMMON_RATIO / len(self.took_s))) ** 0.5
         return self._shift_from(level_s, float(error))
 
     def _shift_from(self, level_s: float, error_ratio: float) -> LevelShift:
@@ -265,7 +272,7 @@ def _swing_variance(logs: Values, slope: float, width_ns: int) -> float:
     if len(logs) * width_ns < _LEAST_CYCLES * CYCLE_NS:
         return float((_SWING_RATIO / hidden_step(len(logs), 1.0)) ** 2)
     cycle = round(CYCLE_NS / width_ns)
-    return min(cycle_variance(logs, cycle), cycle_variance(_off_line(logs, slope), cycle))
+    return swing_variance(logs, min(cycle_variance(logs, cycle), cycle_variance(_off_line(logs, slope), cycle)))
 
 
 def _cut_cycle_variance(count: int, width_ns: int) -> float:

@@ -40,7 +40,7 @@ def clock_levels(case: Case) -> Answer:
 
     Source:
         The stamped clock of the entries, else NVML's while the GPU worked, in blocks of a refresh and 3 stamped entries.
-        Change points by least squares with a penalty from the variance within the controller's cycle, merged to levels.  The
+        Change points by least squares with a penalty from the variance of the controller's swing, merged to levels.  The
         bound is the largest deviation from a level that holds a fifth of the window.  ``docs/RULE_TABLE.md``, section 4.3,
         has the figures.
     """

@@ -71,8 +71,8 @@ def iteration_levels(
 
     Limits of detection:
         Levels shorter than two blocks, unless they recur at a steady clock, and a level that held throughout.  Without
-        stamps, a level of the clock is also a level of the times; it counts once.  Under a cap without stamps, changes that
-        vary the times by less than 2 % beyond the clock and the noise of single calls.  On H200s, natural variation that
+        stamps, a level of the clock is also a level of the times; it counts once.  Under a cap without stamps, a step of
+        less than about 2 % that holds half of 4 s, and changes within blocks of less than 2 % beyond the clock.  On H200s, natural variation that
         correlates over 4 to 100 calls counts too, as in loops over tokens.
 
     Remedy:
@@ -80,7 +80,8 @@ def iteration_levels(
 
     Source:
         Change points of trimmed means of blocks of 100 ms and 30 iterations (three at one clock).  The penalty follows from
-        the differences of adjacent blocks or, for raw times under a cap, from a cycle of the power controller.  At a steady
+        the differences of adjacent blocks or, for raw times under a cap, from the swing of the power controller.  In 3 s or
+        more without stamps, the driver's clock removes what it explains of that swing.  At a steady
         clock, trimmed means of ten times that vary by more than 0.6 % about the levels count too.  In recorded valid windows
         these means vary by at most 0.4 %.  In 3 of 42 clean H200 windows, levels change the mean by 0.08 to 0.15 %, in two of
         them after the last stamp.
@@ -109,7 +110,7 @@ def _answer(case: Case, name: str, least_ratio: float, *, is_growth: bool) -> An
 
 def _beyond(case: Case, found: TimeLevels) -> tuple[float, str]:
     """Return the variation of steady raw times beyond their clock, or of times at a steady clock beyond their levels."""
-    beyond_clock = beyond_clock_ratio(found, case.blocks, case.timings) if found.is_steady else 0.0
+    beyond_clock = beyond_clock_ratio(case.raw_levels, case.blocks, case.timings) if found.is_steady else 0.0
     if beyond_clock:
         return beyond_clock, f"blocks of {readable(found.width_ns / 1e9)} beyond their clock"
     # Levels of times with other clocks, of the driver or loosely fitted, leave the controller's swing in the times.

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Values
+from annotate.stats.long_run import long_run_variance
 
 _SHORTEST_COUNT = 2  # values: one value is not a segment
-_PENALTY = 7.0
+PENALTY = 7.0
 _LEAST_RATIO = 0.2  # least share of the series in the largest level
 
 
@@ -35,7 +36,7 @@ def change_points(
     values: Values,
     variance: float,
     *,
-    penalty: Annotated[float, "times ln(count) × variance, per change: tuned on clean capped windows of an H200"] = _PENALTY,
+    penalty: Annotated[float, "times ln(count) × variance, per change: tuned on clean capped windows of an H200"] = PENALTY,
     shortest_count: Annotated[int, "values of a segment: a single value may be an outlier"] = _SHORTEST_COUNT,
 ) -> tuple[int, ...]:
     """Return the index at which each segment after the first begins, by exact least squares.
@@ -74,7 +75,7 @@ def find_levels(
     values: Values,
     variance: float,
     *,
-    penalty: Annotated[float, "as for change points"] = _PENALTY,
+    penalty: Annotated[float, "as for change points"] = PENALTY,
     least_ratio: Annotated[float, "the specification: a level counts if it holds a fifth"] = _LEAST_RATIO,
     shortest_count: Annotated[int, "as for change points"] = _SHORTEST_COUNT,
 ) -> tuple[SeriesLevel, ...]:
@@ -108,13 +109,38 @@ def find_levels(
     )
 
 
-def hidden_step(values_count: int, variance: float, *, share_ratio: float = 0.5, penalty: float = _PENALTY) -> float:
+def beside_levels(values: Values, levels: tuple[SeriesLevel, ...]) -> Values:
+    """Return each value minus the mean of its level."""
+    out = np.array(values)
+    for level in levels:
+        out[level.places] -= level.mean
+    return out
+
+
+def straight_line(logs: Values) -> Values:
+    """Return the values of the least-squares line through a series."""
+    at = np.arange(len(logs)) - (len(logs) - 1) / 2
+    spread = float(at @ at)
+    return np.asarray(logs.mean() + at * (float(at @ logs) / spread if spread else 0.0))
+
+
+def swing_variance(values: Values, quiet: float) -> float:
+    """Return the variance per value that a swing leaves in a segment's mean; ``quiet`` is that of the quietest cycles.
+
+    The quietest cycles of a swing that is not periodic understate the variance.  The long-run variance beside the levels
+    that they suggest, or beside a line if that is smaller, does not.
+    """
+    shapes = (beside_levels(values, find_levels(values, quiet)), values - straight_line(values))
+    return max(quiet, min(long_run_variance(beside)[0] for beside in shapes))
+
+
+def hidden_step(values_count: int, variance: float, *, share_ratio: float = 0.5, penalty: float = PENALTY) -> float:
     """Return the size of the largest step that the penalty hides, if its level holds this share of the series."""
     gain = share_ratio * (1.0 - share_ratio) * values_count
     return float((penalty * np.log(max(values_count, 2)) * variance / gain) ** 0.5) if gain > 0.0 else float("inf")
 
 
-def change_cost(values: Values, variance: float, penalty: float = _PENALTY) -> float:
+def change_cost(values: Values, variance: float, penalty: float = PENALTY) -> float:
     """Return the least decrease of the sum of squares by a change, never below the rounding error."""
     rounding = len(values) * (1e-12 * float(np.abs(values).max())) ** 2
     return max(penalty * float(np.log(len(values))) * variance, rounding)

@@ -15,6 +15,7 @@ from annotate.times.durations import every_count, floor_s, readable
 
 _SHORTEST_SLICE_S = 0.5e-3
 _TENTHS_COUNT = 10
+_NEAR_COUNT = 5  # iterations to either side of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +158,16 @@ def beyond_jitter(
 
 
 def beyond_swing(lying: Outlying, swing_ratio: float) -> Outlying:
-    """Return the outliers without adjacent late ones that a controller's swing of the clock explains."""
+    """Return the outliers without late ones that a controller's swing of the clock explains.
+
+    The swing makes runs of iterations late.  An outlier belongs to a run if an adjacent one is an outlier, or if the median
+    of the iterations around it is late by half as much.
+    """
     at = lying.indices
-    is_adjacent = np.isin(at + 1, at) | np.isin(at - 1, at)
-    return lying.pick(~(is_adjacent & (lying.excess_s > 0.0) & (lying.excess_s <= swing_ratio * centre(lying.took_s))))
+    near = np.clip(at[:, np.newaxis] + np.arange(-_NEAR_COUNT, _NEAR_COUNT + 1), 0, len(lying.took_s) - 1)
+    is_shared = np.median(lying.took_s[near], axis=1) >= lying.took_s[at] - 0.5 * lying.excess_s
+    in_run = is_shared | np.isin(at + 1, at) | np.isin(at - 1, at)
+    return lying.pick(~(in_run & (lying.excess_s > 0.0) & (lying.excess_s <= swing_ratio * centre(lying.took_s))))
 
 
 def regular(lying: Outlying) -> Pattern | None:

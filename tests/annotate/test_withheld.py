@@ -176,7 +176,11 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "timings.sm_clock_mhz": "the highest clock is then the bound",
         "utilization_ratio": _ASKED_ALONG,
     },
-    "outliers": {"host.run_wait_s": _WORDS, "host.span_s": _WORDS, "timings.sm_clock_mhz": _STAMPS},
+    "outliers": {
+        **dict.fromkeys(("host.run_wait_s", "host.span_s"), _WORDS),
+        **dict.fromkeys(("event_reasons_mask", "sm_clock_mhz", "timings.sm_clock_mhz"), _STAMPS),
+        "power_violation_ns": _ASKED_ALONG,
+    },
     "bimodal": {"timings.sm_clock_mhz": _STAMPS},
     "iteration-growth": {
         **dict.fromkeys(("event_reasons_mask", "sm_clock_mhz", "timings.sm_clock_mhz"), _STAMPS),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from annotate.budget import Bound, Group, Number
 from annotate.case import Case
-from annotate.derived.beyond_clock import beyond_bounds, beyond_clock_ratio
+from annotate.derived.beyond_clock import at_drivers_clock, beyond_bounds, beyond_clock_ratio
 from annotate.derived.time_levels import TimeLevels
 from annotate.derived.time_modes import mode_bounds
 from annotate.evidence import Evidence, Timings, Values
@@ -156,8 +156,40 @@ def test_times_that_vary_beyond_their_clock(depth: float, ratio: float) -> None:
     assert beyond_ratio == pytest.approx(ratio, abs=0.012)
     assert len(beyond_bounds(beyond_ratio, "iteration-levels", ())) == 3
     assert isinstance(iteration_levels.ask_about(case, None), Found if ratio else Clear)
-    assert beyond_clock_ratio(found, None, case.timings) == 0.0
+    assert beyond_clock_ratio(found, None, case.timings) == beyond_clock_ratio(None, case.blocks, case.timings) == 0.0
     assert beyond_clock_ratio(levels_of(timed(np.full(900, 1e-3))), case.blocks, case.timings) == 0.0
+
+
+def swung(step_ratio: float, beta: float, length_s: float = 6.0) -> Case:
+    """Return a capped window without stamps: the driver's clock swings by 6 %, and the times have a step of their own."""
+    count = round(length_s * 1000)
+    clock = 1.0 + 0.06 * np.sin(2.0 * np.pi * np.arange(count) / 1000.0 * 0.77)
+    took_s = noisy(1e-3 * clock**-beta * np.where(np.arange(count) < count // 2, 1.0, 1.0 + step_ratio))
+    about = timed(took_s, mhz=None, capped=True)
+    shown = {"sm_clock_mhz": lambda t: 1500.0 * (1.0 + 0.06 * np.sin(2.0 * np.pi * 0.77 * (t - 0.05)))}
+    column = evidence(length_s=6.0, signals=shown).trace.column("sm_clock_mhz")
+    return Case(replace(about, trace=replace(about.trace, columns={**about.trace.columns, "sm_clock_mhz": column})))
+
+
+@pytest.mark.parametrize("beta", [0.3, 1.0])
+def test_drivers_clock_separates_levels_of_the_work(beta: float) -> None:
+    """Under a swing of 6 % in the driver's clock, a step of 3 % of the work is found, and the swing alone is no level."""
+    still, stepped = swung(0.0, beta), swung(0.03, beta)
+    assert levels_of(still.evidence).is_steady
+    assert isinstance(iteration_levels.ask_about(still, None), Clear)
+    assert levels_of(stepped.evidence).largest_ratio == pytest.approx(0.015, abs=0.004)
+    assert {bound.group for bound in levels_of(stepped.evidence).bounds("iteration-levels")} == {Group.CLOCK}
+
+
+def test_drivers_clock_converts_only_what_it_shows() -> None:
+    """Stamped times, times without a start, and windows of two cycles are not converted by the driver's clock."""
+    case = swung(0.0, 1.0)
+    assert case.driven is not None
+    assert case.driven.took_s.std() < 0.5 * case.timings.took_s.std()
+    stamped = replace(case.timings, sm_clock_mhz=np.full(len(case.timings.at_ns), 1500.0))
+    assert at_drivers_clock(stamped, case.blocks) is None
+    assert at_drivers_clock(case.timings, None) is None
+    assert swung(0.0, 1.0, length_s=2.0).driven is None
 
 
 @pytest.mark.parametrize("seed", range(3))

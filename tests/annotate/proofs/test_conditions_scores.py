@@ -92,7 +92,7 @@ def test_recorded_clean_windows_are_valid_by_conditions() -> None:
     [
         ("neighbour-late-gemm4k", Status.REJECTED, "clock-levels"),
         ("zeros-for-a-fifth-gemm4k", Status.FLAGGED, "clock-levels"),
-        ("grows-9%-gemm4k", Status.FLAGGED, "regime-change"),
+        ("grows-9%-gemm4k", Status.FLAGGED, "clock-levels"),
     ],
 )
 def test_recorded_levels_of_the_clock_count(name: str, status: Status, rule: str) -> None:

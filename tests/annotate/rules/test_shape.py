@@ -12,6 +12,7 @@ from annotate.budget import Group, Number
 from annotate.evidence import Host, Pause, Values
 from annotate.rule import Answer, Clear, Severity, Unobserved
 from annotate.rules.shape import bimodal, outliers
+from annotate.times.outlying import beyond_swing, outlying
 from tests.annotate.builders import Signal, capped_ns, evidence
 from tests.annotate.occurrences.numbers import even, timed, window
 from tests.annotate.rules.asking import ask, found
@@ -178,6 +179,16 @@ class TestOutliers:
         assert isinstance(ask(outliers, evidence(length_s=6.5, signals=CAPPED, timings=timed(swung))), Clear)
         assert found(ask(outliers, evidence(length_s=6.5, signals=CAPPED, timings=timed(slow)))).bounds
         assert found(ask(outliers, evidence(length_s=6.5, timings=timed(swung)))).bounds
+
+    def test_single_late_calls_of_a_slow_stretch_are_the_swing(self) -> None:
+        """Every third call of a stretch is 8 % late and those between 5 %: the swing.  Alone, such calls are late."""
+        places = np.arange(500, 6000, 1100)[:, np.newaxis] + np.arange(0, 30, 3)
+        swung, alone = even(), even()
+        swung[(places[:, :, np.newaxis] + np.arange(3)).ravel()] *= 1.05
+        for each in (swung, alone):
+            each[places.ravel()] = 1.08 * even()[places.ravel()]
+        lying = [beyond_swing(outlying(timed(each)), 0.12) for each in (swung, alone)]
+        assert [len(each.indices) for each in lying] == [0, places.size]
 
     def test_facts_hold_mean_and_trimmed_mean(self) -> None:
         facts = found(ask(outliers, window(with_late(700, 2.3e-3)))).facts

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.evidence import Values
-from annotate.stats.change_points import change_points, find_levels, hidden_step
+from annotate.stats.change_points import change_points, find_levels, hidden_step, swing_variance
 from annotate.stats.long_run import cycle_variance
 from tests.examples import share_of
 
@@ -124,3 +124,35 @@ def test_hidden_step_separates_found_and_missed_steps(seed: int, share: float) -
     after = np.asarray(step * (np.arange(count) >= begin), np.float64)
     assert change_points(1.5 * after, 0.01) == (begin,)
     assert change_points(0.5 * after, 0.01) == ()
+
+
+def wandering(seed: int, count: int = 60) -> Values:
+    """Return noise of 2 % that is correlated over two blocks, as the swing of a power controller without a rhythm."""
+    values = noise(count + 50, 0.014, seed)
+    for i in range(1, len(values)):
+        values[i] += 0.5 * values[i - 1]
+    return values[-count:]
+
+
+def swung_levels(values: Values) -> int:
+    return len(find_levels(values, swing_variance(values, cycle_variance(values, CYCLE_COUNT))))
+
+
+def test_swing_without_a_rhythm_has_no_levels() -> None:
+    """The quietest cycles give levels to a third of such series or more; the long-run variance gives levels to 3 % at most."""
+    made = [wandering(seed) for seed in range(100)]
+    assert sum(len(levels_of(values)) > 1 for values in made) >= 33
+    assert sum(swung_levels(values) > 1 for values in made) <= 3
+
+
+@pytest.mark.parametrize("shape", [np.arange(60) >= 30, np.abs(np.arange(60) - 25) < 10, np.arange(60) // 12 % 2])
+def test_levels_beside_a_swing_without_a_rhythm_are_found(shape: Values) -> None:
+    """A level 12 % apart is found: its own step does not count as variance of the swing."""
+    assert sum(swung_levels(wandering(seed) + 0.12 * shape) > 1 for seed in range(30)) >= 27
+
+
+def test_line_is_no_variance_of_a_swing() -> None:
+    """A straight drift leaves the variance beside the line, not that beside the few levels that it resembles."""
+    line, quiet = np.linspace(0.0, 0.3, 60), 1e-6
+    values = line + noise(60, 1e-3, 1)
+    assert swing_variance(values, quiet) < 4e-6
