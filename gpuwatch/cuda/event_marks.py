@@ -125,12 +125,6 @@ class CudaMarks:
         self._probe.begin(number)
         return number << _SHIFT | (stamp + 1)  # one stamp ends an iteration and begins the next
 
-    def wait(self, *, behind_count: int) -> None:
-        """Wait until the GPU is at most this many marked pieces behind the host."""
-        ended = self._rows[1::_COLUMNS_COUNT]
-        if ended:
-            self._events.synchronize(ended[max(-behind_count, -len(ended))])
-
     def settle(self) -> bool:
         """Stop marking; return True if a separate thread must read the marks: more than 500, with stamps.
 

@@ -30,7 +30,6 @@ class MadeUpNode:
     limit_w: float = 700.0
     slower: float = 1.0  # factor on all times, on both GPUs
     is_idle: bool = False  # no windows in the last two nights
-    only_work: str | None = None
 
 
 NODES = (
