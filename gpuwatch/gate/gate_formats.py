@@ -25,13 +25,19 @@ def counts_line(windows: Sequence[GatedWindow]) -> str:
 
 
 def summary(windows: Sequence[GatedWindow]) -> str:
-    """Return Markdown for a step's summary: a table, then as many folded windows and comparisons as fit GitHub's limit."""
+    """Return Markdown for a step's summary: a table, then folded windows and comparisons, both as far as GitHub's limit allows."""
     lines = [f"### gpuwatch: {_MARKS[overall(windows)]} ({counts_line(windows)})", ""]
     lines += ["| Outcome | Window | Time | Against the baseline | Why |", "|---|---|---|---|---|"]
-    for each in windows:
+    room_bytes = _MOST_SUMMARY_BYTES
+    for place, each in enumerate(windows):
         simulated = " (simulated)" if each.window.verdict.simulated else ""
         cells = (each.name + simulated, number_text(each), each.change, each.why)
-        lines.append(f"| {_MARKS[each.outcome]} | " + " | ".join(marked(report.plain(cell)) for cell in cells) + " |")
+        row = f"| {_MARKS[each.outcome]} | " + " | ".join(marked(report.plain(cell)) for cell in cells) + " |"
+        room_bytes -= len(row.encode()) + 1
+        if room_bytes < 0:
+            lines.append(f"\n{len(windows) - place} of {len(windows)} windows are left out")
+            break
+        lines.append(row)
     text = "\n".join(lines) + "\n"
     for each in windows:
         parts = [report.markdown(each.window.verdict)] + ([markdown(each.comparison)] if each.comparison is not None else [])
