@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
+from annotate.amount_words import duration_text
 from annotate.errors import AnnotateError
 from annotate.output.report import plain
 from annotate.verdict import Status, Verdict
@@ -190,8 +191,7 @@ class _Ranges:
 
 
 def _length(length_ns: float) -> str:
-    unit, size = next(((unit, size) for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if length_ns >= size), ("ns", 1.0))
-    return f"{length_ns / size:.3g} {unit}"
+    return duration_text(length_ns / 1e9, 3)
 
 
 def _answering_socket(settings: Settings) -> Path | None:

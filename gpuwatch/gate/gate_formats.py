@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from annotate.compare.decision import duration_text, markdown
+from annotate.amount_words import duration_text
+from annotate.compare.decision import markdown
 from annotate.output import report
 from annotate.output.budget_words import cards_words
 from annotate.output.markup import logged, marked, tagged
