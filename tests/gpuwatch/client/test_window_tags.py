@@ -117,7 +117,9 @@ def test_found_tags_of_each_batch_or_ci_system(system: Any, tmp_path: Path) -> N
 
 
 def test_image_and_flags_are_tags(tmp_path: Path) -> None:
-    assert found_tags({IMAGES[0]: "/images/a.sif", FLAGS[1]: "-O3", FLAGS[2]: "--x=1"}, tmp_path) == {
+    """The image of a container inside the CI system's container is the tag."""
+    inner = {IMAGES[0]: "/images/a.sif", FLAGS[1]: "-O3", FLAGS[2]: "--x=1"}
+    assert found_tags({"GITLAB_CI": "true", "CI_JOB_IMAGE": "outer", **inner}, tmp_path) == {
         "image": "/images/a.sif",
         "compile_flags": f"{FLAGS[1]}=-O3 {FLAGS[2]}=--x=1",
     }
