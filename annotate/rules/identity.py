@@ -246,8 +246,9 @@ def clock_source_step(
     facts: dict[str, Fact] = {"stepped_s": stepped_s}
     if abs(stepped_s) <= step_s:
         return Clear(facts)
-    way = "forward" if stepped_s > 0.0 else "back"
-    facts["disagreement"] = f"the wall clock was set {way} by {readable(abs(stepped_s))} during the window"
+    facts["disagreement"] = (
+        f"the wall clock was set {'forward' if stepped_s > 0.0 else 'back'} by {readable(abs(stepped_s))} during the window"
+    )
     own = evidence.declared.get("timer") == "caller"
     return Found(Severity.FLAG if own else Severity.NOTE, facts)
 

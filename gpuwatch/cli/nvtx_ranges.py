@@ -187,11 +187,7 @@ class _Ranges:
 
     def cells(self) -> tuple[str, ...]:
         lengths_ns = (self.total_ns / max(1, self.count), self.least_ns, self.most_ns, self.total_ns)
-        return str(self.count), *(_length(each) for each in lengths_ns)
-
-
-def _length(length_ns: float) -> str:
-    return duration_text(length_ns / 1e9, 3)
+        return str(self.count), *(duration_text(each / 1e9, 3) for each in lengths_ns)
 
 
 def _answering_socket(settings: Settings) -> Path | None:

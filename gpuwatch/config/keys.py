@@ -149,8 +149,8 @@ def _switch_text(on: bool) -> str:  # noqa: FBT001 - the state is the whole call
 
 
 def _few(found: object) -> int:
-    is_text = isinstance(found, str) and found.isascii() and found.isdigit() and len(found) <= _DIGITS_COUNT
-    number = int(found) if is_text else found  # type: ignore[call-overload]
+    is_number = isinstance(found, str) and found.isascii() and found.isdigit() and len(found) <= _DIGITS_COUNT
+    number = int(found) if is_number else found  # type: ignore[call-overload]
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= 100:
         raise QuantityError(f"expected a whole number of 0 to 100, found {found_words(found)}")
     return number

@@ -136,8 +136,11 @@ class TimingProcess:
     def _explain_end(self, doing: str) -> UsageError:
         with suppress(subprocess.TimeoutExpired):  # the driver can keep a process whose kernel runs; __exit__ kills it
             self._child.wait(_KILL_S)
-        code = self._child.returncode
-        ended = f"ended with {code}" if code is not None else f"stopped answering and did not end within {_KILL_S:g} s"
+        ended = (
+            f"ended with {code}"
+            if (code := self._child.returncode) is not None
+            else f"stopped answering and did not end within {_KILL_S:g} s"
+        )
         self._printed.seek(0)
         lines = self._printed.read().decode(errors="replace").strip().splitlines()
         output = " ".join(lines[-1].split())[-_OUTPUT_LENGTH:] if lines else "it printed nothing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
 from annotate.amount_words import duration_text
 from annotate.compare.decision import markdown
@@ -29,16 +30,13 @@ def summary(windows: Sequence[GatedWindow]) -> str:
     """Return Markdown for a step's summary: a table, then folded windows and comparisons, both as far as GitHub's limit allows."""
     lines = [f"### gpuwatch: {_MARKS[overall(windows)]} ({counts_line(windows)})", ""]
     lines += ["| Outcome | Window | Time | Against the baseline | Why |", "|---|---|---|---|---|"]
-    room_bytes = _MOST_SUMMARY_BYTES
-    for place, each in enumerate(windows):
+    for each in windows:
         simulated = " (simulated)" if each.window.verdict.simulated else ""
         cells = (each.name + simulated, number_text(each), each.change, each.why)
-        row = f"| {_MARKS[each.outcome]} | " + " | ".join(marked(report.plain(cell)) for cell in cells) + " |"
-        room_bytes -= len(row.encode()) + 1
-        if room_bytes < 0:
-            lines.append(f"\n{len(windows) - place} of {len(windows)} windows are left out")
-            break
-        lines.append(row)
+        lines.append(f"| {_MARKS[each.outcome]} | " + " | ".join(marked(report.plain(cell)) for cell in cells) + " |")
+    kept_count = sum(size <= _MOST_SUMMARY_BYTES for size in accumulate(len(line.encode()) + 1 for line in lines))
+    if kept_count < len(lines):
+        lines[kept_count:] = [f"\n{len(lines) - kept_count} of {len(windows)} windows are left out"]
     text = "\n".join(lines) + "\n"
     for each in windows:
         parts = [report.markdown(each.window.verdict)] + ([markdown(each.comparison)] if each.comparison is not None else [])
