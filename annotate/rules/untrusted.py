@@ -138,7 +138,10 @@ def _too_little_energy(case: Case, claim: ClaimedCalls, seen: WitnessedWork, sta
     least_j = power_ratio * limit_w * stated_s * claim.count
     if seen.energy_j >= least_j:
         return ""
-    return f"{claim.count} claimed calls of the stated work need at least {amount_text(least_j, 'J')}, but the GPU drew {amount_text(seen.energy_j, 'J')}"
+    return (
+        f"{claim.count} claimed calls of the stated work need at least {amount_text(least_j, 'J')}, "
+        f"but the GPU drew {amount_text(seen.energy_j, 'J')}"
+    )
 
 
 def _facts(claim: ClaimedCalls, seen: WitnessedWork, stated_s: float | None) -> dict[str, Fact]:

@@ -82,7 +82,7 @@ def listener_at(path: Path, sockets: Sequence[socket.socket]) -> socket.socket |
         name = one.getsockname() if one.family == socket.AF_UNIX else None
         if one.type != socket.SOCK_STREAM or not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             raise UsageError(
-                f"LISTEN_FDS: expected a listening stream socket at {path}, found {name or one.getsockname()}; set ListenStream="
+                f"LISTEN_FDS: expected a listening stream socket at {path}, found {name or one.getsockname()}; set ListenStream= to that path"
             )
         if not isinstance(name, str) or not name or Path(name).resolve() != path.resolve():
             raise UsageError(
@@ -90,7 +90,7 @@ def listener_at(path: Path, sockets: Sequence[socket.socket]) -> socket.socket |
                 " set ListenStream= and --socket to the same path"
             )
     if len(sockets) > 1:
-        raise UsageError(f"LISTEN_FDS: expected one socket, found {len(sockets)}; keep one ListenStream=")
+        raise UsageError(f"LISTEN_FDS: expected one socket, found {len(sockets)}; keep one ListenStream= in the socket unit")
     return sockets[0] if sockets else None
 
 
