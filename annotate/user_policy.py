@@ -10,6 +10,8 @@ from annotate.claims import Claim
 from annotate.errors import InvalidValueError, UnknownNameError
 from annotate.ranges import CARD_SPREADS, PRECISIONS, TOLERANCE_RATIO, TOLERANCES, Range
 
+_THRESHOLDS = ("tolerance", "precision", "card_spread")
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -82,12 +84,15 @@ class Policy:
             name: ``"tolerance"``, ``"precision"`` or ``"card_spread"``.
             amount: New threshold, a ratio.
 
+        Raises UnknownNameError: when the name is none of these.
         Raises InvalidValueError: when the amount is not a ratio in its range.
 
         Example:
             >>> gpuwatch.Policy().with_threshold("tolerance", 0.02).tolerance_ratio
             0.02
         """
+        if name not in _THRESHOLDS:
+            raise UnknownNameError("threshold", name, _THRESHOLDS)
         changes: dict[str, Any] = {f"{name}_ratio": amount}
         return replace(self, **changes)
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from html import escape
 from typing import Any
 
+from annotate.amount_words import duration_text
 from annotate.derived.launch_share import LaunchShare
 from annotate.output.markup import marked
 from annotate.output.report import plain
@@ -283,14 +284,6 @@ def markdown(comparison: Comparison) -> str:
 
 def _percent(ratio: float | None) -> str:
     return "unknown" if ratio is None else f"{100 * ratio:.2f} %"
-
-
-def duration_text(took_s: float) -> str:
-    """Return a duration as text, with four digits and a fitting unit."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if took_s >= 0.99995 * scale:  # a value that rounds to 1 takes this unit
-            return f"{took_s / scale:.4g} {unit}"
-    return f"{took_s / 1e-9:.4g} ns"
 
 
 def _plain(interval: Interval | None) -> dict[str, float] | None:

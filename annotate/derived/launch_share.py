@@ -11,11 +11,11 @@ from annotate.declared import amount, text
 from annotate.derived.timed import Loop, loop
 from annotate.evidence import Evidence
 from annotate.evidence.asked import kept
+from annotate.times.durations import readable
 
 # Timers that read the GPU's time: their numbers claim the time of a kernel.
 GPU_TIMERS = ("events", "graph", "stamps")
 _HIDDEN_S = 5e-9  # a shorter gap is not printed
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +136,4 @@ def _percent(ratio: float) -> str:
 
 
 def _amount(seconds: float) -> str:
-    scale, unit = next((each for each in _UNITS if abs(seconds) >= each[0]), _UNITS[-1])
-    value = seconds / scale
-    return f"{value:.3g} {unit}" if abs(value) >= 1.0 else f"{value:.1f} {unit}"
+    return readable(round(seconds, 7))  # no timer of launches resolves less than 0.1 µs

@@ -10,6 +10,7 @@ C++ programming guide.  Check: H200, 132 SMs x 4096 x 1830 MHz = 989 TFLOP/s bf1
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from annotate.amount_words import amount_text
 from annotate.declared import amount, text
 from annotate.evidence import Device, Evidence
 from annotate.evidence.asked import kept
@@ -137,11 +138,11 @@ class LeastTime:
 
     def rate(self, call_s: float) -> str:
         """Return the rate, in words, of calls that take this time."""
-        return readable_rate(self.amount / call_s, self.unit)
+        return amount_text(self.amount / call_s, self.unit)
 
     @property
     def peak(self) -> str:
-        return f"{readable_rate(self.peak_a_second, self.unit)} {self.what}"
+        return f"{amount_text(self.peak_a_second, self.unit)} {self.what}"
 
 
 def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> LeastTime | None:
@@ -170,14 +171,6 @@ def traffic_bound(evidence: Evidence) -> LeastTime | None:
     touched_bytes = amount(evidence.declared, "working_set_bytes") or call_bytes
     rest_bytes = call_bytes * max(0.0, 1.0 - l2_bytes / touched_bytes)
     return LeastTime(rest_bytes / peak, "of its memory", "B/s", call_bytes, peak)
-
-
-def readable_rate(rate: float, unit: str) -> str:
-    """Return a rate with three digits and a unit prefix."""
-    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if rate >= scale:
-            return f"{rate / scale:.3g} {prefix}{unit}"
-    return f"{rate:.3g} {unit}"
 
 
 def _done_in(evidence: Evidence, device: Device) -> str | None:

@@ -1,5 +1,6 @@
 """The text of a budget: the numbers of the first line, the proofs, and the size of each cause."""
 
+from annotate.amount_words import duration_text
 from annotate.budget import Budget, Number, NumberBudget, ProofState
 from annotate.ranges import TOLERANCE_RATIO
 from annotate.verdict import Finding, Status, Verdict
@@ -13,7 +14,6 @@ _NAMES = {
 }
 _FINE_RATIO = 0.001  # smaller shares have two decimals
 _LEAST_SAID_RATIO = 0.0001  # smaller amounts are printed as this one: no witness resolves less
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _SEPARATOR = " · "
 
 
@@ -38,7 +38,7 @@ def number_words(number: NumberBudget) -> str:
     if number.value is None:
         return ""
     name = f"median at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else _NAMES[number.number]
-    value = _duration(number.value) if number.unit == "s" else f"{number.value:.4g} {number.unit}".rstrip()
+    value = duration_text(number.value) if number.unit == "s" else f"{number.value:.4g} {number.unit}".rstrip()
     ratio = number.repeatability.ratio
     return f"{name} {value}" + (f" ±{percent(ratio)}{cards_words(number)}" if ratio is not None else "")
 
@@ -49,12 +49,6 @@ def cards_words(number: NumberBudget) -> str:
         return ""
     ratio = number.other_cards_ratio
     return " (this card)" if ratio is None else f" (other cards ±{percent(ratio)})"
-
-
-def _duration(seconds: float) -> str:
-    """Format a duration with four digits, because repeatability is often below a thousandth."""
-    scale, unit = next((each for each in _UNITS if abs(seconds) >= each[0]), _UNITS[-1])
-    return f"{seconds / scale:.4g} {unit}"
 
 
 def shown_line(verdict: Verdict) -> str:
@@ -74,7 +68,7 @@ def claim_line(verdict: Verdict) -> str:
     """Return the claim with its stated parts; empty if no part was stated."""
     facts = verdict.claim_facts
     stated = [f"locked at {facts.locked_mhz:.0f} MHz"] if facts.locked_mhz is not None else []
-    stated += [f"a call every {_duration(facts.every_s)}"] if facts.every_s is not None else []
+    stated += [f"a call every {duration_text(facts.every_s)}"] if facts.every_s is not None else []
     stated += ["times vary by design"] if facts.varies else []
     stated += ["a whole program"] if facts.whole_program else []
     return ", ".join([verdict.claim, *stated]) if stated else ""

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from annotate.amount_words import amount_text
 from annotate.budget import Bound, Estimate
 from annotate.case import Case
 from annotate.claims import Claim
@@ -72,8 +73,8 @@ def warm_cache_unintended(
     facts |= {"touched_bytes": at_least_bytes}
     if at_least_bytes > fits_ratio * l2_bytes or (timed is not None and timed.entries_count * timed.calls_count == 1):
         return Clear(facts)
-    fit = f"fit into the L2 cache of {l2_bytes / 1e6:.3g} MB"
-    size = f"{at_least_bytes / 1e6:.3g} MB"
+    fit = f"fit into the L2 cache of {amount_text(l2_bytes, 'B')}"
+    size = amount_text(at_least_bytes, "B")
     if label == "cold":
         return Found(
             Severity.REJECT, facts | {"what": f"a cold cache is claimed, but the {size} of a call {fit} and nothing flushes it"}
@@ -115,7 +116,7 @@ def flush_insufficient(
     evidence = case.evidence
     flush_bytes, l2_bytes = amount(evidence.declared, "flush_bytes"), amount(evidence.declared, "l2_bytes")
     if evidence.declared.get("flush_timed") is True and flush_bytes:
-        what = f"the time contains a flush of {flush_bytes / 1e6:.3g} MB"
+        what = f"the time contains a flush of {amount_text(flush_bytes, 'B')}"
         return Found(facts={"what": what, "flush_bytes": flush_bytes}, bounds=_of_timed_flush(evidence, flush_bytes))
     if not flush_bytes or not l2_bytes:
         return Unobserved("the size of the flush, or of the L2 cache, was not declared")
@@ -123,7 +124,7 @@ def flush_insufficient(
     touched_bytes = amount(evidence.declared, "working_set_bytes") or 0.0
     if max(flush_bytes, touched_bytes) >= least_ratio * l2_bytes:
         return Clear(facts)
-    what = f"a flush of {flush_bytes / 1e6:.3g} MB leaves part of an L2 cache of {l2_bytes / 1e6:.3g} MB warm"
+    what = f"a flush of {amount_text(flush_bytes, 'B')} leaves part of an L2 cache of {amount_text(l2_bytes, 'B')} warm"
     return Found(facts=facts | {"what": what}, bounds=timer_bounds("flush-insufficient", None))
 
 

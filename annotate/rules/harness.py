@@ -6,6 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
+from annotate.amount_words import amount_text
 from annotate.budget import Bound, Group, Number, Replaces
 from annotate.case import Case
 from annotate.claims import Claim
@@ -116,10 +117,10 @@ def allocator_churn(
         what = f"the allocator ran out of memory and retried {_times(retries)}"
         return Found(facts=facts | {"what": what}, bounds=_stalls(case, asked_ratio))
     if move is not None and move.changed_ratio > changed_ratio:
-        what = f"memory in use changed {move.changes_count} times by up to {move.range_bytes / 1e6:.3g} MB"
+        what = f"memory in use changed {move.changes_count} times by up to {amount_text(move.range_bytes, 'B')}"
         return Found(facts=facts | {"what": what}, bounds=_stalls(case, asked_ratio))
     if asked:
-        what = f"the process requested driver memory {_times(asked)} in {evidence.window.length_s:.3g} s"
+        what = f"the process requested driver memory {_times(asked)} in {readable(evidence.window.length_s)}"
         bounds = tuple(_churned(number, asked_ratio) for number in (Number.THROUGHPUT, Number.MEAN))
         return Found(facts=facts | {"what": what}, bounds=bounds)
     return (

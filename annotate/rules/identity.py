@@ -12,6 +12,7 @@ from annotate.derived.settings_throughout import beyond_limit
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.ranges import Count, Duration, Watts
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
+from annotate.times.durations import readable
 
 # The title and number format of each setting.
 _SETTINGS = {
@@ -234,7 +235,9 @@ def clock_source_step(
         off_s = max(early_ns, late_ns) / 1e9
         if off_s > step_s:
             side = "before it began" if early_ns > late_ns else "after it ended"
-            return Found(Severity.FLAG, {"disagreement": f"times of the window lie up to {off_s:.3g} s {side}", "off_s": off_s})
+            return Found(
+                Severity.FLAG, {"disagreement": f"times of the window lie up to {readable(off_s)} {side}", "off_s": off_s}
+            )
     if (suspension := _suspension(evidence, look_s)) is not None:
         return suspension
     stepped_s = evidence.host.wall_step_s
@@ -243,7 +246,9 @@ def clock_source_step(
     facts: dict[str, Fact] = {"stepped_s": stepped_s}
     if abs(stepped_s) <= step_s:
         return Clear(facts)
-    facts["disagreement"] = f"the wall clock was set by {stepped_s:+.3g} s during the window"
+    facts["disagreement"] = (
+        f"the wall clock was set {'forward' if stepped_s > 0.0 else 'back'} by {readable(abs(stepped_s))} during the window"
+    )
     own = evidence.declared.get("timer") == "caller"
     return Found(Severity.FLAG if own else Severity.NOTE, facts)
 
@@ -269,9 +274,9 @@ def _longer_than(length_s: float, timings: Timings, step_s: float, at_once_count
     took_s = timings.took_s[np.isfinite(timings.took_s)]
     longest_s, together_s = float(took_s.max(initial=0.0)), float(took_s.sum()) * timings.calls_count
     if longest_s > length_s + step_s:
-        text, told_s = f"a window of {length_s:.3g} s has an iteration of {longest_s:.3g} s", longest_s
+        text, told_s = f"a window of {readable(length_s)} has an iteration of {readable(longest_s)}", longest_s
     elif together_s > at_once_count * (length_s + step_s):
-        text, told_s = f"the times add up to {together_s:.3g} s, in a window of {length_s:.3g} s", together_s
+        text, told_s = f"the times add up to {readable(together_s)}, in a window of {readable(length_s)}", together_s
     else:
         return None
     return {"disagreement": text, "told_s": told_s}

@@ -5,10 +5,11 @@ from typing import Annotated
 
 import numpy as np
 
+from annotate.amount_words import amount_text
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
-from annotate.derived.roofline import arithmetic_bound, readable_rate, traffic_bound
+from annotate.derived.roofline import arithmetic_bound, traffic_bound
 from annotate.derived.timed import SEVERAL, elsewhere, loop
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Duration, Factor, Share
@@ -183,7 +184,7 @@ def _beyond_peak(evidence: Evidence, flops_ratio: float, bytes_ratio: float) -> 
             what = "operations" if "call_flops_count" in unweighed else "bytes"
             return Unobserved(f"the peak {what} per second of this GPU are not known")
         return Clear(facts)
-    counted = readable_rate(bound.amount, bound.unit.partition("/")[0])
+    counted = amount_text(bound.amount, bound.unit.partition("/")[0])
     facts |= {
         "what": f"{readable(timed.call_s)} a call would be {facts['claimed']}, but the GPU's peak is {bound.peak}",
         "counted": counted,

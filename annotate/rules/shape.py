@@ -6,6 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
+from annotate.amount_words import ordinal
 from annotate.budget import Bound, Estimate, Group, Number
 from annotate.case import Case
 from annotate.derived.held import may_be_capped, power_cap
@@ -258,7 +259,7 @@ def _mode_cause(case: Case, modes: Modes, limits: BimodalLimits) -> tuple[str, b
     """Return the cause of the two groups, in words, and whether they are normal for the work."""
     nth = every_count(np.flatnonzero(case.one_clock.took_s > modes.split_s))
     if nth:
-        return f", most at every {nth}th iteration", True
+        return f", most at every {ordinal(nth)} iteration", True
     if case.one_clock.is_at_one_clock:
         return ", at the same true clock", False
     if modes.separation_ratio <= limits.swing_ratio and _is_capped(case):

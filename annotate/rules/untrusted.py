@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from annotate.amount_words import amount_text
 from annotate.case import Case
 from annotate.derived.claimed_work import (
     ClaimedCalls,
@@ -138,7 +139,8 @@ def _too_little_energy(case: Case, claim: ClaimedCalls, seen: WitnessedWork, sta
     if seen.energy_j >= least_j:
         return ""
     return (
-        f"{claim.count} claimed calls of the stated work need at least {least_j:.3g} J, but the GPU drew {seen.energy_j:.3g} J"
+        f"{claim.count} claimed calls of the stated work need at least {amount_text(least_j, 'J')}, "
+        f"but the GPU drew {amount_text(seen.energy_j, 'J')}"
     )
 
 

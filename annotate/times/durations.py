@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from annotate.amount_words import duration_text
 from annotate.answer import Unobserved
 from annotate.evidence import EMPTY, Evidence, Timings, Values, WindowRecord
 from annotate.evidence.asked import kept
@@ -79,7 +80,4 @@ def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> i
 
 def readable(seconds: float) -> str:
     """Return a duration as text: three digits and a fitting unit."""
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(seconds) >= 0.9995 * scale:  # a value that rounds to 1 takes this unit
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+    return duration_text(seconds, 3)

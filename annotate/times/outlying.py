@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
+from annotate.amount_words import ordinal
 from annotate.evidence import Times, Timings, Values
 from annotate.stats.robust import centre, row_medians, spread
 from annotate.times.cold import cold
@@ -173,7 +174,7 @@ def beyond_swing(lying: Outlying, swing_ratio: float) -> Outlying:
 def regular(lying: Outlying) -> Pattern | None:
     """Return the pattern of outliers at every Nth iteration, which the harness causes; else None."""
     nth = every_count(lying.indices)
-    return Pattern("regular", f"most at every {nth}th iteration, so the harness causes them") if nth else None
+    return Pattern("regular", f"most at every {ordinal(nth)} iteration, so the harness causes them") if nth else None
 
 
 def late(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from annotate.amount_words import duration_text
 from annotate.budget import Number, NumberBudget
-from annotate.compare.decision import duration_text
 from annotate.evidence import Evidence, Values
 from annotate.output.budget_words import cards_words
 from annotate.output.report import plain

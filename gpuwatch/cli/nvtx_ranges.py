@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
+from annotate.amount_words import duration_text
 from annotate.errors import AnnotateError
 from annotate.output.report import plain
 from annotate.verdict import Status, Verdict
@@ -186,12 +187,7 @@ class _Ranges:
 
     def cells(self) -> tuple[str, ...]:
         lengths_ns = (self.total_ns / max(1, self.count), self.least_ns, self.most_ns, self.total_ns)
-        return str(self.count), *(_length(each) for each in lengths_ns)
-
-
-def _length(length_ns: float) -> str:
-    unit, size = next(((unit, size) for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if length_ns >= size), ("ns", 1.0))
-    return f"{length_ns / size:.3g} {unit}"
+        return str(self.count), *(duration_text(each / 1e9, 3) for each in lengths_ns)
 
 
 def _answering_socket(settings: Settings) -> Path | None:

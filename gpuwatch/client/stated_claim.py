@@ -78,6 +78,6 @@ def describe(facts: Mapping[str, object]) -> str:
 def _amount(name: str, value: object, most: float, expected: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) <= most:
+    if isinstance(value, bool) or not isinstance(value, Real) or value <= 0 or not value <= most:
         raise UsageError(f"{name}: expected {expected}, more than 0 and at most {most:g}, found {found_words(value)}")
     return float(value)

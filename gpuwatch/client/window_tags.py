@@ -123,6 +123,10 @@ def _value(name: object, value: object, doing: str) -> str:
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
         raise UsageError(f"{doing}: {name}: expected text or a number, found {found_words(value)}")
+    if isinstance(value, int) and value.bit_length() > 4 * TAG_LENGTH:  # Python writes no number of more than 4300 digits
+        raise UsageError(
+            f"{doing}: {name}: expected at most {TAG_LENGTH} characters, found a number of {value.bit_length()} bits"
+        )
     text = clean_text(str(value))
     if len(text) > TAG_LENGTH:
         raise UsageError(f"{doing}: {name}: expected at most {TAG_LENGTH} characters, found {len(text)}")

@@ -65,7 +65,8 @@ def fact_differences(card: Qualification, others: Sequence[Qualification]) -> It
     shared = (_is_shared(card.device), _is_shared(usual))
     if shared[0] != shared[1]:
         yield FactDifference("virtual GPU", "yes" if shared[0] else "no", "yes" if shared[1] else "no", Reach.ALL)
-    locks = (card.sm_clock_lock_mhz, _usual([each.sm_clock_lock_mhz for each in others]))
+    # Here None means "no lock", and counts like a lock.
+    locks = (card.sm_clock_lock_mhz, Counter(each.sm_clock_lock_mhz for each in others).most_common(1)[0][0])
     if locks[0] != locks[1]:
         yield FactDifference("SM clock lock", _lock_words(locks[0]), _lock_words(locks[1]), Reach.RAW)
     counts = [None if each.stamps is None else each.stamps.sms_count for each in (card, *others)]

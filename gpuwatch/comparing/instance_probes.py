@@ -78,26 +78,25 @@ class Probed:
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
     """Create a context; return torch.cuda with torch, or else a replacement with None; two None if no package can be used.
 
-    Raises GpuwatchError: when cuda-bindings find no usable GPU.
+    Raises GpuwatchError: when torch or cuda-bindings cannot use the GPU, for example one in exclusive use.
     """
+    from gpuwatch.cuda.driver_cuda import DriverCuda
+
     try:
         torch = importlib.import_module("torch")
     except ImportError:
         torch = None
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.init()
-        torch.empty(1, device="cuda")
-        return torch.cuda, torch
     try:
-        driver = importlib.import_module("cuda.bindings.driver")
+        if torch is not None and torch.cuda.is_available():
+            torch.cuda.init()
+            torch.empty(1, device="cuda")
+            return torch.cuda, torch
+        cuda = DriverCuda(importlib.import_module("cuda.bindings.driver"))
     except ImportError:
         return None, None
-    from gpuwatch.cuda.driver_cuda import DriverCuda
-
-    try:
-        cuda = DriverCuda(driver)
     except RuntimeError as error:
-        raise GpuwatchError(f"selftest: expected a usable GPU, found: {error}; run `gpuwatch doctor` for the cause") from error
+        why = str(error).partition("\n")[0]  # torch adds lines of advice
+        raise GpuwatchError(f"selftest: expected a usable GPU, found: {why}; run `gpuwatch doctor` for the cause") from error
     torch_state.stand_in(cuda)
     return cuda, None
 

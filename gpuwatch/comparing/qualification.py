@@ -155,8 +155,9 @@ def _cards_of(file: Path) -> list[Qualification]:
     if file.exists() and not file.is_file():  # reading a pipe would block
         raise UsageError(f"--reference: {file}: expected a regular file, found a folder, pipe or device")
     try:
-        size_bytes = file.stat().st_size
-        data = json.loads(file.read_bytes(), parse_float=_finite, parse_constant=_finite) if size_bytes <= _MOST_BYTES else None
+        if file.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"more than {_MOST_BYTES >> 20} MiB")
+        data = json.loads(file.read_bytes(), parse_float=_finite, parse_constant=_finite)
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise ValueError(f"no JSON object of schema {SCHEMA}")
         cards = data.get("cards", [data.get("qualification")])

@@ -31,6 +31,10 @@ def check_results(request: CompareRequest, calls: Calls, inputs: list[tuple[Any,
     # A factory makes its own data, so results can agree only on given inputs.
     is_given = any(inputs) or not any(map(variant_calls.is_factory, request.variants.values()))
     is_comparable = request.check and is_given
+    if request.check and request.check_inputs and not is_given:
+        raise UsageError(
+            "compare: check_inputs: expected inputs too, as make_ functions make other data, found none; give inputs"
+        )
     matches: dict[str, Match] = {}
     sets_count = 0
     for each in _rounds(request, calls, inputs, every_set=is_comparable):

@@ -5,10 +5,12 @@ import contextlib
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import SOURCE_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from gpuwatch.errors import UsageError
 
 
 class _TreeLoader(SourceFileLoader):
@@ -44,12 +46,12 @@ class SourceTree:
     def execute(self, name: str, source: Path) -> ModuleType:
         """Execute a file of the tree as a module of this name; ``sys.modules`` keeps the module.
 
-        Exceptions of the file propagate.
+        Raises UsageError: for a file whose name is no Python file's.  Exceptions of the file propagate.
         """
         loader = _TreeLoader(name, str(source), self)
         spec = importlib.util.spec_from_file_location(name, source, loader=loader)
-        if spec is None:
-            raise ImportError(f"{source}: no Python file")
+        if spec is None or source.suffix not in SOURCE_SUFFIXES:
+            raise UsageError(f"{source.name}: expected a Python file, one whose name ends in .py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         with self._shown(), self._working_folder():

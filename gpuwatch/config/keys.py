@@ -9,8 +9,10 @@ from typing import Any
 from annotate.ranges import CARD_SPREADS, PRECISIONS, TOLERANCES, Range
 from gpuwatch.config import paths, quantities
 from gpuwatch.config.quantities import QuantityError
+from gpuwatch.utf8 import found_words
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+_DIGITS_COUNT = 9  # Python converts no text of more than 4300 digits
 LOOPBACK, LISTEN_PORT = "127.0.0.1", 9836
 
 
@@ -124,8 +126,8 @@ def _listen(found: object) -> str:
     # An IPv6 address contains colons and must be in brackets; an empty host would mean every address by accident.
     if not bare or (":" in host and bare == host) or any(letter.isspace() for letter in host):
         raise QuantityError(f"expected {expected}, found {text!r}")
-    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise QuantityError(f"expected a port of 0 to 65535, found {port!r}")
+    if not port.isascii() or not port.isdigit() or len(port) > _DIGITS_COUNT or int(port) > 65_535:
+        raise QuantityError(f"expected a port of 0 to 65535, found {found_words(port)}")
     return f"{host}:{int(port)}"
 
 
@@ -147,10 +149,11 @@ def _switch_text(on: bool) -> str:  # noqa: FBT001 - the state is the whole call
 
 
 def _few(found: object) -> int:
-    text = str(found) if isinstance(found, int) and not isinstance(found, bool) else found
-    if not isinstance(text, str) or not text.isascii() or not text.isdigit() or int(text) > 100:
-        raise QuantityError(f"expected a whole number of 0 to 100, found {found!r}")
-    return int(text)
+    is_number = isinstance(found, str) and found.isascii() and found.isdigit() and len(found) <= _DIGITS_COUNT
+    number = int(found) if is_number else found  # type: ignore[call-overload]
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= 100:
+        raise QuantityError(f"expected a whole number of 0 to 100, found {found_words(found)}")
+    return number
 
 
 def _log_level(found: object) -> str:

@@ -151,7 +151,7 @@ def _read_file(path: Path) -> Iterator[tuple[Key, object, str]]:
         raise UsageError(f"{path}: expected a readable file, found: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: expected UTF-8, found byte {error.object[error.start]:#04x} at {error.start}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also for a number of more than 4300 digits
         raise UsageError(f"{path}: expected TOML, found: {error}") from error
     for name, raw in _flat(table):
         place = f"{path}:{line}" if (line := _line_of(name, text)) else str(path)

@@ -26,7 +26,7 @@ _COLUMNS_COUNT = 5
 _NO_STAMP = -1
 _SPREADS_COUNT = 1000  # most stamps whose spread over the SMs is checked
 _ANCHOR = 0  # number of the event at time zero
-_EVENTS_COUNT = 8 * TIMES_COUNT  # start marks without an end use events, too
+_EVENTS_COUNT = 8 * TIMES_COUNT  # start marks without an end use events, too; the last TIMES_COUNT are for ends
 _PIECE_COUNT = 64  # elapsed times between two rests
 _READ_AT_ONCE_COUNT = 500  # marked pieces; reading more takes a thread (docs/decisions/0070)
 _SHIFT = 32  # a begun mark is one number: its event above these bits, its stamp plus one below
@@ -89,9 +89,13 @@ class CudaMarks:
         self._events.record(number)
         return number
 
+    def _is_left_out(self, word: int) -> bool:
+        count = self._timed_count if word == TIMED else self._other_count
+        return bool(count >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing())
+
     def begin(self, word: int = TIMED) -> int | None:
         """Mark the start of an iteration, or of other work with the number ``word``; return None if nothing is marked."""
-        if not self._is_open or self._cuda.is_current_stream_capturing():
+        if self._is_left_out(word) or length_hint(self._numbers) <= TIMES_COUNT:
             return None
         stamp = self._stamp() if word == TIMED else _NO_STAMP
         number = self._begin_event()
@@ -101,8 +105,7 @@ class CudaMarks:
 
     def end(self, begun: int, word: int = TIMED) -> int | None:
         """Mark the end; return the stamp's number (−1 without a stamp), or None if the piece is left out."""
-        count = self._timed_count if word == TIMED else self._other_count
-        if count >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
+        if self._is_left_out(word):
             return None
         first, first_stamp = begun >> _SHIFT, (begun & ((1 << _SHIFT) - 1)) - 1
         is_probed = word == TIMED and self._probe.end(first)
@@ -124,12 +127,6 @@ class CudaMarks:
         number = self._begin_event()
         self._probe.begin(number)
         return number << _SHIFT | (stamp + 1)  # one stamp ends an iteration and begins the next
-
-    def wait(self, *, behind_count: int) -> None:
-        """Wait until the GPU is at most this many marked pieces behind the host."""
-        ended = self._rows[1::_COLUMNS_COUNT]
-        if ended:
-            self._events.synchronize(ended[max(-behind_count, -len(ended))])
 
     def settle(self) -> bool:
         """Stop marking; return True if a separate thread must read the marks: more than 500, with stamps, outside a capture.

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
+from annotate.amount_words import amount_text
 from annotate.derived import roofline
 from annotate.evidence import Device
 from gpuwatch.diff.kernel_counters import CACHES, TRAFFIC, Counters
@@ -31,7 +32,7 @@ class Peaks:
     @property
     def says(self) -> str:
         rates = (("measured by copies", self.measured_bytes), ("by specification", self.specified_bytes))
-        memory = [f"{roofline.readable_rate(rate, 'B/s')} {how}" for how, rate in rates if rate]
+        memory = [f"{amount_text(rate, 'B/s')} {how}" for how, rate in rates if rate]
         return f"peaks: memory {', '.join(memory) or 'not known'}; arithmetic by specification"
 
 

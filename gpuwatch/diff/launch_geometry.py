@@ -21,7 +21,7 @@ _ROWS, _COLUMNS = ("rows", "height", "m"), ("cols", "columns", "width", "n")
 _SIZES = re.compile(
     r"(?:n|N|size|M|K|m|k|rows|cols|columns|width|height|length|count|numel|n_elements|n_rows|n_cols|stride\w*|ld\w*)$"
 )
-_ITEM = re.compile(r"(grid|block|smem)=(\d+(?:[,x]\d+){0,2})$")
+_ITEM = re.compile(r"(grid|block|smem)=(\d{1,10}(?:[,x]\d{1,10}){0,2})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def read_launch(text: str | None) -> GivenLaunch:
     parts: dict[str, Threads] = {}
     for word in (text or "").split():
         found = _ITEM.match(word)
-        if found is None or found[1] in parts:
+        if found is None or found[1] in parts or (found[1] == "smem" and not found[2].isdigit()):
             raise UsageError(f"--launch: expected 'grid=X[xY[xZ]] block=X[xY[xZ]] smem=BYTES', found {text!r}")
         x, y, z = [*map(int, re.split("[,x]", found[2])), 1, 1][:3]
         parts[found[1]] = (x, y, z)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from annotate.derived.roofline import readable_rate
+from annotate.amount_words import amount_text
 from gpuwatch.diff.kernel_counters import METRICS, TRAFFIC, CounterMetric, Counters
 from gpuwatch.diff.read_counters import SideName
 from gpuwatch.diff.static_comparison import InstructionRow, StaticComparison
@@ -85,7 +85,7 @@ def _words(metric: CounterMetric, a: float, b: float) -> str:
     if metric.is_share:
         return f"{metric.title}: A {a:.1%}, B {b:.1%}, {(b - a) * 100:+.1f} pp"
     if metric.name == TRAFFIC:
-        return f"{metric.title}: A {readable_rate(a, 'B')}, B {readable_rate(b, 'B')}"
+        return f"{metric.title}: A {amount_text(a, 'B')}, B {amount_text(b, 'B')}"
     return f"{metric.title}: A {a:,.0f}, B {b:,.0f}".replace(",", " ").replace("  B", ", B")
 
 

@@ -3,8 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from annotate.compare.decision import duration_text
-from annotate.derived.roofline import readable_rate
+from annotate.amount_words import amount_text, duration_text
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_counters import METRICS, REPLAY_CAVEAT, TRAFFIC, CounterMetric, Counters
 from gpuwatch.diff.kernel_roofline import KernelRoofline
@@ -114,9 +113,9 @@ def _roofline_rows(a: KernelRoofline, b: KernelRoofline) -> Iterator[Row]:
     yield "bound", *(each.bound or _NOT_KNOWN for each in both), ""
     yield "headroom", *(_share(each.headroom_ratio, "≤ " if each.is_lower_bound else "") for each in both), ""
     mark = ["≥ " if each.is_lower_traffic else "" for each in both]
-    yield "traffic", *(f"{m}{readable_rate(each.traffic_bytes or 0.0, 'B')}" for m, each in zip(mark, both, strict=True)), ""
+    yield "traffic", *(f"{m}{amount_text(each.traffic_bytes or 0.0, 'B')}" for m, each in zip(mark, both, strict=True)), ""
     yield "operations per byte", *(f"{each.intensity:.3g}" if each.intensity else _NOT_KNOWN for each in both), ""
-    rates = (readable_rate(each.flops_a_second, "FLOP/s") if each.flops_a_second else _NOT_KNOWN for each in both)
+    rates = (amount_text(each.flops_a_second, "FLOP/s") if each.flops_a_second else _NOT_KNOWN for each in both)
     yield "operations a second", *rates, ""
 
 

@@ -134,8 +134,14 @@ class TimingProcess:
                 deadline_ns = clock.now_ns() + int(limit_s * 1e9)
 
     def _explain_end(self, doing: str) -> UsageError:
-        code = self._child.wait(_KILL_S)
+        with suppress(subprocess.TimeoutExpired):  # the driver can keep a process whose kernel runs; __exit__ kills it
+            self._child.wait(_KILL_S)
+        ended = (
+            f"ended with {code}"
+            if (code := self._child.returncode) is not None
+            else f"stopped answering and did not end within {_KILL_S:g} s"
+        )
         self._printed.seek(0)
         lines = self._printed.read().decode(errors="replace").strip().splitlines()
         output = " ".join(lines[-1].split())[-_OUTPUT_LENGTH:] if lines else "it printed nothing"
-        return UsageError(f"expected times, found: the timing process ended with {code} ({doing}): {output}")
+        return UsageError(f"expected times, found: the timing process {ended} ({doing}): {output}")

@@ -39,10 +39,12 @@ class ExportColumn:
 
     @property
     def unit(self) -> str | None:
-        return _UNITS.get(self.name.rpartition("_")[2]) if self.kind in (ColumnKind.WHOLE, ColumnKind.NUMBER) else None
+        units = (unit for end, unit in _UNITS.items() if self.name.endswith(f"_{end}"))
+        return next(units, None) if self.kind in (ColumnKind.WHOLE, ColumnKind.NUMBER) else None
 
 
 _UNITS = {
+    "copy_bytes_count": "bytes per second",  # the declared fact's name
     "s": "seconds", "ns": "nanoseconds", "mhz": "megahertz", "w": "watts", "j": "joules", "c": "degrees Celsius", "bytes": "bytes",
     "ratio": "ratio, 1 is 100 %", "count": "count", "mask": "bits",
 }  # fmt: skip

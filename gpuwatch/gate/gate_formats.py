@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
-from annotate.compare.decision import duration_text, markdown
+from annotate.amount_words import duration_text
+from annotate.compare.decision import markdown
 from annotate.output import report
 from annotate.output.budget_words import cards_words
 from annotate.output.markup import logged, marked, tagged
@@ -25,13 +27,16 @@ def counts_line(windows: Sequence[GatedWindow]) -> str:
 
 
 def summary(windows: Sequence[GatedWindow]) -> str:
-    """Return Markdown for a step's summary: a table, then as many folded windows and comparisons as fit GitHub's limit."""
+    """Return Markdown for a step's summary: a table, then folded windows and comparisons, both as far as GitHub's limit allows."""
     lines = [f"### gpuwatch: {_MARKS[overall(windows)]} ({counts_line(windows)})", ""]
     lines += ["| Outcome | Window | Time | Against the baseline | Why |", "|---|---|---|---|---|"]
     for each in windows:
         simulated = " (simulated)" if each.window.verdict.simulated else ""
         cells = (each.name + simulated, number_text(each), each.change, each.why)
         lines.append(f"| {_MARKS[each.outcome]} | " + " | ".join(marked(report.plain(cell)) for cell in cells) + " |")
+    kept_count = sum(size <= _MOST_SUMMARY_BYTES for size in accumulate(len(line.encode()) + 1 for line in lines))
+    if kept_count < len(lines):
+        lines[kept_count:] = [f"\n{len(lines) - kept_count} of {len(windows)} windows are left out"]
     text = "\n".join(lines) + "\n"
     for each in windows:
         parts = [report.markdown(each.window.verdict)] + ([markdown(each.comparison)] if each.comparison is not None else [])

@@ -198,7 +198,7 @@ def _spied_capture(window: HarnessWindow, asked: dict[str, Any]) -> Iterator[Cal
     if end is None:
         yield _keep_nothing
         return
-    inner, calls = asked["fn"], [0, 0]  # all calls, in the first element
+    inner, calls = asked["fn"], [0]
 
     def counted() -> Any:  # as the measured function
         calls[0] += 1

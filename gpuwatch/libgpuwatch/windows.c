@@ -383,8 +383,12 @@ void gw_range_begin(gw_range *range, gw_label *label) {
 
 /* Add an ended range to the window of which it is an iteration; the caller holds the lock. */
 static void end_iteration(const gw_range *range, window *within, int64_t end_ns, int64_t stamp) {
+    if (within->timed != range->label) { /* the window has become a series of another label */
+        within->other = range->label;
+        within->other_count++;
+        return;
+    }
     within->inside_count--;
-    if (within->timed != range->label) return; /* the window has become a series of another label */
     if (within->is_outer) { /* stamps are read from the first range to the last */
         if (within->edge.begin_stamp < 0) within->edge.begin_stamp = range->stamp;
         if (stamp >= 0) within->edge.end_stamp = stamp;
@@ -419,10 +423,10 @@ void gw_range_end(gw_range *range) {
             opened->other = opened->timed;
             opened->other_count += opened->count + opened->left_out_count;
             opened->count = opened->left_out_count = 0;
+            opened->inside_count = 0;
         }
         opened->timed = label;
         opened->is_series = true;
-        opened->inside_count = 0;
         add_entry(opened, range->begin_ns, end_ns, range->stamp, stamp);
         opened->told_ns = end_ns;
     }

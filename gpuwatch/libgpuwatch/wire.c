@@ -9,14 +9,16 @@
 
 #define ANSWER_NS 2000000000LL /* limit of a whole exchange, including connecting; a slower daemon counts as gone */
 #define FAILED_NS (30000 * GW_MS) /* pause before the next attempt after a failure */
-#define SYSTEM_SOCKET "/run/gpuwatch/daemon.sock"
+#ifndef SYSTEM_SOCKET
+#define SYSTEM_SOCKET "/run/gpuwatch/daemon.sock" /* a test uses another path */
+#endif
 #define PIECE_BYTES 8192 /* one buffer of the kernel; for each further buffer a send could wait the whole limit again */
 
 static pthread_mutex_t wire_lock = PTHREAD_MUTEX_INITIALIZER;
 static int wire_fd = -1;
 static struct stat wire_stat; /* detects a program that closed the descriptor and opened another file with its number */
 static int64_t failed_until_ns;
-static char refusal[512]; /* the reason why the last daemon was not used */
+static char refusal[512]; /* the reason why the latest attempt used no daemon; empty if none was there */
 static char reply_buffer[1 << 16];
 static pthread_mutex_t trouble_lock = PTHREAD_MUTEX_INITIALIZER;
 static char trouble[512];
@@ -232,6 +234,7 @@ static bool connect_daemon(int64_t until_ns) {
     char user[108];
     const char *named = secure_getenv("GPUWATCH_NVTX_SOCKET");
     if (named == NULL) named = secure_getenv("GPUWATCH_SOCKET");
+    refusal[0] = 0;
     if (named != NULL && named[0]) return dial(named, until_ns);
     user_socket(user, sizeof user);
     return dial(SYSTEM_SOCKET, until_ns - ANSWER_NS / 2) || dial(user, until_ns);

@@ -15,7 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
-from annotate.compare.decision import change_text, duration_text
+from annotate.amount_words import duration_text
+from annotate.compare.decision import change_text
 from annotate.output.report import first_lines, plain
 from annotate.output.rule_pages import Words, words
 from annotate.rules import RULES

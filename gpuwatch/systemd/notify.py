@@ -18,6 +18,7 @@ _log = logging.getLogger("gpuwatch.systemd.notify")
 
 FIRST_DESCRIPTOR = 3
 STATUS_LENGTH = 500  # most characters in the status line of `systemctl status`
+_UNSET = "a service manager sets it; without one, unset it"
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
@@ -80,21 +81,23 @@ def listener_at(path: Path, sockets: Sequence[socket.socket]) -> socket.socket |
     for one in sockets:
         name = one.getsockname() if one.family == socket.AF_UNIX else None
         if one.type != socket.SOCK_STREAM or not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            raise UsageError(f"LISTEN_FDS: expected a listening stream socket at {path}, found {name or one.getsockname()}")
+            raise UsageError(
+                f"LISTEN_FDS: expected a listening stream socket at {path}, found {name or one.getsockname()}; set ListenStream= to that path"
+            )
         if not isinstance(name, str) or not name or Path(name).resolve() != path.resolve():
             raise UsageError(
                 f"LISTEN_FDS: expected a socket at {path}, found one at {name or one.getsockname()};"
                 " set ListenStream= and --socket to the same path"
             )
     if len(sockets) > 1:
-        raise UsageError(f"LISTEN_FDS: expected one socket, found {len(sockets)}")
+        raise UsageError(f"LISTEN_FDS: expected one socket, found {len(sockets)}; keep one ListenStream= in the socket unit")
     return sockets[0] if sockets else None
 
 
 def _manager(variables: MutableMapping[str, str]) -> Manager:
     address = variables.get("NOTIFY_SOCKET") or None
     if address is not None and address[0] not in "/@":
-        raise UsageError(f"NOTIFY_SOCKET: expected a path, or @ and a name, found {address!r}")
+        raise UsageError(f"NOTIFY_SOCKET: expected a path, or @ and a name, found {address!r}; {_UNSET}")
     if address is not None and address[0] == "@":
         address = "\0" + address[1:]  # in the abstract namespace
     if variables.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
@@ -113,11 +116,13 @@ def _sockets(variables: MutableMapping[str, str]) -> list[socket.socket]:
         try:
             found.append(socket.socket(fileno=descriptor))
         except OSError as error:
-            raise UsageError(f"LISTEN_FDS: expected a socket as descriptor {descriptor}, found: {error.strerror}") from error
+            raise UsageError(
+                f"LISTEN_FDS: expected a socket as descriptor {descriptor}, found: {error.strerror}; {_UNSET}"
+            ) from error
     return found
 
 
 def _number(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise UsageError(f"{name}: expected a number, found {text!r}")
+        raise UsageError(f"{name}: expected a number, found {text!r}; {_UNSET}")
     return int(text)

@@ -68,6 +68,8 @@ def test_settings_fill_open_thresholds() -> None:
 def test_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint: str) -> None:
     with pytest.raises(UnknownNameError, match=hint):
         Policy.from_dict(data)
+    with pytest.raises(UnknownNameError, match="unknown threshold 'precison'; did you mean 'precision'"):
+        Policy().with_threshold("precison", 0.01)
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,9 @@ def main(seconds: float = 30.0) -> dict[str, float]:
         folder = Path(made_in)
         for name, found in stretches(folder, build(folder), seconds):
             threads = ", ".join(f"{cpu:.3%} {wakes:.0f}" for cpu, wakes in found.threads)
-            shown = {"rest": "idle, nobody connected", "busy": "busy, 20 Hz", "window": "busy, a window is open"}[name]
             print(
-                f"{shown:<38}{found.cpu_ratio:>9.3%}{found.driver_ratio:>11.3%}{found.wakes_hz:>9.1f}   {threads}", flush=True
+                f"{_SHOWN[name]:<38}{found.cpu_ratio:>9.3%}{found.driver_ratio:>11.3%}{found.wakes_hz:>9.1f}   {threads}",
+                flush=True,
             )
             figures[f"{name}_cpu_ratio"] = found.cpu_ratio
     return figures

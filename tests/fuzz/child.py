@@ -14,7 +14,9 @@ def main() -> None:
     name = sys.argv.pop(1)
     warnings.simplefilter("ignore")
     # The judge's rules and proofs are not instrumented, because their branches do not help to find new inputs of a parser.
-    with atheris.instrument_imports(include=["gpuwatch", "annotate.evidence", "annotate.user_policy", "annotate.verdict"]):
+    with atheris.instrument_imports(
+        include=["gpuwatch", "annotate.capsule", "annotate.evidence", "annotate.user_policy", "annotate.verdict"]
+    ):
         from tests.fuzz.targets import target
 
         found = target(name)

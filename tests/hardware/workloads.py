@@ -130,5 +130,3 @@ if __name__ == "__main__":
             hog()
         case ["plain"]:
             plain()
-        case ["cpus"]:
-            print(os.cpu_count())

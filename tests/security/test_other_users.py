@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -28,16 +27,9 @@ from tests.waiting import PATIENCE_S
 pytestmark = only_root
 
 
-@dataclass(frozen=True)
-class Shared:
-    """The system's daemon, with its settings."""
-
-    settings: Settings
-    process: subprocess.Popen[bytes]
-
-
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Shared]:
+def shared() -> Iterator[Settings]:
+    """Yield the settings of the system's daemon."""
     with open_folder() as folder:
         found = settings(folder)
         log = folder / "log"
@@ -47,7 +39,7 @@ def shared() -> Iterator[Shared]:
             )
         try:
             wait_for(found, process, log)
-            yield Shared(found, process)
+            yield found
         finally:
             process.terminate()
             process.wait(PATIENCE_S)
@@ -67,10 +59,10 @@ def replies(path: Path, *messages: wire.Message) -> str:
         return "".join(said[1:])
 
 
-def test_window_of_another_user_is_inaccessible(shared: Shared) -> None:
+def test_window_of_another_user_is_inaccessible(shared: Settings) -> None:
     """The user nobody cannot end, close, time, query or see the window of another user."""
-    path = shared.settings.socket
-    with connect(shared.settings) as client:
+    path = shared.socket
+    with connect(shared) as client:
         opened = client.open(label="secret-label")
         now_ns = clock.now_ns()
         said = as_nobody(
@@ -91,25 +83,25 @@ def test_window_of_another_user_is_inaccessible(shared: Shared) -> None:
         assert client.verdicts(opened.run).status in ("valid", "flagged", "unproven", "rejected")
 
 
-def test_window_belongs_to_the_kernels_user_of_the_client(shared: Shared) -> None:
+def test_window_belongs_to_the_kernels_user_of_the_client(shared: Settings) -> None:
     """A window belongs to the kernel's user of the connection, regardless of declared facts."""
-    path = shared.settings.socket
+    path = shared.socket
     forged = wire.Open(label="forged", parent="0" * 18, declared={"exception": "none", "uid": 0, "user": "root", "pid": 1})
     said = as_nobody(lambda: replies(path, forged))
     assert '"opened"' in said, said
-    with connect(shared.settings) as client:
+    with connect(shared) as client:
         run = said.partition('"run":"')[2].partition('"')[0]
         client.verdicts(run)  # root has access to all users' windows
     from gpuwatch.store import Reader
 
-    with Reader(shared.settings.state) as reader:
+    with Reader(shared.state) as reader:
         found = reader.run(run)
         assert (found.uid, found.declared.get("user")) == (NOBODY, "root")  # declared facts are stored unchanged
         assert found.user in (None, "nobody")  # found by PID, or None if the process has ended
 
 
-def test_declared_facts_beyond_the_limits_are_rejected(shared: Shared) -> None:
-    path = shared.settings.socket
+def test_declared_facts_beyond_the_limits_are_rejected(shared: Settings) -> None:
+    path = shared.socket
     absurd = (
         wire.Open(declared={str(i): i for i in range(300)}), wire.Open(declared={"a": "x" * 20_000}), wire.Open(declared={"x" * 20_000: 1}),
         wire.Open(label="x" * 300), wire.Open(parent="x" * 100),
@@ -119,9 +111,9 @@ def test_declared_facts_beyond_the_limits_are_rejected(shared: Shared) -> None:
     assert all('"refused"' in line and "expected at most" in line for line in said), said
 
 
-def test_system_daemon_files_are_closed_outside_its_group(shared: Shared) -> None:
+def test_system_daemon_files_are_closed_outside_its_group(shared: Settings) -> None:
     """Files of the system's daemon are closed to users outside its group."""
-    state = shared.settings.state
+    state = shared.state
 
     def listed() -> str:
         return ",".join(path.name for path in state.iterdir())
@@ -205,7 +197,7 @@ def test_foreign_socket_folder_is_refused(kind: str) -> None:
         assert not list(theirs.glob("*.sock"))
 
 
-def test_store_in_a_foreign_temporary_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_in_a_foreign_temporary_folder_is_refused() -> None:
     """A store in gpuwatch's temporary folder is rejected if that folder belongs to another user."""
     with open_folder() as folder:
         theirs = folder / f"gpuwatch-{os.getuid()}"
@@ -216,18 +208,18 @@ def test_store_in_a_foreign_temporary_folder_is_refused(monkeypatch: pytest.Monk
         assert not (theirs / "gpuwatch").exists()
 
 
-def test_second_connection_may_close_its_users_windows(shared: Shared) -> None:
-    with connect(shared.settings) as one, connect(shared.settings) as two:
+def test_second_connection_may_close_its_users_windows(shared: Settings) -> None:
+    with connect(shared) as one, connect(shared) as two:
         opened = one.open(label="shared among mine")
         two.close_window(opened.run, opened.opened_ns, clock.now_ns())
         assert two.verdicts(opened.run).run == opened.run
 
 
-def test_client_without_a_greeting_gets_no_answer(shared: Shared) -> None:
+def test_client_without_a_greeting_gets_no_answer(shared: Settings) -> None:
     """Without a greeting, a request gets an error instead of an answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
-        connection.connect(str(shared.settings.socket))
+        connection.connect(str(shared.socket))
         connection.sendall(wire.encode(wire.AskStatus()))
         assert b"expected hello as the first message" in connection.recv(4096)
-    assert isinstance(connect(shared.settings, start=False), Client)
+    assert isinstance(connect(shared, start=False), Client)

@@ -74,7 +74,7 @@ def _binding() -> Check:
     except metadata.PackageNotFoundError:
         other = None
     official = metadata.version("nvidia-ml-py")
-    if other is not None:
+    if other is not None and int(other.partition(".")[0]) < 12:
         # The abandoned package pynvml has no module since version 12; older versions shadow the official one.
         return warned(
             "pynvml",

@@ -1,19 +1,21 @@
 -- On which node does a rule report more than on other nodes with the same GPU model?
--- Shows the share of the node's windows with a finding of the rule, and the usual share over the nodes with this model.
--- Needs ten windows per node, and three nodes.
+-- Shows the share of the node's windows with a finding of the rule, and the median share over the nodes with this model.
+-- Needs three nodes with ten windows each; a node without a finding counts with zero.
 -- since: 7d
-WITH counted AS (
-    SELECT gpu_name, hostname, found, count(*) OVER (PARTITION BY gpu_name, hostname) AS all_count,
-           count(DISTINCT hostname) OVER (PARTITION BY gpu_name) AS nodes_count
-    FROM windows WHERE begun_utc >= getvariable('since') AND begun_utc < getvariable('until') AND found IS NOT NULL
-), shares AS (
-    SELECT gpu_name, hostname, rule, any_value(nodes_count) AS nodes_count, any_value(all_count) AS windows_count,
-           count(*) / any_value(all_count) AS found_ratio
-    FROM (SELECT *, unnest(found) AS rule FROM counted) GROUP BY ALL HAVING any_value(all_count) >= 10
-), compared AS (  -- usual_ratio is zero if at least half of the nodes have no such finding
-    SELECT *, CASE WHEN 2 * count(*) OVER work <= nodes_count THEN 0 ELSE
-        quantile_cont(found_ratio, 0.5) OVER work END AS usual_ratio
-    FROM shares WHERE nodes_count >= 3 WINDOW work AS (PARTITION BY gpu_name, rule)
+WITH judged AS (
+    SELECT gpu_name, hostname, found FROM windows
+    WHERE begun_utc >= getvariable('since') AND begun_utc < getvariable('until') AND found IS NOT NULL
+), nodes AS (
+    SELECT gpu_name, hostname, count(*) AS windows_count, count(*) OVER (PARTITION BY gpu_name) AS nodes_count
+    FROM judged GROUP BY gpu_name, hostname HAVING count(*) >= 10
+), counts AS (
+    SELECT gpu_name, hostname, rule, count(*) AS found_count
+    FROM (SELECT gpu_name, hostname, unnest(found) AS rule FROM judged) GROUP BY ALL
+), compared AS (
+    SELECT gpu_name, rule, hostname, windows_count, coalesce(found_count, 0) / windows_count AS found_ratio,
+           median(coalesce(found_count, 0) / windows_count) OVER (PARTITION BY gpu_name, rule) AS usual_ratio
+    FROM nodes JOIN (SELECT DISTINCT gpu_name, rule FROM counts) USING (gpu_name) LEFT JOIN counts USING (gpu_name, hostname, rule)
+    WHERE nodes_count >= 3
 )
 SELECT gpu_name, rule, hostname, found_ratio, usual_ratio, windows_count
 FROM compared WHERE found_ratio > 0.05 + 2 * usual_ratio ORDER BY found_ratio - usual_ratio DESC, hostname, rule

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from annotate.compare.decision import Comparison, Decision, duration_text
+from annotate.amount_words import duration_text
+from annotate.compare.decision import Comparison, Decision
 from annotate.compare.quad_decision import correct_for_many, decide
 from annotate.compare.two_runs import of_runs
 from annotate.evidence import Evidence, Host, Timings, Values

@@ -18,7 +18,7 @@ def test_hidden_launch_costs_only_the_timers_overhead() -> None:
     found = launch_share(13.5e-6, 0.4e-6, 1000, issue_s=23.6e-6, gap_s=5e-6)
     assert found.gpu_ratio == pytest.approx(1 - 0.4 / 13.5)
     assert str(found) == (
-        "GPU's share 97 %: 0.4 µs of 13.5 µs is launch; 1000 calls, the host needs 23.6 µs to launch one; 5 µs between readings"
+        "GPU's share 97 %: 400 ns of 13.5 µs is launch; 1000 calls, the host needs 23.6 µs to launch one; 5 µs between readings"
     )
 
 
@@ -61,10 +61,10 @@ def test_share_of_undeclared_launches_is_not_known(without: str) -> None:
 def test_share_appears_in_every_form_of_a_verdict() -> None:
     about = evidence(declared=AHEAD, timings=every(210e-6, took_s=200e-6, length_s=3.0))
     verdict = judge(about)
-    line = "GPU's share 99.8 %: 0.4 µs of 200 µs is launch"
+    line = "GPU's share 99.8 %: 400 ns of 200 µs is launch"
     assert line in report.text(verdict)
     assert line in report.html([verdict]).replace("&#x27;", "'")
-    assert "share 99.8 %: 0.4 µs of 200 µs is launch" in report.markdown(verdict)
+    assert "share 99.8 %: 400 ns of 200 µs is launch" in report.markdown(verdict)
     facts = verdict.to_dict()["findings"][[each.rule for each in verdict.findings].index("host-bound")]["facts"]
     assert facts["launches_count"] == pytest.approx(3.0 / 210e-6, abs=2)
     assert (facts["issue_s"], facts["gap_s"]) == (6e-6, pytest.approx(10e-6))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,10 +27,6 @@ def correlated(count: int, phi: float, *, seed: int) -> Values:
     for i in range(1, count):
         out[i] = phi * out[i - 1] + noise[i]
     return out
-
-
-def index(values: Values) -> npt.NDArray[np.float64]:
-    return np.arange(len(values), dtype=np.float64)
 
 
 class TestCentreAndSpread:

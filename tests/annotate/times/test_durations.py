@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annotate.amount_words import amount_text, duration_text, ordinal
 from annotate.evidence import Timings
 from annotate.stats.robust import effective_count
 from annotate.times.durations import every_count, inside, readable, usable, worth_count
@@ -51,8 +52,19 @@ def test_readable_duration_is_read_back(seconds: float) -> None:
     assert float(number) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit] == pytest.approx(seconds, rel=0.006)
 
 
-def test_readable_rounds_up_to_the_next_unit() -> None:
-    assert [readable(seconds) for seconds in (999.4e-6, 999.6e-6, 0.99996)] == ["999 µs", "1 ms", "1 s"]
+def test_amounts_have_a_fitting_unit_and_no_exponent() -> None:
+    """An amount that rounds to 1 takes that unit, and the largest unit has as many digits as needed."""
+    assert [readable(seconds) for seconds in (999.4e-6, 999.6e-6, 0.99996, 999.6, 6e3)] == [
+        "999 µs",
+        "1 ms",
+        "1 s",
+        "1000 s",
+        "6000 s",
+    ]
+    assert [duration_text(seconds) for seconds in (0.99996e-3, 12345.6)] == ["1 ms", "12346 s"]
+    rates = [amount_text(rate, "B/s") for rate in (9.999e11, 5e5, 12.0, 3e18)]
+    assert rates == ["1 TB/s", "500 kB/s", "12 B/s", "3000 PB/s"]
+    assert [ordinal(number) for number in (2, 3, 4, 11, 21, 112)] == ["2nd", "3rd", "4th", "11th", "21st", "112th"]
 
 
 def test_usable_turns_invalid_values_into_nan() -> None:

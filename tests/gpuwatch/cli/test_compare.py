@@ -177,17 +177,22 @@ class TestFunctions:
     def test_compare_at_a_revision_puts_the_revision_first(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
         """The function of the revision is A and the working tree's is B; a wrong revision or file is refused."""
         git(folder, "init", "-q")
-        git(folder, "add", "a.py")
+        (folder / "notes.txt").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+        git(folder, "add", "a.py", "notes.txt")
         git(folder, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first")
         (folder / "a.py").write_text(f"import time\ndef f():\n    return {SLOW}\n")
         ended = gpuwatch(*daemon.flags(), "compare", "a.py:f", "--at", "HEAD", *QUICK, "--no-check", "--json")
         found = ended.data["comparisons"][0]
         assert (found["a"], found["b"]) == ("a.py:f@HEAD", "a.py:f")
         assert found["ratio"]["ratio"] > 2.0  # next to other work the decision may be inconclusive
-        for revision, says in (("nonsense", "revision"), ("--version", "revision")):
-            wrong = gpuwatch("compare", "a.py:f", f"--at={revision}")
+        no_python = "notes.txt: expected a Python file, one whose name ends in .py"
+        for file, revision, says in (
+            ("a.py", "nonsense", "revision"), ("a.py", "--version", "revision"), ("notes.txt", "HEAD", no_python),
+        ):  # fmt: skip
+            wrong = gpuwatch("compare", f"{file}:f", f"--at={revision}")
             assert (wrong.code, wrong.out) == (2, "")
             assert says in wrong.err
+        assert not (folder / "ran").exists()
         absent = gpuwatch("compare", "b.py:g", "--at", "HEAD")
         assert "none there" in absent.err
 

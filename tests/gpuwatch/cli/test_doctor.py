@@ -95,6 +95,15 @@ def test_doctor_fails_a_gpu_without_required_signals() -> None:
     assert looked_at(DEVICE, ("power_cap_ns", "power_violation_ns")).grade is Grade.WARN, "the sampled reasons suffice"
 
 
+@pytest.mark.parametrize(("version", "grade"), [("11.5.3", Grade.WARN), ("12.0.0", Grade.PASS)])
+def test_doctor_warns_of_an_old_pynvml(version: str, grade: Grade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since version 12 the package pynvml has no module, so it replaces none."""
+    (tmp_path / "pynvml.dist-info").mkdir()
+    (tmp_path / "pynvml.dist-info" / "METADATA").write_text(f"Name: pynvml\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert driver._binding().grade is grade
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

@@ -63,6 +63,7 @@ def test_decorator_states_the_parts_in_each_window(copying: Settings) -> None:
         ({"locked_mhz": "1500"}, "locked_mhz: expected the SM clock in MHz"),
         ({"locked_mhz": 1.5e9}, "locked_mhz: expected the SM clock in MHz"),
         ({"locked_mhz": float("nan")}, "locked_mhz: expected the SM clock in MHz"),
+        ({"locked_mhz": 10**400}, "locked_mhz: expected the SM clock in MHz"),
         ({"every": -1}, "every: expected seconds"),
         ({"every": True}, "every: expected seconds"),
         ({"varies": "yes"}, "varies: expected True or False"),

@@ -43,6 +43,7 @@ NAME = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,20}", fullmatch=True)
         ({"team": ""}, "tags: team: expected one line of printable text"),
         ({"team": "a\nb"}, "tags: team: expected one line of printable text"),
         ({"team": "x" * 1025}, "tags: team: expected at most 1024 characters, found 1025"),
+        ({"team": 10**5000}, "tags: team: expected at most 1024 characters, found a number of 16610 bits"),
         ({f"t{i}": "x" for i in range(33)}, "tags: expected at most 32 tags in all, found 33"),
         ({f"t{i}": "x" * 1000 for i in range(5)}, "tags: expected at most 4096 characters in all"),
     ],
@@ -116,7 +117,9 @@ def test_found_tags_of_each_batch_or_ci_system(system: Any, tmp_path: Path) -> N
 
 
 def test_image_and_flags_are_tags(tmp_path: Path) -> None:
-    assert found_tags({IMAGES[0]: "/images/a.sif", FLAGS[1]: "-O3", FLAGS[2]: "--x=1"}, tmp_path) == {
+    """The image of a container inside the CI system's container is the tag."""
+    inner = {IMAGES[0]: "/images/a.sif", FLAGS[1]: "-O3", FLAGS[2]: "--x=1"}
+    assert found_tags({"GITLAB_CI": "true", "CI_JOB_IMAGE": "outer", **inner}, tmp_path) == {
         "image": "/images/a.sif",
         "compile_flags": f"{FLAGS[1]}=-O3 {FLAGS[2]}=--x=1",
     }

@@ -151,9 +151,14 @@ class TestGate:
         def make_wrong(x: Values) -> Callable[[], Values]:
             return lambda: wrong_from(50)(x)
 
+        def make_own() -> Callable[[], Values]:
+            return lambda: np.ones(3)
+
         sizes = [(np.arange(1.0, 100.0),)]
         variants: Variants = {"a": make_right, "b": make_wrong}
         assert checked(variants, inputs=(np.ones(3),), check_inputs=sizes).decision is Decision.INCOMPARABLE
+        with pytest.raises(UsageError, match=r"check_inputs: expected inputs too, .* found none; give inputs"):
+            checked({"a": make_own, "b": make_own}, check_inputs=sizes)
 
     def test_worst_match_of_all_sets_is_kept(self) -> None:
         sizes = [(np.full(size, 1.0),) for size in (3, 100, 5)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -12,10 +13,11 @@ import pytest
 
 from annotate.judge import judge
 from annotate.verdict import Verdict
-from gpuwatch.comparing.instance_probes import Instruments, Probed, host_facts, run_probes
+from gpuwatch.comparing.instance_probes import Instruments, Probed, host_facts, open_cuda, run_probes
 from gpuwatch.comparing.qualify_decision import PROBES
 from gpuwatch.config.settings import load
 from gpuwatch.cuda.driver_cuda import DriverCuda
+from gpuwatch.errors import GpuwatchError
 from gpuwatch.process import torch_state
 from gpuwatch.sources.simulated import SCENES, simulate
 from tests.gpuwatch.cuda.pretended import OK
@@ -124,6 +126,17 @@ def test_probes_survive_full_memory_with_a_reason(driver: CopyingDriver) -> None
     found = probed(lambda: (cuda, torch(memory=False)), driver)
     assert found.missing["copy_s"] == found.missing["gemm_s"] == "CUDA out of memory. Tried to allocate 1024.00 MiB."
     assert set(found.amounts) == {"light_clock_mhz", "launch_s"}
+
+
+def test_unusable_gpu_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If torch sees a GPU and cannot create a context on it, the error has the first line of torch's."""
+    busy = torch(memory=False)
+    busy.cuda = SimpleNamespace(is_available=lambda: True, init=lambda: None)
+    monkeypatch.setitem(sys.modules, "torch", busy)
+    with pytest.raises(
+        GpuwatchError, match=r"expected a usable GPU, found: CUDA out of memory\..* MiB\.; run `gpuwatch doctor`"
+    ):
+        open_cuda()
 
 
 def test_host_facts_hold_cores_and_python() -> None:

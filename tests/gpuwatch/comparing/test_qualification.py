@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,9 @@ def test_other_files_are_refused_as_references(tmp_path: Path, text: str) -> Non
     with pytest.raises(UsageError):
         save_card(path, healthy())
     assert path.read_text() == text
+    os.truncate(path, 17 << 20)
+    with pytest.raises(UsageError, match=r"other\.json: expected .*, found: more than 16 MiB"):
+        read_cards([path])
 
 
 @pytest.mark.parametrize("wrong", [{"value": 0.0}, {"value": -1.0}, {"half_ratio": -1.0}, {"clock_mhz": 1e999}])

@@ -110,6 +110,8 @@ def test_locks_sms_and_software_are_compared() -> None:
     assert {fact.name: fact.here for fact in found.facts} == {"SM clock lock": "1500 MHz", "SMs": "114"}
     assert found.comparable is Comparable.NO
     assert [fact.name for fact in on(replace(card, software={**card.software, "torch": "2.9"})).facts] == ["torch"]
+    here = replace(card, device=replace(card.device, uuid="GPU-here"))
+    assert decide(here, [replace(cards()[0], sm_clock_lock_mhz=1500), *cards()[1:]]).facts == ()
 
 
 def test_other_library_leaves_products_uncompared() -> None:

@@ -84,7 +84,9 @@ def test_load_names_the_place_of_a_mistake_in_a_file(home: dict[str, str], text:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"source = ", b"\xff\xfe", b"source = 'auto'\nsource = 'auto'\n", b"[[[[", b"\0"])
+@pytest.mark.parametrize(
+    "content", [b"source = ", b"\xff\xfe", b"source = 'auto'\nsource = 'auto'\n", b"[[[[", b"\0", b"a = 1" + b"0" * 5000]
+)
 def test_load_refuses_a_file_that_is_not_toml(home: dict[str, str], content: bytes) -> None:
     path = write(home, "")
     path.write_bytes(content)
@@ -103,8 +105,14 @@ def test_named_file_replaces_the_others_and_must_exist(home: dict[str, str], tmp
 
 
 def test_load_names_wrong_variables_and_flags(home: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match=r"^GPUWATCH_STORE_BUDGET: expected a size"):
-        config.load(environment=home | {"GPUWATCH_STORE_BUDGET": "much"})
+    wrong = {
+        "GPUWATCH_STORE_BUDGET": ("much", "expected a size"),
+        "GPUWATCH_EXPORTER_PROCESSES": ("9" * 5000, r"expected a whole number of 0 to 100, found '9{12}\.\.\.9{13}'$"),
+        "GPUWATCH_LISTEN": ("9" * 5000, r"expected a port of 0 to 65535, found '9{12}\.\.\.9{13}'$"),
+    }
+    for name, (text, says) in wrong.items():
+        with pytest.raises(UsageError, match=f"^{name}: {says}"):
+            config.load(environment=home | {name: text})
     with pytest.raises(UsageError, match=r"^--source: expected auto"):
         config.load({"source": "cuda"}, environment=home)
 

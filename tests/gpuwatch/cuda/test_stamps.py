@@ -14,7 +14,7 @@ import pytest
 import gpuwatch
 from gpuwatch.client import testimony as testimonies
 from gpuwatch.config.settings import load
-from gpuwatch.cuda import canary
+from gpuwatch.cuda import canary, event_marks
 from gpuwatch.cuda.event_marks import CudaMarks
 from gpuwatch.cuda.stamp import Stamps
 from gpuwatch.cuda.stamp_buffers import free_pending, keep_room
@@ -230,6 +230,20 @@ class TestMarks:
         assert marks.timings() is None
         cuda.capturing = False
         assert marks.timings() is None
+
+    def test_marks_create_no_event_beyond_the_limit(self, gpu: Driver, cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After the last iteration that the daemon accepts, and after many starts without an end, no start is marked."""
+        monkeypatch.setattr(event_marks, "TIMES_COUNT", 3)
+        marks = CudaMarks(cuda, 10, gpu)
+        begun = marks.begin()
+        for _ in range(3):
+            assert begun is not None
+            begun = marks.next(begun)
+        assert begun is not None
+        assert (marks.next(begun), marks.begin()) == (None, None)
+        monkeypatch.setattr(event_marks, "_EVENTS_COUNT", 8)
+        marks = CudaMarks(cuda, 10, gpu)
+        assert [marks.begin() is None for _ in range(8)] == [False] * 4 + [True] * 4
 
     def test_closed_marks_hold_no_memory(self, gpu: Driver, cuda: Cuda) -> None:
         marks = CudaMarks(cuda, 100, gpu)

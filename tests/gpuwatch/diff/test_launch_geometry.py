@@ -39,7 +39,12 @@ def test_given_launch_is_read_in_parts() -> None:
     assert read_launch(None) == GivenLaunch()
 
 
-@pytest.mark.parametrize("text", ["grid", "grid=", "grid=0", "block=1x2x3x4", "block=8 block=8", "threads=4", "block=-1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "grid", "grid=", "grid=0", "block=1x2x3x4", "block=8 block=8", "threads=4", "block=-1", "smem=4096x2", "block=" + "9" * 5000,
+    ],
+)  # fmt: skip
 def test_malformed_launch_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--launch: expected"):
         read_launch(text)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpuwatch.diff import timing_process
 from gpuwatch.diff.timed_pair import TimedPair
 from gpuwatch.diff.timing_job import TimingJob, TimingTerms, with_launches
 from gpuwatch.diff.timing_process import TimingProcess
@@ -87,11 +88,17 @@ def test_usage_error_is_raised_again() -> None:
         running.time()
 
 
-def test_ended_process_reports_its_last_output() -> None:
-    with (
-        process("print('one'); print('out of luck', file=sys.stderr); sys.exit(3)") as running,
-        pytest.raises(UsageError, match=r"the timing process ended with 3 \(start\): out of luck|: one"),
-    ):
+@pytest.mark.parametrize(
+    ("body", "kill_s", "says"),
+    [
+        ("print('out of luck', file=sys.stderr); sys.exit(3)", 60.0, r"ended with 3 \(start\): out of luck"),
+        ("out.close(); time.sleep(600)", 0.1, r"stopped answering and did not end within 0\.1 s \(start\): it printed nothing"),
+    ],
+)
+def test_process_without_times_reports_its_end(monkeypatch: pytest.MonkeyPatch, body: str, kill_s: float, says: str) -> None:
+    """The error has the exit code and the last output; a process that does not end is killed."""
+    monkeypatch.setattr(timing_process, "_KILL_S", kill_s)
+    with process(body) as running, pytest.raises(UsageError, match=f"the timing process {says}"):
         running.time()
 
 

@@ -30,7 +30,7 @@ class MadeUpNode:
     limit_w: float = 700.0
     slower: float = 1.0  # factor on all times, on both GPUs
     is_idle: bool = False  # no windows in the last two nights
-    only_work: str | None = None
+    bimodal_days: int = 0  # the last days, whose windows have an accepted finding
 
 
 NODES = (
@@ -42,7 +42,10 @@ NODES = (
     MadeUpNode("h-idle", is_idle=True),
     MadeUpNode("h-larger"),  # another team uses the same name for another size
     MadeUpNode("h-crowded"),  # slow windows with another user on the GPU, and a finding for these
-    *(MadeUpNode(f"a{number}", model=A100, limit_w=400.0, slower=2.1) for number in range(3)),  # another model
+    *(  # another model
+        MadeUpNode(f"a{number}", model=A100, limit_w=400.0, slower=2.1, bimodal_days=days)
+        for number, days in enumerate((0, 1, 3))
+    ),
 )
 
 
@@ -86,6 +89,8 @@ def _row(
         time_s, status, found = time_s * 1.3, "rejected", ["contention-process"]
     if node.name == "h05" and days < 1:  # last night
         status, found = "flagged", ["idle-stretch"]
+    if days < node.bimodal_days:
+        found = ["bimodal"]
     if uuid == "GPU-h06-0":
         status = "unproven" if days < 1 else status
     row = {column.name: _nothing(column.kind) if column.always else None for column in COLUMNS}

@@ -32,4 +32,5 @@ def test_new_fleet_column_is_in_the_frozen_file() -> None:
 
 def test_fleet_page_shows_the_contract() -> None:
     text = PAGE.read_text()
+    assert "`canary_copy_bytes_count` | number | bytes per second" in written(text)
     assert written(text) == text, "python -m tests.gpuwatch.fleet.page"

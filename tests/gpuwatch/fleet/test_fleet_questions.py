@@ -90,12 +90,17 @@ def test_odd_settings_lists_gpus_that_differ(fleet: Path) -> None:
 
 
 def test_odd_nodes_and_findings_list_nodes_and_rules(fleet: Path) -> None:
-    assert [(row["hostname"], row["rule"]) for row in asked(fleet, "odd-nodes")] == [
-        ("h-crowded", "contention-process"),
-        ("h05", "idle-stretch"),
+    """A node without a finding counts as zero for the usual share."""
+    odd = asked(fleet, "odd-nodes")
+    assert [(row["hostname"], row["rule"], row["usual_ratio"]) for row in odd] == [
+        ("h-crowded", "contention-process", 0.0),
+        ("a2", "bimodal", 4 / 28),  # the middle of 0, 4 and 12 of 28 windows
+        ("h05", "idle-stretch", 0.0),
     ]
     assert {(row["hostname"], row["rule"]) for row in asked(fleet, "findings")} == {
         ("h-crowded", "contention-process"),
+        ("a1", "bimodal"),
+        ("a2", "bimodal"),
         ("h05", "idle-stretch"),
     }
 

@@ -58,12 +58,20 @@ int main(int count, char **arguments) {
         rest(250);
         pthread_create(&thread, NULL, push_and_end, (void *)(uintptr_t)id);
         pthread_join(thread, NULL);
-    } else if (!strcmp(mode, "nested")) { /* short ranges of one label, each with two of another label inside */
+    } else if (!strcmp(mode, "nested")) { /* short ranges of one label, each with two of another label inside; then two ranges that overlap */
         for (int i = 0; i < 20; i++) {
             nvtxRangePushA("outer");
             series("inner", 2, 4);
+            nvtxRangeId_t beyond = i == 0 ? nvtxRangeStartA("inner") : 0; /* ends after the range that opened the window */
             nvtxRangePop();
+            if (i == 0) nvtxRangeEnd(beyond);
         }
+        rest(150);
+        nvtxRangeId_t first = nvtxRangeStartA("overlap"), last = nvtxRangeStartA("overlap");
+        rest(10);
+        nvtxRangeEnd(first);
+        rest(100);
+        nvtxRangeEnd(last);
     } else if (!strcmp(mode, "wait")) { /* a range until the end of the input, then a series of three ranges */
         nvtxRangePushA("timed");
         puts("inside");

@@ -81,13 +81,17 @@ def test_ranges_become_windows_and_iterations(copying: Settings, ranges: Path) -
 
 
 def test_ranges_inside_a_series_are_counted_and_named(copying: Settings, ranges: Path) -> None:
-    """Ranges of another label inside a series are not iterations; the summary has their count and a remedy."""
-    ended = run("--nvtx=outer", "--nvtx=inner", "--label=program", "--", str(ranges), "nested", settings=copying)
+    """Ranges of another label inside a series are not iterations, and the summary has their count and a remedy.
+
+    A series waits for its open ranges, also for those that began before the first range ended.
+    """
+    wanted = [f"--nvtx={each}" for each in ("outer", "inner", "overlap")]
+    ended = run(*wanted, "--label=program", "--", str(ranges), "nested", settings=copying)
     assert ended.returncode == 0, ended.stderr
-    found = runs_of(copying, 2)
-    assert set(found) == {"program", "outer"}
-    assert times_of(copying, found["outer"]) == 20
-    assert "40 ranges inner inside outer are not iterations; judge only these with --nvtx inner" in ended.stderr
+    found = runs_of(copying, 3)
+    assert set(found) == {"program", "outer", "overlap"}
+    assert (times_of(copying, found["outer"]), times_of(copying, found["overlap"])) == (20, 2)
+    assert "41 ranges inner inside outer are not iterations; judge only these with --nvtx inner" in ended.stderr
     assert f"`gpuwatch show {found['outer'].id} --source=" in ended.stderr
     assert "show RUN" not in ended.stderr
 
@@ -243,6 +247,35 @@ def test_program_runs_on_without_a_daemon(api: Path, tmp_path: Path) -> None:
     assert ended.returncode == 0
     assert ended.stdout.startswith("|0|1|no daemon answers; start one with: gpuwatch daemon")
     assert ended.stderr.count("gpuwatch:") == 1
+
+
+def test_earlier_refusal_is_not_reported_again(tmp_path: Path) -> None:
+    """After the system's daemon refused and the user's daemon answered, the end of both is reported as no daemon."""
+    code = (
+        "import ctypes, os, socket, sys, threading\n"
+        "def serve(path, *answers):\n"
+        "    def talk():\n"
+        "        connection, _ = listener.accept()\n"
+        "        os.unlink(path)\n"
+        "        for answer in answers:\n"
+        "            connection.recv(65536)\n"
+        "            connection.sendall(answer)\n"
+        "        connection.close()\n"
+        "    listener = socket.socket(socket.AF_UNIX)\n"
+        "    listener.bind(path)\n"
+        "    listener.listen()\n"
+        "    threading.Thread(target=talk, daemon=True).start()\n"
+        "os.mkdir('gpuwatch')\n"
+        "serve('system')\n"
+        'serve(\'gpuwatch/daemon.sock\', b\'{"type":"welcome"}\\n\', b\'{"type":"opened","run":"r1"}\\n\')\n'
+        "begin = ctypes.CDLL(sys.argv[1]).gw_begin\n"
+        "sys.exit(not begin(b'first') or begin(b'second'))\n"
+    )
+    library = built.compile_c(tmp_path / "own.so", "-shared", "-fPIC", '-DSYSTEM_SOCKET="system"', *built.SOURCES)
+    command = [sys.executable, "-c", code, str(library)]
+    environment = {**CLEAN, "XDG_RUNTIME_DIR": str(tmp_path)}
+    ended = subprocess.run(command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"gpuwatch: no window: no daemon answers; start one with: gpuwatch daemon\n")
 
 
 def drip(listener: socket.socket, gap_s: float) -> None:

@@ -71,7 +71,7 @@ class TestLaunches:
     def test_bench_prints_the_gpu_share(self) -> None:
         world = World(ScriptedTimer(constant(13.5e-6), overhead=0.4e-6, issue_s=23.6e-6, gap_s=5e-6))
         measured, _ = run(constant(13.5e-6), world)
-        assert "GPU's share 97 %: 0.4 µs of 13.5 µs is launch" in str(measured)
+        assert "GPU's share 97 %: 400 ns of 13.5 µs is launch" in str(measured)
         assert "the host needs 23.6 µs to launch one; 5 µs between readings" in str(measured)
         data = measured.to_dict()
         check(data, "urn:gpuwatch:measurement:1")

@@ -67,9 +67,9 @@ def test_notify_ignores_another_processes_watchdog() -> None:
 @pytest.mark.parametrize(
     ("environment", "says"),
     [
-        ({"NOTIFY_SOCKET": "relative"}, "NOTIFY_SOCKET: expected a path"),
-        ({"WATCHDOG_USEC": "-1"}, "WATCHDOG_USEC: expected a number"),
-        ({"LISTEN_PID": "own", "LISTEN_FDS": "many"}, "LISTEN_FDS: expected a number"),
+        ({"NOTIFY_SOCKET": "relative"}, "NOTIFY_SOCKET: expected a path, .* found 'relative'; .* unset it$"),
+        ({"WATCHDOG_USEC": "-1"}, "WATCHDOG_USEC: expected a number, found '-1'; .* unset it$"),
+        ({"LISTEN_PID": "own", "LISTEN_FDS": "many"}, "LISTEN_FDS: expected a number, found 'many'; .* unset it$"),
     ],
 )
 def test_notify_rejects_invalid_variables(environment: dict[str, str], says: str) -> None:
