@@ -46,7 +46,6 @@ IMPORTED = (
     "numpy.ma",
     "psutil",
 )
-ON_DEMAND = "gpuwatch.daemon.on_demand"  # the module that windows and commands start as a daemon
 _PATH = sys.path[1:]  # without the folder that ``-m`` adds
 
 
@@ -115,7 +114,7 @@ def begin(message: dict[str, Any], streams: list[int]) -> None:
     sys.path[:] = _PATH if message["is_safe_path"] else [first, *_PATH]
     if option == "-c":
         sys.argv[0] = option
-    elif (sys.argv[-1] == "daemon" or sys.argv[0] == ON_DEMAND) and forked.REAL_CHILDREN not in os.environ:
+    elif sys.argv[-1] == "daemon" and forked.REAL_CHILDREN not in os.environ:
         serve_daemon()
 
 
