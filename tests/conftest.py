@@ -21,6 +21,8 @@ from tests.gpuwatch.forked import ForkedPopen, ForkServer, server
 # Hundreds of test processes import the same modules: without compiled files each process would compile the modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Prometheus and promtool: rarer garbage collection without parallel threads takes two thirds of the CPU time.
+os.environ.update(GOGC="800", GOMAXPROCS="1")
 
 # An example's duration depends on the machine's load, not on the code's correctness.
 settings.register_profile("suite", deadline=None, max_examples=share_of(100), suppress_health_check=[HealthCheck.too_slow])

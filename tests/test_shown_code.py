@@ -20,6 +20,7 @@ import yaml
 import gpuwatch
 from gpuwatch.cli import main
 from tests import shown_exceptions
+from tests.gpuwatch.forked import daemons_of_windows
 from tests.gpuwatch.programs import program
 from tests.shown_code import ROOT, SHELL, Block, Command, asked_command, blocks, commands, inline_commands, is_same
 from tests.waiting import PATIENCE_S
@@ -55,7 +56,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.chdir(here)
         before = dict(os.environ)
         try:
-            yield here
+            with daemons_of_windows():
+                yield here
         finally:
             for socket in Path(folder).glob("gpuwatch-*/*.sock"):
                 main(["--socket", str(socket), "daemon", "stop"])

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-LONGEST_PAUSE_S = 0.3  # pause between two slow evaluations
+LONGEST_PAUSE_S = 0.5  # pause between two slow evaluations
 PATIENCE_S = 100.0  # below pytest's time limit, so that the failure names the missing condition
 
 _T = TypeVar("_T")
@@ -57,8 +57,8 @@ async def wait_until_async(
 
 
 def _pause_s(begun_s: float, every_s: float) -> float:
-    """Return the pause after an evaluation: nine times its duration, at most LONGEST_PAUSE_S, and at least ``every_s``."""
-    return max(every_s, min(9.0 * (time.monotonic() - begun_s), LONGEST_PAUSE_S))
+    """Return the pause after an evaluation: nineteen times its duration, at most LONGEST_PAUSE_S, and at least ``every_s``."""
+    return max(every_s, min(19.0 * (time.monotonic() - begun_s), LONGEST_PAUSE_S))
 
 
 def _never(what: str | Callable[[], str], deadline_s: float) -> str:

@@ -38,7 +38,7 @@ def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
         raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {complaint or 'no code'}") from error
 
 
-@functools.lru_cache(maxsize=16)  # nvdisasm is slow, and both sides are often kernels of one file
+@functools.lru_cache(maxsize=64)  # nvdisasm is slow, and both sides are often kernels of one file
 def _run_disassembler(cubin: bytes) -> tuple[str, str]:
     tool = toolchain.find_tool("nvdisasm")
     if tool is None:

@@ -46,8 +46,9 @@ def answers_found() -> tuple[tuple[Rule, Found], ...]:
 
 def cases() -> Iterator[Case]:
     for about in (*scenes(), *every_scene()):
+        asked = Asked.of(about, Memory())  # the claims share what was computed from the evidence
         for claim in Claim:
-            yield Case(Asked.of(about, Memory()), claim)
+            yield Case(asked, claim)
 
 
 def scenes() -> Iterator[Evidence]:

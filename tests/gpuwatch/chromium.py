@@ -25,6 +25,8 @@ _FLAGS = (
     "--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage",
     "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-breakpad", "--hide-scrollbars", "--force-color-profile=srgb", "--window-size=1280,900",
+    # Without these pages of the browser's own window, which nobody sees, Chromium takes 5 s less of CPU.
+    "--disable-features=PreloadTopChromeWebUI,WebUIOmniboxPopup,WebUIOmniboxAimPopup",
 )  # fmt: skip
 
 # The protocol's pipes have the numbers 3 and 4.

@@ -13,6 +13,7 @@ import pytest
 
 from gpuwatch.cli import main
 from gpuwatch.config.settings import Settings
+from tests.gpuwatch.forked import daemons_of_windows
 from tests.gpuwatch.live import running
 
 
@@ -51,7 +52,8 @@ def gpuwatch(home: Path, capfd: pytest.CaptureFixture[str]) -> Gpuwatch:
 
     def call(*arguments: str) -> Ended:
         capfd.readouterr()
-        code = main(list(arguments))
+        with daemons_of_windows():
+            code = main(list(arguments))
         said = capfd.readouterr()
         return Ended(code, said.out, said.err)
 

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,15 @@ from gpuwatch.cli.benchmarks import Benchmark
 from gpuwatch.client.connection import connect
 from gpuwatch.sources.simulated import SCENES
 from tests.busy_machine import BUSY_MACHINE
-from tests.gpuwatch import live
+from tests.gpuwatch import forked, live
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.waiting import PATIENCE_S
+
+
+@pytest.fixture(autouse=True)
+def forked_daemons() -> Iterator[None]:
+    with forked.daemons_of_windows():
+        yield
 
 
 @pytest.mark.parametrize("names", ["steady-gemm,from-idle,neighbour", "neighbour,steady-copy,persistence-off"])

@@ -229,7 +229,7 @@ def test_verdict_is_read_through_a_later_daemon(tmp_path: Path) -> None:
 
 def test_cpu_time_of_an_ended_command_is_stored(copying: Settings) -> None:
     """The CPU time of a command is stored, although the command ends before its window."""
-    work = "import time\nend = time.time() + 2.5\nwhile time.time() < end: pass"
+    work = "import time\nend = time.time() + 1.4\nwhile time.time() < end: pass"
     command = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--name", "burner", "--", sys.executable, "-c", work]
     assert forked.run(command, timeout_s=PATIENCE_S).returncode == 0
     with Reader(copying.state) as reader:

@@ -8,24 +8,26 @@ from pathlib import Path
 import pytest
 
 from gpuwatch import clock
-from tests.fake_nvml.build import build
+from tests.fake_nvml.conftest import library
 from tests.fake_nvml.running import Watch, watching
 from tests.fake_nvml.scene import create
 from tests.gpuwatch.exporter.fleet import Series, names, of, series
 from tests.gpuwatch.exporter.test_served import LISTEN, read, until, url
 from tests.waiting import let_pass, wait_until
 
+__all__ = ["library"]
+
 SCRAPES_COUNT = 20
 
 
 @pytest.fixture(scope="module")
-def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
+def watch(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Watch]:
     folder: Path = tmp_path_factory.mktemp("page")
     scene = create(folder / "scene")
     for gpu in scene.gpus:
         gpu.moves("energy_mj", 1e5)
         gpu.partition(*["1g.18gb"] * 7)
-    with watching(folder, scene, build(folder / "library"), LISTEN) as found:
+    with watching(folder, scene, library, LISTEN) as found:
         yield found
 
 

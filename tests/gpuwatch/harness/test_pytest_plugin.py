@@ -35,6 +35,8 @@ def pytest_run(settings: Settings, tmp_path: Path, *options: str, paths: tuple[s
 
 
 def benchmark_run(settings: Settings, tmp_path: Path, package: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest with pytest-benchmark, without the description of the CPU, which takes a second."""
+    (tmp_path / "conftest.py").write_text("def pytest_benchmark_generate_machine_info():\n    return {}\n")
     return pytest_run(settings, tmp_path, "-p", "pytest_benchmark.plugin", *QUICK, *options, paths=(folder(package),))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gpuwatch.store import Reader, migrate, schema
 from gpuwatch.store.database import Database as PlainDatabase
 from gpuwatch.store.signal_columns import LANE_COLUMNS
 from tests.examples import share_of
+from tests.gpuwatch import forked
 from tests.gpuwatch.store.stored import a_run, feed, opened, verdict
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
 
@@ -24,6 +26,12 @@ from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
 FIXTURES = Path(__file__).parent / "schemas"
 RELEASED = sorted(FIXTURES.glob("ledger-*.sql"))
 S = 1_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def forked_migrations() -> Iterator[None]:
+    with forked.daemons_of_windows():
+        yield
 
 
 def restored(folder: Path, released: Path) -> None:
