@@ -147,7 +147,7 @@ def _baseline(
 ) -> Callable[[], dict[str, ReportedWindow]]:
     """Return a function that returns the baseline's windows, from a file or by running the command at a revision.
 
-    Raises UsageError: when the text is neither a file nor a revision.
+    Raises UsageError: when the text is neither a file nor a revision, and for a revision without a command.
     """
     if text is None:
         return dict
@@ -186,7 +186,7 @@ def _attempt(
 
 
 def _run(command: Sequence[str], folder: Path | None) -> int:
-    """Run the command with the current settings and return its exit code.  Raises Stop: when the command cannot be started."""
+    """Run the command with the current settings and return its exit code."""
     try:
         environment = {**os.environ, **options.settings_environment(options.settings())}
         code = subprocess.run(list(command), cwd=folder, env=environment, check=False).returncode

@@ -19,7 +19,10 @@ from gpuwatch.systemd import units
 from gpuwatch.systemd.units import File, InstallPlan
 
 _scope = click.option(
-    "--system/--user", "system", default=None, help="Serve every user, or you alone. Default: --system for root, else --user."
+    "--system/--user",
+    "system",
+    default=None,
+    help="Serve every user, or you alone. Default: --system for root or with --root, else --user.",
 )
 _yes = click.option("--yes", is_flag=True, help="Apply the changes without asking.")
 _root = click.option(

@@ -58,7 +58,7 @@ def readable_folder(settings: Settings) -> Path:
 def reader(settings: Settings) -> Reader:
     """Open the store for reading.
 
-    Raises StoreError: when there is no store yet, or this user may not read it, with the remedy.
+    Raises StoreError: when there is no readable store, with the remedy.
     """
     from gpuwatch.store import Reader
 

@@ -91,7 +91,7 @@ def keep_closed_streams_free() -> None:
 
 
 def width(stream: IO[str] | None) -> int | None:
-    """Return COLUMNS, else the terminal's columns; None for a pipe or file."""
+    """Return COLUMNS, else the terminal's columns; None for a pipe, a file, or a terminal of unknown size."""
     named = os.environ.get("COLUMNS", "")
     if named.isdecimal() and int(named) > 0:
         return int(named)
@@ -216,7 +216,7 @@ def check_appended(target: Path, option: str) -> None:
 def check_file(target: Path, option: str = "--output") -> None:
     """Check before the work that the file can be written.
 
-    Raises UsageError: for an unwritable folder, and for a device, a pipe or /dev/stdout, which root could replace by a file.
+    Raises UsageError: for a folder, a file in an unwritable one, and a device or pipe, which root could replace by a file.
     """
     special = target.exists() and not target.is_file() and not target.is_dir()
     if special or target.parent.resolve() == Path("/dev"):

@@ -1,4 +1,4 @@
-"""A Python function as one side of a timed pair.  The function receives the buffers as tensors and may return its result."""
+"""A Python function as one side of a timed pair."""
 
 import importlib
 import inspect
@@ -109,7 +109,7 @@ def kernel_nodes(graph: int) -> list[str]:
 def load_inputs(text: str, slots: tuple[Slot, ...], seed: int, base: TrialTerms) -> tuple[TrialTerms, Mapping[str, int]]:
     """Return terms and sizes from a call of FILE.py:FUNCTION, which returns the arguments by name or in order.
 
-    Raises UsageError: when an argument has no value.
+    Raises UsageError: when the function cannot be loaded, or an argument has no value.
     """
     make = load(text).call
     made: Any = make(seed=seed) if "seed" in inspect.signature(make).parameters else make()

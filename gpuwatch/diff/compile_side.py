@@ -20,7 +20,7 @@ def compile_side(
 ) -> Compiled:
     """Compile a side, or read a cubin, or PTX without ptxas.  ``sizes`` and ``types`` are for Triton, by parameter name.
 
-    Raises UsageError: when the compiler rejects the source or is missing (except ptxas), and for a flag that sets the output.
+    Raises UsageError: when the side cannot be compiled, and for a flag of nvcc that sets the output.
     """
     if side.language == "cubin":
         return Compiled(compiler="a cubin as given", cubin=side.path.read_bytes())

@@ -29,14 +29,14 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompileCache:
-    """Compiled code by the digest of all compiler inputs.  Nothing is cached if the folder cannot be written."""
+    """Compiled code by key (``digest``).  Nothing is cached if the folder cannot be written."""
 
     def __init__(self, state: Path, most_bytes: int = MOST_BYTES) -> None:
         self._folder = state / FOLDER
         self._most_bytes = most_bytes
 
     def read(self, key: str) -> Compiled | None:
-        """Return the code stored under a key; None if its file is missing or damaged."""
+        """Return the code stored under a key; None without a usable file."""
         path = self._folder / key
         with suppress(OSError, msgspec.MsgspecError):
             found = msgspec.msgpack.decode(path.read_bytes(), type=Compiled)

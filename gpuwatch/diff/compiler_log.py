@@ -20,7 +20,7 @@ _SPILLS = re.compile(
 
 
 def refusal(log: str, source: Path, shown: str) -> str:
-    """Return a log's first error as one line, ``FILE:LINE: TEXT`` if a place is known; ``shown`` is the user's path."""
+    """Return an error of a log as one line, with its file and line if known; ``shown`` is the user's path."""
     for form in (_EDG_ERROR, _GCC_ERROR, _PTXAS_PLACE):
         found = form.search(log)
         if found is None:

@@ -19,7 +19,7 @@ _NEWER_ABI = 8  # from this ABI version, bits 8 to 15 of the ELF flags hold the 
 _MAX_THREADS, _REQUIRED_THREADS, _FRAME_SIZE, _KPARAM_INFO, _REGCOUNT = 0x05, 0x10, 0x11, 0x17, 0x2F
 _THREAD_LIMITS = (_MAX_THREADS, _REQUIRED_THREADS)
 _LONG_FORM = 4  # a record followed by a payload; other forms hold a value in the length field
-_RESERVED_SHARED_BYTES = 1024  # reserved by CUDA in each block's shared memory, and part of the section's size since sm_90
+_RESERVED_SHARED_BYTES = 1024  # reserved by CUDA in each block's shared memory
 _TAGS = {
     "DW_TAG_pointer_type": "*",
     "DW_TAG_const_type": " const",
@@ -30,7 +30,7 @@ _TAGS = {
 
 @dataclass(frozen=True, slots=True)
 class CubinKernel:
-    """One kernel as the driver would load it.  None means "not known", and "not limited" for the two thread limits."""
+    """One kernel as the driver would load it.  None means "not known", for the two thread limits also "not limited"."""
 
     symbol: str
     registers_count: int | None = None
@@ -124,7 +124,7 @@ def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:
     """Return name and type of each parameter, by kernel symbol; empty without debug information."""
     found: dict[str, list[tuple[str, str]]] = {}
     file = open_elf(cubin)
-    with suppress(Exception):  # names are optional: DWARF that pyelftools cannot read gives no names
+    with suppress(Exception):  # names are optional: pyelftools cannot read every DWARF
         info = file.get_dwarf_info(relocate_dwarf_sections=False)
         for unit in info.iter_CUs() if info.has_debug_info else ():
             for entry in unit.get_top_DIE().iter_children():

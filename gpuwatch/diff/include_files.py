@@ -48,7 +48,7 @@ def map_includes(flags: Sequence[str], mapped: Callable[[str], str]) -> tuple[li
 
 
 def read_stamps(paths: Iterable[Path]) -> dict[Path, int | None]:
-    """Return the modification time of each file and of a CUDA file's quoted includes; None for a missing file."""
+    """Return the modification time of each file and of a CUDA file's quoted includes; None for an unreadable file."""
     stamps: dict[Path, int | None] = {}
     for path in paths:
         try:

@@ -190,7 +190,7 @@ def scalar_values(
 def pack(slot: Slot, value: float) -> bytes:
     """Return a scalar's bytes.
 
-    Raises UsageError: for a value beyond the scalar's type.
+    Raises UsageError: for a whole number beyond the scalar's type.
     """
     try:
         if slot.kind == "bf16":

@@ -69,7 +69,7 @@ class SideCode:
 def read_side(compiled: Compiled, side: Side) -> SideCode:
     """Read the kernels of a compiled side.
 
-    Raises UsageError: for a damaged cubin, and for code without a kernel.
+    Raises UsageError: for a damaged cubin, for code without a kernel, and for a cubin without pyelftools.
     """
     kernels = [CubinKernel(name) for name in ptx_code.read_ptx(compiled.ptx)]
     if compiled.cubin:

@@ -51,7 +51,7 @@ def _flops(letter: str) -> dict[str, float]:
     return {_FLOPS.format(f"{letter}{name}"): count for name, count in (("add", 1.0), ("mul", 1.0), ("fma", 2.0))}
 
 
-# The groups follow KernDiff.  ncu reports shares as percentages, which the parser converts to ratios.
+# The groups follow KernDiff.  ncu reports most shares as percentages, which the parser converts to ratios.
 METRICS = (
     CounterMetric("sm_activity_ratio", SOL, "SMs with a warp", 0),  # GPM's
     CounterMetric("sm_throughput_ratio", SOL, "SM throughput", 0.3, {f"sm__throughput{_OF_PEAK}_elapsed": 1}),

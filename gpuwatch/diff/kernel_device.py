@@ -1,4 +1,4 @@
-"""Memory, copies and launches of a GPU for one kernel, through the driver API, with or without torch."""
+"""Memory, copies and kernel launches of a GPU, through the driver API, with or without torch."""
 
 import ctypes
 from collections.abc import Callable, Sequence

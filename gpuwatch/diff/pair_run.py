@@ -93,7 +93,7 @@ class StampedBlocks(EventBlocks):
 def set_up(job: TimingJob, device: KernelDevice, say: Say) -> Iterator[ReadyPair]:
     """Load both sides, check their results, and bind both to the buffers for timing.
 
-    Raises UsageError: when a launch or an input cannot be derived.
+    Raises UsageError: when a side cannot be loaded, a launch or input cannot be derived, or an option names no buffer.
     Raises KernelFault: when a kernel fails outside the check.
     """
     say("loading both sides", 2 * STEP_LIMIT_S)  # a large file of Triton kernels takes a while

@@ -22,7 +22,7 @@ SIMULATED = (
 
 
 def headlines(found: Sequence[ExplainedPair], names: Sequence[str]) -> Iterator[str]:
-    """Yield the first lines of the output: the SIMULATED banner if a pair is simulated, then each pair's decision."""
+    """Yield the SIMULATED banner if a pair is simulated, then each pair's decision and own-clock ratio."""
     if any(each.is_simulated for each in found):
         yield SIMULATED
     for each, name in zip(found, names, strict=True):

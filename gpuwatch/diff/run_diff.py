@@ -120,10 +120,7 @@ def _with_function(
 
 
 def _arch(sides: tuple[Side, Side], asked: str | None) -> str:
-    """Return the architecture to compile for: the requested one, else that of a cubin, else the default.
-
-    Raises UsageError: when a cubin is for another architecture.
-    """
+    """Return the architecture to compile for: the requested one, else that of a cubin, else the default."""
     found = asked
     for side in sides:
         if side.language != "cubin":
@@ -192,7 +189,7 @@ def time_diff(
 
     ``say`` receives a line every 10 s while a step lasts.
 
-    Raises UsageError: when arguments, launches or inputs cannot be derived.
+    Raises UsageError: when a pair cannot be timed, a point of a sweep compiled, or a required counter read.
     """
     try:
         pairs = zip_longest(timed_pairs(sides, found, request, timing, say), found.comparisons)

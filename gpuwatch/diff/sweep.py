@@ -40,7 +40,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class ShapeSweep:
-    """All points, with trend and crossover if exactly one size varies."""
+    """All points; trend and crossover are None unless one size alone varies."""
 
     points: tuple[SweepPoint, ...]
     trend: Trend | None

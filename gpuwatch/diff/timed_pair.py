@@ -27,7 +27,7 @@ class TimedPair:
     ratio_low: float | None
     ratio_high: float | None
     own_clock_ratio: float | None  # A's time over B's, each at its own clock
-    verdict: str  # the status of the window of the comparison
+    verdict: str  # the status of the comparison's window, empty without a window; SIMULATED for simulated times
     a: SideTimes | None
     b: SideTimes | None
     sizes: Mapping[str, int] = field(default_factory=dict)

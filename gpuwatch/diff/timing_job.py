@@ -78,7 +78,7 @@ def make_job(
 ) -> TimingJob:
     """Return the job for one pair; a side without a kernel is a function of a Python file.
 
-    Raises UsageError: for arguments of an unsupported type, an unknown name in --shape, and a side without a cubin.
+    Raises UsageError: for differing or unsupported arguments, an unknown name in --shape, and a side without a cubin.
     """
     jobs: list[KernelJob | CallJob] = []
     slots: list[tuple[Slot, ...]] = []

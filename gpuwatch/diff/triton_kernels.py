@@ -22,7 +22,7 @@ class PlainFunctionError(UsageError):
 def compile_kernel(side: Side, arch: str, sizes: Mapping[str, int], types: Mapping[str, str]) -> Compiled:
     """Compile the Triton kernel that a side names.
 
-    Raises UsageError: without Triton, for another function, a constant without a value, and a kernel that Triton rejects.
+    Raises UsageError: without Triton or a name, and for a kernel that cannot be loaded or compiled.
     """
     if not side.kernel:
         raise UsageError(f"{side.shown}: expected FILE.py:KERNEL, or its name with --fn, found no name")

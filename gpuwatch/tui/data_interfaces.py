@@ -10,7 +10,7 @@ from gpuwatch.view.live import Live
 
 
 class HistorySource(Protocol):
-    """A source of history: ``history.StoredHistory`` over the store, ``history.Recorded`` over a recording.
+    """A source of history, such as a store or a recording.
 
     Times are CLOCK_MONOTONIC nanoseconds of the displayed boot, in a log of nvidia-smi nanoseconds since 1970.  Every query
     may raise StoreError with a one-line message.  The drawing thread calls only ``close``.

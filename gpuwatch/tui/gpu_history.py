@@ -11,7 +11,7 @@ from annotate.evidence import Column, Event, Lane, ProcessList, Reading, Trace
 from gpuwatch.view.live import LiveGpu
 
 SIGNALS = ("sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "event_reasons_mask", "utilization_ratio")
-SLICE_NS = 120_000_000_000  # longest query: a long range is filled in steps, newest first
+SLICE_NS = 120_000_000_000  # longest query: a long range is filled in steps
 SETTLE_NS = 3_000_000_000  # newer rows may be incomplete: under load, rows are stored every 0.5 s, dense power every 1 s
 KEPT_NS = 7_200_000_000_000
 _T = TypeVar("_T", ProcessList, Event)
@@ -41,7 +41,7 @@ class GpuHistory:
         self.trace = known
 
     def next_query(self, begin_ns: int, end_ns: int, *, every_ns: int = 0) -> tuple[int, int] | None:
-        """Return the next interval to query, newest first, or None if at most the last ``every_ns`` are missing."""
+        """Return the next interval to query, or None if at most the last ``every_ns`` are missing."""
         if self._known_ns is None or self._is_apart(begin_ns, end_ns):
             return max(begin_ns, end_ns - SLICE_NS), end_ns
         first_ns, last_ns = self._known_ns
@@ -105,7 +105,7 @@ def _appended(column: Column, row: Reading, name: str, kept_ns: int) -> Column:
 
 
 def _spliced(old: Column, new: Column, begin_ns: int, from_ns: int) -> Column:
-    """Replace the old rows from ``begin_ns`` to the last new row by the new rows; drop rows before ``from_ns``."""
+    """Replace the old rows from ``begin_ns`` to the last new row by the new rows."""
     if not len(new):
         return old
     head = slice(*np.searchsorted(old.at_ns, [from_ns, max(begin_ns, from_ns)], side="left"))

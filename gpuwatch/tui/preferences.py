@@ -32,7 +32,7 @@ class Preferences:
 
 
 class PreferencesFile:
-    """The preferences file of one user; a file with a mistake is reported, ignored, and never overwritten."""
+    """The preferences file of one user; an unreadable or malformed file is reported, ignored, and never overwritten."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class PreferencesFile:
                 self.complaint = f"{path}: {reason}; correct or delete the file, which is ignored until then"
 
     def store(self, **changed: Any) -> str | None:
-        """Apply these changes, and store them unless the file has a mistake; return the write's error in one line, or None."""
+        """Apply these changes, and store them if possible; return the write's error in one line, or None."""
         self.preferences = replace(self.preferences, **changed)
         if self.path is None or self.complaint is not None:
             return None

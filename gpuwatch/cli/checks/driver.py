@@ -1,4 +1,4 @@
-"""Checks of the source: the driver, and each GPU's signals with their cost and refresh period."""
+"""Checks of the source: the driver and each GPU."""
 
 import statistics
 from collections.abc import Iterator

@@ -52,7 +52,7 @@ class HelpScreen(ModalScreen[None]):
         self.query_one(TextLines).show(lines)
 
     def _keys(self) -> list[list[Piece]]:
-        """Return one line per action; actions with equal descriptions share a line."""
+        """Return one line per action; actions with equal texts share a line."""
         said: dict[str, tuple[list[str], str]] = {}
         for active in self._listed_bindings:
             binding = active.binding

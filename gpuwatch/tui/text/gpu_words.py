@@ -30,7 +30,7 @@ def clock(gpu: LiveGpu) -> Piece:
 
 
 def power(gpu: LiveGpu) -> Piece:
-    """Format board power against the enforced limit; ``!`` at the limit.  Some logs hold only the mean of a second."""
+    """Format board power against the enforced limit; ``!`` from 98 % of it.  Some logs hold only the mean of a second."""
     now_w = gpu.said("power_w")
     watts, limit = (
         gpu.said("power_average_w") if now_w is None else now_w,

@@ -11,7 +11,7 @@ from gpuwatch.view.live import Live
 
 COLUMN_FROM = 170  # least screen width for a strip next to the table
 SHARE_RATIO = 0.6  # greatest share of the screen's lines; the rest is for the windows
-_BESIDE_COUNT = 131  # columns of a table with the strip next to the table
+_BESIDE_COUNT = 131  # columns of the table next to a strip
 _GUTTER_COUNT = 16
 
 
