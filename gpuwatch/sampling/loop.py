@@ -136,7 +136,9 @@ def sweeps(
         now_ns = clock.now_ns()
         if turn.ask_on is not None and turn.lost is None:
             # The first reading is passed on at once: the start of the daemon waits for it.
-            until_ns = min([now_ns + turn.hold_ns(), *(other.due_ns for other in turns if other is not turn)]) if turn.begun_ns else 0
+            until_ns = (
+                min([now_ns + turn.hold_ns(), *(other.due_ns for other in turns if other is not turn)]) if turn.begun_ns else 0
+            )
             if (found := turn.ask_on(turn.due_ns, until_ns)) is not None:
                 yield from turn._take_passes(found, clock)  # noqa: SLF001 - as above
                 continue
