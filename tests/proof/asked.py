@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-import pytest
 
 from annotate.evidence import Evidence
 from annotate.judge import judge
@@ -76,8 +75,3 @@ def due(verdict: Verdict, *statuses: Status) -> None:
 def severities(verdict: Verdict) -> dict[str, str | None]:
     """Return the severity of each hazard in the verdict, by rule."""
     return {hazard.rule: hazard.severity for hazard in verdict.hazards}
-
-
-def finding(reason: str) -> pytest.MarkDecorator:
-    """Return the strict xfail mark of a case that the judge still gets wrong; the mark fails once the judge is right."""
-    return pytest.mark.xfail(strict=True, reason=reason)
