@@ -235,13 +235,11 @@ def clock_source_step(
         off_s = max(early_ns, late_ns) / 1e9
         if off_s > step_s:
             side = "before it began" if early_ns > late_ns else "after it ended"
-            return Found(
-                Severity.FLAG, {"disagreement": f"times of the window lie up to {readable(off_s)} {side}", "off_s": off_s}
-            )
+            words = f"times of the window lie up to {readable(off_s)} {side}"
+            return Found(Severity.FLAG, {"disagreement": words, "off_s": off_s})
     if (suspension := _suspension(evidence, look_s)) is not None:
         return suspension
-    stepped_s = evidence.host.wall_step_s
-    if stepped_s is None:
+    if (stepped_s := evidence.host.wall_step_s) is None:
         return Unobserved("steps of the wall clock were not observed")
     facts: dict[str, Fact] = {"stepped_s": stepped_s}
     if abs(stepped_s) <= step_s:

@@ -217,7 +217,6 @@ def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], o
     """Connect to the system's daemon (default settings only), else the user's; with ``start``, start the user's if none runs.
 
     ``meanwhile`` runs while a daemon starts or its first answer is pending, once for each daemon reached.
-
     Raises DaemonError, UsageError: when no daemon serves this client, and when the socket's folder cannot be used.
     """
     return connect_and(lambda _: None, settings, start=start, meanwhile=meanwhile)[0]
@@ -296,7 +295,6 @@ def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | 
     if not start:
         raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
     with _starting:
-        connection = dial_user_daemon(settings)  # another thread may have started it
-        if connection is None:
+        if (connection := dial_user_daemon(settings)) is None:  # otherwise another thread has started it
             connection, meanwhile = start_daemon(settings, meanwhile or (lambda: None)), None
         return Client(connection, settings, meanwhile=meanwhile, patience_s=patience_s)

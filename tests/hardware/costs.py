@@ -47,6 +47,7 @@ from tests.waiting import wait_until
 ROUNDS_COUNT = 5
 WATCHED_S = 15.0
 SETTLE_S = 4.0
+UNFORKED = {"PYTHONHASHSEED": "0"}  # a daemon forked from the tests' server would also hold the server's memory
 REST_S = 45.0  # until the daemon has measured the lanes, and has made the first rare readings of an idle GPU
 PAUSES_S = (0.05, 0.45)
 STAMPED_COUNT, HOST_COUNT = 15_000, 10_000
@@ -266,7 +267,7 @@ def main(arguments: list[str]) -> int:
     if parts & {"watching", "closing"}:
         with (
             tempfile.TemporaryDirectory(prefix="gw") as folder,
-            running(Path(folder), "nvml", environment={"GPUWATCH_LISTEN": "127.0.0.1:0"}) as live,
+            running(Path(folder), "nvml", environment={"GPUWATCH_LISTEN": "127.0.0.1:0", **UNFORKED}) as live,
         ):
             if "watching" in parts:
                 keep(daemons(live, seconds))
