@@ -61,6 +61,10 @@ def statuses(scored: Sequence[Scored]) -> list[str]:
 
     line("clean, not valid", clean, status_errors(each.row for each in clean).clean_not_valid)
     line("clean, flagged or rejected", clean, alarmed(clean))
+    # A window that its siblings contradict is a reference that holds a stall, whatever its status.
+    alike = [each for each in clean if each.apart_ratio is not None and abs(each.apart_ratio) <= TOLERANCE_RATIO]
+    words = f"clean, and within {TOLERANCE_RATIO:.0%} of the throughput of the process's other clean windows: not valid"
+    line(words, alike, status_errors(each.row for each in alike).clean_not_valid)
     for mode in (PLAIN, TIMED, STAMPED):
         of = [each for each in clean if each.row.variant == mode]
         line(f"clean and {mode}, not valid", of, status_errors(each.row for each in of).clean_not_valid)
