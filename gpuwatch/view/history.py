@@ -141,7 +141,10 @@ class StoredHistory:
 
 
 class Recorded:
-    """A recording: its windows, and every GPU from its first reading to its last.  Raises UsageError: for another file."""
+    """A recording: its windows, and every GPU from its first reading to its last.
+
+    Raises UsageError: for another file, and for a recording without readings.
+    """
 
     def __init__(self, path: Path) -> None:
         from gpuwatch.sources import recordings

@@ -86,7 +86,7 @@ def test_recorded_times_count_as_back_to_back(copying: Settings) -> None:
 
 
 def test_many_times_arrive_without_moving_the_end(copying: Settings) -> None:
-    """Half a million times are merged to fewer than the limit, and the window ends with its block."""
+    """Half a million times are merged to fit the limit, and the window ends with its block."""
     with gpuwatch.window(settings=copying) as w:
         begin_ns = clock.now_ns()
         sample_for(0.3)
