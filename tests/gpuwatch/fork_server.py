@@ -184,6 +184,7 @@ def run_program() -> None:
 
 
 if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a caller may start the first child with blocked signals
     for each in IMPORTED:
         importlib.import_module(each)
     serve_to_the_end(int(sys.argv[1]))
