@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Many tests wait for daemons and mock drivers, so two cores need six workers to be busy.
-WORKERS ?= 6
+WORKERS ?= 8
 
 .PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean
 

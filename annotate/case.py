@@ -1,5 +1,7 @@
 """One window's evidence in one pass of the judge, with the derived facts that rules and proofs share."""
 
+from dataclasses import replace
+
 from annotate.case_series import CaseSeries, unlimited_dips
 from annotate.claims import Claim
 from annotate.derived.beyond_clock import at_drivers_clock
@@ -115,7 +117,9 @@ class Case(CaseSeries):
         is_clearer = beside is not None and (
             beside.largest_ratio > found.largest_ratio if driven is None else beside.variance < found.variance
         )
-        return beside if is_clearer else found
+        if beside is None or not is_clearer:
+            return found
+        return beside if driven is None else replace(beside, raw=found)
 
     @property
     def reference_mhz(self) -> float | None:

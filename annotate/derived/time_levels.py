@@ -4,6 +4,8 @@ Stamped times are converted to one clock first, so that only changes of the work
 bounds count in the group of the clock.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -77,6 +79,9 @@ class TimeLevels:
     slope: float  # slope of the logarithm per block
     is_at_one_clock: bool
     shortest_count: int = 2  # fewest blocks of a level
+    # The raw times of the same blocks, if these times are at one value of the driver's clock.  The shifts are theirs: work that
+    # lowers the clock shifts the numbers by both, and both count once.
+    raw: TimeLevels | None = None
 
     @cached_property
     def levels(self) -> tuple[SeriesLevel, ...]:
@@ -190,6 +195,8 @@ class TimeLevels:
         if not self.is_line:
             return ()
         places = np.arange(len(self.took_s))
+        if self.raw is not None:
+            return self._shift(places[:2]), self._shift(places[-2:])
         logs = np.log(self.took_s)
         middle, half = float(logs.mean()), 0.5 * self.slope * len(logs)
         error = self.shifts[0].error_ratio
@@ -197,6 +204,8 @@ class TimeLevels:
         return (*ends, self._shift(places[:2]), self._shift(places[-2:]))
 
     def _shift(self, places: npt.NDArray[np.intp]) -> LevelShift:
+        if self.raw is not None:
+            return self.raw._shift(places)  # noqa: SLF001 - of the same class
         level_s = float(np.exp(np.log(self.took_s[places]).mean()))
         # A level is a part of the window: the errors of both have this in common.
         error = _SURE_SD * (self.variance * (1.0 / len(places) - _COMMON_RATIO / len(self.took_s))) ** 0.5

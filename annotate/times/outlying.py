@@ -165,7 +165,8 @@ def beyond_swing(lying: Outlying, swing_ratio: float) -> Outlying:
     of the iterations around it is late by half as much.
     """
     at = lying.indices
-    near = np.clip(at[:, np.newaxis] + np.arange(-_NEAR_COUNT, _NEAR_COUNT + 1), 0, len(lying.took_s) - 1)
+    count, width = len(lying.took_s), min(2 * _NEAR_COUNT + 1, len(lying.took_s))
+    near = np.clip(at - _NEAR_COUNT, 0, count - width)[:, np.newaxis] + np.arange(width)
     is_shared = np.median(lying.took_s[near], axis=1) >= lying.took_s[at] - 0.5 * lying.excess_s
     in_run = is_shared | np.isin(at + 1, at) | np.isin(at - 1, at)
     return lying.pick(~(in_run & (lying.excess_s > 0.0) & (lying.excess_s <= swing_ratio * centre(lying.took_s))))

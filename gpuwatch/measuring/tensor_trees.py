@@ -3,7 +3,8 @@
 This module imports neither torch nor numpy, because the code that made the tensors did.
 """
 
-from collections.abc import Callable, MutableMapping
+from collections import UserDict
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -12,9 +13,10 @@ from gpuwatch.process.inputs import leaves
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
     """Return the same tree with every leaf changed."""
-    if isinstance(tree, MutableMapping):
+    if isinstance(tree, dict | UserDict):
         copied = copy(tree)
-        copied.update({key: mapped(value, change) for key, value in tree.items()})
+        for key, value in tree.items():
+            copied[key] = mapped(value, change)  # some mappings, such as transformers' ModelOutput, refuse ``update``
         return copied
     if isinstance(tree, tuple | list):
         values = [mapped(value, change) for value in tree]

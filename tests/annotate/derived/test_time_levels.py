@@ -160,13 +160,18 @@ def test_times_that_vary_beyond_their_clock(depth: float, ratio: float) -> None:
     assert beyond_clock_ratio(levels_of(timed(np.full(900, 1e-3))), case.blocks, case.timings) == 0.0
 
 
-def swung(step_ratio: float, beta: float, length_s: float = 6.0) -> Case:
-    """Return a capped window without stamps: the driver's clock swings by 6 %, and the times have a step of their own."""
+def swung(step_ratio: float, beta: float, length_s: float = 6.0, drop_ratio: float = 0.0) -> Case:
+    """Return a capped window without stamps: the driver's clock swings by 6 % and drops, and the times have a step of their own."""
     count = round(length_s * 1000)
-    clock = 1.0 + 0.06 * np.sin(2.0 * np.pi * np.arange(count) / 1000.0 * 0.77)
+    drop = np.where(np.arange(count) < count // 2, 1.0, 1.0 - drop_ratio)
+    clock = drop * (1.0 + 0.06 * np.sin(2.0 * np.pi * np.arange(count) / 1000.0 * 0.77))
     took_s = noisy(1e-3 * clock**-beta * np.where(np.arange(count) < count // 2, 1.0, 1.0 + step_ratio))
     about = timed(took_s, mhz=None, capped=True)
-    shown = {"sm_clock_mhz": lambda t: 1500.0 * (1.0 + 0.06 * np.sin(2.0 * np.pi * 0.77 * (t - 0.05)))}
+    shown = {
+        "sm_clock_mhz": lambda t: (
+            1500.0 * (1.0 - drop_ratio * (t - 0.05 > length_s / 2.0)) * (1.0 + 0.06 * np.sin(2.0 * np.pi * 0.77 * (t - 0.05)))
+        )
+    }
     column = evidence(length_s=6.0, signals=shown).trace.column("sm_clock_mhz")
     return Case(replace(about, trace=replace(about.trace, columns={**about.trace.columns, "sm_clock_mhz": column})))
 
@@ -177,8 +182,14 @@ def test_drivers_clock_separates_levels_of_the_work(beta: float) -> None:
     still, stepped = swung(0.0, beta), swung(0.03, beta)
     assert levels_of(still.evidence).is_steady
     assert isinstance(iteration_levels.ask_about(still, None), Clear)
-    assert levels_of(stepped.evidence).largest_ratio == pytest.approx(0.015, abs=0.004)
+    assert levels_of(stepped.evidence).largest_ratio == pytest.approx(0.015, abs=0.008)
     assert {bound.group for bound in levels_of(stepped.evidence).bounds("iteration-levels")} == {Group.CLOCK}
+
+
+def test_work_that_lowers_the_clock_shifts_the_mean_by_both() -> None:
+    heavier = levels_of(swung(0.06, 1.0, drop_ratio=0.06).evidence)
+    assert not heavier.is_steady
+    assert heavier.largest_ratio == pytest.approx(0.06, abs=0.015)
 
 
 def test_drivers_clock_converts_only_what_it_shows() -> None:
