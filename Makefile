@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Many tests wait for daemons and mock drivers, so two cores need six workers to be busy.
+# Many tests wait for daemons and mock drivers, so two cores need eight workers to be busy.
 WORKERS ?= 8
 
 .PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean

@@ -4,8 +4,6 @@ Stamped times are converted to one clock first, so that only changes of the work
 bounds count in the group of the clock.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,7 +24,7 @@ from annotate.stats.change_points import (
     hidden_step,
     swing_variance,
 )
-from annotate.stats.long_run import cycle_variance
+from annotate.stats.long_run import adjacent_variance, cycle_variance
 from annotate.stats.robust import centre, trimmed_means
 from annotate.times.at_one_clock import OneClockTimes
 
@@ -44,7 +42,6 @@ _COMMON_RATIO = 0.43  # 2 − π / 2, for a median of normal values and the mean
 _STAIRS_COUNT, _STAIR_COUNT = 3, 3  # segments in one direction, and blocks of each: a shorter one may be the change itself
 _LEAST_CYCLES = 1.5  # fewer cycles do not separate a swing from a change
 _SWING_RATIO = 0.12  # swing of raw capped times within half a second, in recordings of an H200
-_NORMAL_SD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +76,8 @@ class TimeLevels:
     slope: float  # slope of the logarithm per block
     is_at_one_clock: bool
     shortest_count: int = 2  # fewest blocks of a level
-    # The raw times of the same blocks, if these times are at one value of the driver's clock.  The shifts are theirs: work that
-    # lowers the clock shifts the numbers by both, and both count once.
-    raw: TimeLevels | None = None
+    # The measured times, if these are at one value of the driver's clock.  The shifts are theirs: heavy work also lowers the clock.
+    raw: "TimeLevels | None" = None
 
     @cached_property
     def levels(self) -> tuple[SeriesLevel, ...]:
@@ -247,7 +243,7 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     if is_each_level:
         variance = _cut_cycle_variance(len(logs), width_ns) if swings else 0.0
     else:
-        variance = _swing_variance(logs, slope, width_ns) if swings else _adjacent_variance(logs)
+        variance = _swing_variance(logs, slope, width_ns) if swings else adjacent_variance(logs)
     variance = max(variance, _STEADY_RATIO**2)
     shortest_count = 1 if is_each_level else 2
     return TimeLevels(
@@ -288,11 +284,6 @@ def _cut_cycle_variance(count: int, width_ns: int) -> float:
     """Return the variance that just hides the step that half a cycle of the swing leaves in blocks of this width."""
     left_ratio = _SWING_RATIO * 0.5 * CYCLE_NS / width_ns
     return float((left_ratio / hidden_step(count, 1.0, share_ratio=1.0 / count)) ** 2)
-
-
-def _adjacent_variance(logs: Values) -> float:
-    """Return the variance by the median difference between adjacent values, which levels and slopes hardly change."""
-    return (_NORMAL_SD * centre(np.abs(np.diff(logs)))) ** 2 / 2.0 if len(logs) > 1 else 0.0
 
 
 def _slope(logs: Values) -> float:

@@ -19,6 +19,7 @@ _QUIET_RATIO = 0.1
 _BLOCKS_COUNT = 2048  # a longer series is averaged into 1024 to 2048 blocks, which keeps the long-run variance
 _FEWEST_CYCLES = 2
 _FEWEST_COUNT = 6  # fewer values give no useful variance
+_NORMAL_SD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +130,8 @@ def _spread(error_ratio: float, blocks_count: int, *, by_cycles: bool) -> Within
     if blocks_count < 2:
         return None
     return WithinSpread(float(stdtrit(blocks_count - 1, 0.5 + 0.5 * _CONFIDENCE)) * error_ratio, blocks_count, by_cycles)
+
+
+def adjacent_variance(logs: Values) -> float:
+    """Return the variance by the median difference between adjacent values, which levels and slopes hardly change."""
+    return (_NORMAL_SD * centre(np.abs(np.diff(logs)))) ** 2 / 2.0 if len(logs) > 1 else 0.0
