@@ -33,8 +33,8 @@ _LEAST_SAID = 0.001  # smaller bounds are printed as this one
 def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     """Return the proof of conditions.
 
-    Missing evidence leaves the proof unproven.  A changed setting, a hardware error, or a missed or throttled fixed clock
-    breaks the proof.  Any other deviation leaves the proof shown.
+    A changed setting or hardware error above a note, or a missed or throttled fixed clock, breaks the proof.  Otherwise
+    missing evidence leaves the proof unproven.  Any other deviation leaves the proof shown.
     """
     bounds = condition_bounds(case)
     named = named_clock(case.evidence) if case.claim is Claim.FIXED_CLOCK else None

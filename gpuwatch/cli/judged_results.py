@@ -78,7 +78,7 @@ class _Answer:
 def read(path: Path, wanted: ResultOptions) -> ResultFile:
     """Read a result file, or only the series that --series names.
 
-    Raises UsageError: for another file, and for a series that the file lacks.
+    Raises UsageError: for another file, wrong column options, and a series that the file lacks.
     """
     whole = read_results(path, wanted.columns)
     found = whole.only(wanted.series)
@@ -128,9 +128,9 @@ def judge_results(
 
 
 def _place(found: ResultFile, path: Path, wanted: ResultOptions, place: ResultPlace) -> tuple[Evidence, ...]:
-    """Return the stored evidence of the file's interval on the GPUs that did the work.
+    """Return the stored evidence of the named or the file's interval, on the named GPUs or those with a measured process.
 
-    Raises StoreError, UsageError: when the interval is unknown, or the store has no readings of that time.
+    Raises StoreError, UsageError: when the interval is unknown or lacks --from, or the store has no readings of that time.
     """
     only, span_ns = found.series[0] if len(found.series) == 1 else None, found.span_ns
     if place.begin is None and place.end is None and found.wall_s is None and span_ns is None:
@@ -178,7 +178,7 @@ def _wall_of_span(store: Reader, span_ns: tuple[int, int], written: Sequence[flo
 
 
 def number_words(number: NumberBudget | None) -> str:
-    """Write a duration with the repeatability and, for a converted duration, the clock; ``-`` for none."""
+    """Return a duration with repeatability and, if converted, clock and interval on other cards; ``-`` for none."""
     if number is None or number.value is None:
         return "-"
     at = f" at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else ""
@@ -191,7 +191,7 @@ def _number(verdict: Verdict, name: Number) -> NumberBudget | None:
 
 
 def series_table(alone: Sequence[tuple[ResultSeries, Verdict]], width: int | None) -> str:
-    """Return a table with one series per line: count, times, and the findings in the times."""
+    """Return a table with one series per line: count, medians or the file's figures, remarks and findings."""
     rows = []
     for series, verdict in alone:
         count = len(series.took_s)

@@ -14,8 +14,8 @@ _SECTOR_BYTES = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.pct"
 _STALLED = "smsp__warp_issue_stalled_{}_per_warp_active.pct"
 _FLOPS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 REPLAY_CAVEAT = (
-    "ncu replays a launch once for each set of counters, and caches differ between replays: its counters show a direction; "
-    "the times come from a pass without ncu"
+    "ncu replays a launch once for each set of counters, and flushes the caches before each replay. "
+    "Its counters show only a direction; the times come from a pass without ncu"
 )
 
 
@@ -24,7 +24,7 @@ class CounterMetric:
     """One counter: the sum of ncu's metrics times their factors.  The unit of a share is a ratio.
 
     ``faster`` is positive if more makes a kernel faster, negative if less does, 0 if unknown.  The absolute value
-    weighs a factor e between the sides (for a share, a difference of 1).
+    is the weight of a factor e between the sides (for a share, of a difference of 1).
     """
 
     name: str
@@ -39,7 +39,7 @@ class CounterMetric:
 
     @property
     def is_extensive(self) -> bool:
-        """Return True if a pipeline's launches are added up; other counters are averaged by time."""
+        """Return True for a sum over a pipeline's launches; other counters are means weighted by duration."""
         return self.group != LAUNCH and self.name.endswith(("_count", "_bytes"))
 
 
@@ -51,9 +51,9 @@ def _flops(letter: str) -> dict[str, float]:
     return {_FLOPS.format(f"{letter}{name}"): count for name, count in (("add", 1.0), ("mul", 1.0), ("fma", 2.0))}
 
 
-# The groups follow KernDiff.  ncu reports most shares as percentages, which the parser converts to ratios.
+# ncu reports most shares as percentages, which the parser converts to ratios.
 METRICS = (
-    CounterMetric("sm_activity_ratio", SOL, "SMs with a warp", 0),  # GPM's
+    CounterMetric("sm_activity_ratio", SOL, "SMs with a warp", 0),  # from GPM only
     CounterMetric("sm_throughput_ratio", SOL, "SM throughput", 0.3, {f"sm__throughput{_OF_PEAK}_elapsed": 1}),
     CounterMetric(CACHES, SOL, "memory throughput", 0, {f"gpu__compute_memory_throughput{_OF_PEAK}_elapsed": 1}),
     CounterMetric("dram_activity_ratio", SOL, "DRAM activity", 0.5, {f"gpu__dram_throughput{_OF_PEAK}_elapsed": 1}),

@@ -1,7 +1,7 @@
 """Timing functions that differ from their library's own.
 
-A number depends on its clock.  A replacement may be a test's tool for moving time, or an attempt to look fast: the judge
-reports the replacement, not its reason.
+A measured time depends on the clock that the program calls.  A replacement may be a test's fake clock, or an attempt to
+look fast: the judge reports the replacement, not the reason.
 """
 
 import sys
@@ -18,7 +18,7 @@ _TORCH = (
 
 
 def replaced() -> tuple[str, ...]:
-    """Return the names of the replaced functions, sorted; modules that the program did not import are skipped."""
+    """Return the names of the replaced functions and classes, sorted; modules that the program did not import are skipped."""
     return tuple(sorted({*_clocks(), *_events(), *_synchronisation()}))
 
 
@@ -60,7 +60,7 @@ def _synchronisation() -> list[str]:
 def _is_foreign(function: object, module: ModuleType, name: str) -> bool:
     """Return True for code from another file or of another name, and for an object that is not a function.
 
-    Attributes that ``functools.wraps`` copies are ignored.  C functions cannot be distinguished further, so they pass.
+    Attributes that ``functools.wraps`` copies are ignored.  C functions cannot be distinguished further, so they pass.  None passes too.
     """
     if isinstance(function, FunctionType):
         code = function.__code__

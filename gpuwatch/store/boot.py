@@ -18,7 +18,7 @@ _TABLES = ("fast", "slow", "edge", "census", "power")
 
 @dataclass(frozen=True, slots=True)
 class SegmentSpan:
-    """One segment: the times of its first and last rows, its GPUs and its source."""
+    """One segment: the interval of its rows, its GPUs and its source."""
 
     begin_ns: int
     end_ns: int

@@ -15,7 +15,7 @@ _EDGES: tuple[Any, ...] = (
 
 
 class Dealt:
-    """A sequence of choices; every byte after the last one is zero."""
+    """A sequence of choices; after the input's end, ``byte`` returns 0."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -2,7 +2,7 @@
 
     python -m tests.hardware.scrape OUT.om
 
-Identities are masked, and tests/traces/h200-scrape.om keeps the page.
+The script masks UUIDs.  tests/traces/h200-scrape.om is a recorded page.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def page() -> tuple[str, float]:
 
 
 def masked(text: str) -> str:
-    """Replace each card's identity by its number."""
+    """Replace each card's UUID with a made-up UUID that ends in 200 plus the card's number."""
     for number, uuid in re.findall(r'gpuwatch_device_info\{.*?gpu="(\d+)".*?uuid="([^"]+)"', text):
         text = text.replace(uuid, f"GPU-00000000-0000-0000-0000-{200 + int(number):012d}")
     return text

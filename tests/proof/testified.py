@@ -1,4 +1,4 @@
-"""The measured process's part of the evidence: times of iterations, declared facts and host facts."""
+"""Simulated times of iterations, declared facts and host facts of a measured process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def timings(
     clock_mhz = None
     if variant is Variant.STAMPED:
         noise = generator(seed, "stamps").standard_normal(ran.count)
-        # The wire carries 32-bit numbers.
+        # The wire carries clocks as 32-bit numbers.
         clock_mhz = (ran.clock_mhz * (1.0 + _STAMP_S / ran.took_s * noise)).astype(np.float32).astype(np.float64)
     return batched(Timings(begins_ns, ran.took_s, clock_mhz), max(batch_count, -(-ran.count // _MOST_COUNT)))
 

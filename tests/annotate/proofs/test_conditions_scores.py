@@ -56,8 +56,7 @@ def percents(ratios: Iterable[float]) -> tuple[float, float]:
 def test_true_deviation_lies_within_the_bound(number: Number, bare: int) -> None:
     """At least 58 of 59 pairs lie within the bound plus the repeatability of capped work, and 41 within the bound alone.
 
-    The others deviate by less than the controller's swing, which is repeatability.  In the exception (seed 291), the swing
-    hides the effect of a power limit that was raised by 3 %.
+    In the exception (seed 291), the controller's swing hides the effect of a power limit that was raised by 3 %.
     """
     assert len(scored()) == 59
     assert len(uncovered(number)) <= bare
@@ -95,15 +94,15 @@ def test_recorded_clean_windows_are_valid_by_conditions() -> None:
         ("grows-9%-gemm4k", Status.FLAGGED, "clock-levels"),
     ],
 )
-def test_recorded_levels_of_the_clock_count(name: str, status: Status, rule: str) -> None:
-    """A neighbour, zeros and growth change the clock for a part of the window, and the rule of that shape counts."""
+def test_recorded_clock_levels_change_the_status(name: str, status: Status, rule: str) -> None:
+    """A neighbour, zeros and growth change the clock for a part of the window; ``clock-levels`` decides the status."""
     made = decision(truth_windows()[name].disturbed)
     assert made.status is status
     assert made.severities[rule].value == ("reject" if status is Status.REJECTED else "flag")
 
 
 @pytest.mark.parametrize(("name", "true_ratio"), [("pause-3-gemm4k", 0.0092), ("pause-0.7-att", -0.0012)])
-def test_recorded_pause_before_is_within_the_models_excess(name: str, true_ratio: float) -> None:
+def test_bound_after_recorded_pause_is_the_models_excess(name: str, true_ratio: float) -> None:
     """A window of 3 s right after a pause has no steady cycle, so the model's excess of 0.88 % is the bound."""
     window = truth_windows()[name]
     assert window.throughput_ratio == pytest.approx(true_ratio, abs=1e-4)
