@@ -35,7 +35,7 @@ def check_flags(flags: Sequence[str]) -> None:
 def compile_source(nvcc: Path, source: Path, flags: Sequence[str], instance: str, shown: str) -> Compiled:
     """Compile the device code of a file; ``instance`` is a template instance to compile, empty for none.
 
-    Raises UsageError: when nvcc fails, with the first error.
+    Raises UsageError: when nvcc fails (with one of its errors), cannot start or takes too long.
     """
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as made:
         folder = Path(made)
@@ -69,7 +69,7 @@ def compile_source(nvcc: Path, source: Path, flags: Sequence[str], instance: str
 def assemble(ptxas: Path, source: Path, arch: str, shown: str) -> Compiled:
     """Assemble a PTX file.
 
-    Raises UsageError: when ptxas fails, with the first error.
+    Raises UsageError: when ptxas fails (with one of its errors), cannot start or takes too long.
     """
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as made:
         cubin = Path(made) / "code.cubin"

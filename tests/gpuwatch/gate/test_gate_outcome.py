@@ -78,7 +78,7 @@ def test_gate_fails_a_slower_window() -> None:
     assert slower.change.startswith("SLOWER +5.0")
 
 
-def test_gate_of_a_window_beside_a_neighbour_is_neutral() -> None:
+def test_gate_of_a_window_with_a_neighbour_is_neutral() -> None:
     """A rejected window with a neighbour is neutral, although 5 % slower."""
     spoiled = gated(made(2.1e-3, processes=(OWN, NEIGHBOUR)), made())
     assert spoiled.window.verdict.status is Status.REJECTED
