@@ -77,7 +77,7 @@ def start_daemon(settings: Settings, meanwhile: Callable[[], object] = lambda: N
                 failed = failed or bool(ended)
                 again_ns = clock.now_ns() + int(YIELDED_S * 1e9)
                 child = _spawn(settings, output)
-            pause.wait(0.005)
+            pause.wait(0.002)
         if child.poll() is None:
             child.kill()
             child.wait()

@@ -45,9 +45,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
 FIRST_SWEEP_S = 5.0  # the daemon serves after this time, even if a GPU has not answered
+MEASURE_AFTER_S = 0.1  # the first window opens meanwhile: measuring would delay its greeting
 IDLE_CHECK_S, IDLE_CHECKS_COUNT = 1.0, 15  # the shortest interval of idle checks, and checks per idle time
 ATTENDED_S = 60.0  # a scrape counts as a client for this long
-REACHABLE_S = 2.0  # interval of checks for a removed socket, shorter than a window's wait for a daemon
+REACHABLE_S = 4.0  # interval of checks for a removed socket, shorter than a window's wait for a daemon
 QUIET_S = 0.5  # a request to exit this soon after a welcome needs ``now``: the client may be about to open a window
 FINISH_S = 8.0  # time limit for each of three shutdown steps: windows, server, judge
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # the system daemon's files are readable by their group
@@ -151,7 +152,7 @@ class Daemon:
                 await self._server.listen(self.settings.socket)
             self._record_socket()
             self._ready()
-            self._gpus.has_answered.set()
+            self._loop.call_later(MEASURE_AFTER_S, self._gpus.has_answered.set)
             self._serving = True
             self._manager.ready(self._overview.summary())
             report = report_to_manager(self._manager, self._overview, self._windows, lambda: self.settings.idle_period_ns)
@@ -284,7 +285,8 @@ class Daemon:
         return "service" if self._manager.listens or self._listener is not None else "person"
 
     def _now(self, uid: int, since_ns: int) -> messages.Readings:
-        """Return the readings for this user's screens, from memory: no GPU is read."""
+        """Return the readings for this user's screens, from memory: no GPU is read; a resting GPU is now attended."""
+        self._gpus.attend(attended=True)
         return snapshot.readings(self._overview.machine(), self._windows.shown(uid), at_ns=clock.now_ns(), since_ns=since_ns)
 
     def _greeting(self) -> Greeting:

@@ -86,7 +86,7 @@ class WatchedGpus:
         self._threads = threads
         self._clock = MonotonicClock()
         self._stop = threading.Event()
-        self.has_answered = threading.Event()  # set once the daemon answers: measuring may then begin
+        self.has_answered = threading.Event()  # set soon after the daemon answers: measuring may then begin
         self._adding = threading.Lock()
         self._measurers: list[threading.Thread] = []
         self._measuring = threading.Semaphore(MEASURED_AT_ONCE_COUNT)
@@ -210,7 +210,7 @@ class WatchedGpus:
         thread.start()
 
     def _watch(self, source: Source, device: Device) -> None:
-        """Sample one GPU at once; measure its call costs once the daemon answers, or after ``MEASURED_AFTER_S``."""
+        """Sample one GPU at once; measure its call costs soon after the daemon answers, at the latest after ``MEASURED_AFTER_S``."""
         uuid, settings = device.uuid, self._settings
         self._store.put_device(device)
         first = unmeasured(device, settings.idle_period_ns, settings.active_period_ns, why="the daemon has just started")

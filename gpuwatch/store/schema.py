@@ -119,7 +119,8 @@ def _readings_001(db: Executes) -> None:
     # Time and GPU form the key, so queries of an interval need no index.  Rows inserted in order of time fill their pages.
     key = """id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
             gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL"""
-    lanes = (f"CREATE TABLE {table} ({key}, stood_ms INTEGER NOT NULL) STRICT" for table in ("fast", "slow", "edge"))
+    # Later columns are in a new table at once: each ALTER TABLE makes SQLite parse the whole schema again.
+    lanes = (f"CREATE TABLE {lane.value} ({key}, {_lane_columns(lane)}) STRICT" for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE))
     _create(
         db,
         """CREATE TABLE segment (
@@ -144,10 +145,14 @@ def _readings_001(db: Executes) -> None:
 def _readings_002(db: Executes) -> None:
     _create(
         db,
-        """CREATE TABLE pulse (
+        f"""CREATE TABLE pulse (
             id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
-            gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL, stood_ms INTEGER NOT NULL) STRICT""",
+            gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL, {_lane_columns(Lane.PULSE)}) STRICT""",
     )
+
+
+def _lane_columns(lane: Lane) -> str:
+    return ", ".join(("stood_ms INTEGER NOT NULL", *(f'"{column.name}" {column.kind}' for column in LANE_COLUMNS[lane])))
 
 
 def prepare_ledger(db: Database, path: Path) -> None:

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib import metadata
 
 from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Reading, Visibility
 from gpuwatch import clock
@@ -235,6 +234,8 @@ class Nvml:
 
 
 def _binding_version() -> str:
+    from importlib import metadata  # takes 10 ms of a daemon's start
+
     try:
         return metadata.version("nvidia-ml-py")
     except metadata.PackageNotFoundError:
