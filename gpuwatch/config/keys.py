@@ -51,10 +51,11 @@ def _source(found: object) -> str:
     if (colon and not argument) or (colon and kind in ("auto", "nvml")) or (kind == "replay" and not argument):
         raise QuantityError(f"expected {expected}, found {text!r}")
     # A daemon starts in another working folder, so a recording is named absolutely.
-    return f"replay:{Path(argument).expanduser().absolute()}" if kind == "replay" else text
+    return f"replay:{path_of(argument)}" if kind == "replay" else text
 
 
-def _path(found: object) -> Path:
+def path_of(found: object) -> Path:
+    """Return an absolute path.  Raises QuantityError: for an empty path, a null character, or an unknown user after ``~``."""
     text = _text("a path", found)
     if not text or "\0" in text:
         raise QuantityError(f"expected a path, found {text!r}")
@@ -65,7 +66,7 @@ def _path(found: object) -> Path:
 
 
 def _socket(found: object) -> Path:
-    path = _path(found)
+    path = path_of(found)
     size = len(os.fsencode(path))
     if size > paths.SOCKET_PATH_BYTES:
         raise QuantityError(f"expected a path of at most {paths.SOCKET_PATH_BYTES} bytes, found {size}: {str(path)!r}")
@@ -132,7 +133,7 @@ def _listen(found: object) -> str:
 
 
 def _file(found: object) -> str:
-    return "" if found in ("", "none") else str(_path(found))
+    return "" if found in ("", "none") else str(path_of(found))
 
 
 def _switch(found: object) -> bool:
@@ -168,7 +169,7 @@ def _seconds_text(amount_s: float) -> str:
 
 KEYS: tuple[Key, ...] = (
     Key("source", "source", "auto", _source, str, "source of readings"),
-    Key("state", "state", None, _path, str, "folder of the store and of the daemon's log"),
+    Key("state", "state", None, path_of, str, "folder of the store and of the daemon's log"),
     Key("socket", "socket", None, _socket, str, "socket on which the daemon listens for windows"),
     Key("log_level", "log_level", "info", _log_level, str, "lowest severity that the daemon logs"),
     Key("listen", "listen", "", _listen, lambda address: address or "off",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from gpuwatch.config.keys import BY_NAME, KEYS, Key
+from gpuwatch.config.keys import BY_NAME, KEYS, Key, path_of
 from gpuwatch.config.paths import (
     SYSTEM_CONFIG,
     SYSTEM_SOCKET,
@@ -23,6 +23,7 @@ from gpuwatch.errors import UsageError
 
 # GPUWATCH_ variables that are not settings: harness windows, the configuration file, longer harness runs, parent and tags.
 _OTHER_VARIABLES = frozenset(f"GPUWATCH_{name}" for name in ("AUTO", "CONFIG", "EXTEND", "PARENT", "TAGS"))
+_Value = TypeVar("_Value")
 _TABLES = frozenset(name.partition(".")[0] for name in BY_NAME if "." in name)
 _LIBRARY_VARIABLES = "GPUWATCH_NVTX"  # prefix of the C library's variables
 # The first setting of each pair may not exceed the second; a configured value wins over a default.
@@ -103,13 +104,13 @@ def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, st
     origins: dict[str, str] = {}
     for file in reversed(files(given, env)):
         for key, raw, place in _read_file(file):
-            values[key.field], origins[key.field] = _read(key, raw, place, f"{key.name}: "), place
+            values[key.field], origins[key.field] = _read(key.read, raw, place, f"{key.name}: "), place
     for key in KEYS:
         if env.get(key.variable):
-            values[key.field], origins[key.field] = _read(key, env[key.variable], key.variable), key.variable
+            values[key.field], origins[key.field] = _read(key.read, env[key.variable], key.variable), key.variable
         if key.name in given:
             flag = f"--{key.name.replace('_', '-')}"
-            values[key.field], origins[key.field] = _read(key, given[key.name], flag), flag
+            values[key.field], origins[key.field] = _read(key.read, given[key.name], flag), flag
         if key.field not in values and key.default is not None:
             values[key.field], origins[key.field] = key.default, "default"
     for name, make in (("state", default_state), ("socket", default_socket)):
@@ -122,11 +123,11 @@ def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, st
 def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Path, ...]:
     """List the configuration files to read, highest precedence first.
 
-    Raises UsageError: when a named file is missing.
+    Raises UsageError: when the named file is missing or its path invalid.
     """
     named = flags.get("config") or environment.get("GPUWATCH_CONFIG")
     if named:
-        path = Path(named).expanduser().absolute()
+        path = _read(path_of, named, "the configuration file")
         if not path.is_file():
             raise UsageError(f"{path}: expected a configuration file, found none")
         return (path,)
@@ -194,9 +195,9 @@ def _line_of(name: str, text: str) -> int | None:
     return None
 
 
-def _read(key: Key, raw: object, place: str, name: str = "") -> object:
+def _read(read: Callable[[object], _Value], raw: object, place: str, name: str = "") -> _Value:
     try:
-        return key.read(raw)
+        return read(raw)
     except QuantityError as error:
         raise UsageError(f"{place}: {name}{error}") from error
 

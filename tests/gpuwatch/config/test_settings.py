@@ -117,6 +117,19 @@ def test_load_names_wrong_variables_and_flags(home: dict[str, str]) -> None:
         config.load({"source": "cuda"}, environment=home)
 
 
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"config": "~nosuchuser/a.toml"}, "the configuration file: expected a path, found .*: no such user"),
+        ({"source": "replay:~nosuchuser/a"}, "--source: expected a path, found .*: no such user"),
+        ({"source": "replay:a\0b"}, "--source: expected a path, found"),
+    ],
+)
+def test_load_refuses_a_path_that_cannot_exist(home: dict[str, str], flags: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError, match=f"^{says}"):
+        config.load(flags, environment=home)
+
+
 def test_empty_variable_counts_as_unset(home: dict[str, str]) -> None:
     assert config.load(environment=home | {"GPUWATCH_SOURCE": ""}).source == "auto"
 
