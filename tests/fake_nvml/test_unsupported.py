@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -90,7 +91,8 @@ def judged_window(client: Daemon, gpus: Sequence[Gpu]) -> tuple[str, Sequence[Ma
     """Return the run of a window of a second over these GPUs, and its verdicts.
 
     Return None without verdicts, or if a busy machine left several signals unread or starved the window: ``dark-time`` would
-    then name other signals than the denied one, or decide nothing.  One denied signal leaves the levels of one GPU unknown.
+    then name other signals than the denied one, or decide nothing.  One denied signal leaves the levels of one GPU unknown, and
+    none leaves ``throttle-thermal`` undecided.
     """
     opened = client.open(label="denied", gpus=[gpu.uuid for gpu in gpus])
     begin_ns = time.monotonic_ns()
@@ -98,7 +100,8 @@ def judged_window(client: Daemon, gpus: Sequence[Gpu]) -> tuple[str, Sequence[Ma
     client.close_window(opened.run, begin_ns, time.monotonic_ns())
     verdicts = client.verdicts(opened.run, wait_s=PATIENCE_S).verdicts
     findings = [finding for verdict in verdicts for finding in verdict["findings"]]
-    is_starved = sum(each["rule"] == "clock-levels" and each["answered"] == "unobserved" for each in findings) > 1
+    undecided = Counter(each["rule"] for each in findings if each["answered"] == "unobserved")
+    is_starved = undecided["clock-levels"] > 1 or undecided["throttle-thermal"] > 0
     is_unread = any(", " in str(each["facts"].get("unread", "")) for each in findings)
     return (opened.run, verdicts) if verdicts and not (is_starved or is_unread) else None
 
