@@ -13,7 +13,7 @@ from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.wire import store_owner
 
 WAIT_S = 30.0  # the longest wait for the old daemon's open windows
-GONE_S = 20.0  # the longest time for an exiting daemon to store its data
+GONE_S = 31.0  # longer than the time after which an exiting daemon kills itself (``process.END_S``)
 _AGAIN_S = 0.1
 
 
