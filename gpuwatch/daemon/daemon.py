@@ -32,7 +32,7 @@ from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.host import processes
 from gpuwatch.host.suspend import SuspendWatch
-from gpuwatch.interfaces import Sink, Sweep
+from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Store, StoreLimits
 from gpuwatch.systemd import notify
 from gpuwatch.utf8 import clean_text
@@ -86,9 +86,8 @@ class Daemon:
         self._exporter = self._export(settings) if settings.listen and not on_demand else None
         self._store = _store(settings, self._boot_id, self._mode)
         self._judge = Judge(settings.state, log=settings.log if on_demand else None)
-        self._gpus = WatchedGpus(
-            settings, self._store, sinks=(self._store, self, *self._counting()), threads=self._driver_threads
-        )
+        counting = (self._exporter.tallies,) if self._exporter else ()
+        self._gpus = WatchedGpus(settings, self._store, sinks=(self._store, self, *counting), threads=self._driver_threads)
         self._overview = GpuOverview(self._gpus)
         self._suspensions = SuspendWatch(self._gpus.note_suspension, is_busy=lambda: self._windows.tracked_count > 0)
         services = WindowServices(
@@ -113,9 +112,6 @@ class Daemon:
 
     def _device(self, uuid: str) -> Device | None:
         return self._gpus.devices.get(uuid)  # a callback, because the exporter is created before the GPUs
-
-    def _counting(self) -> tuple[Sink, ...]:
-        return (self._exporter.tallies,) if self._exporter else ()
 
     def _start_page(self) -> None:
         if self._exporter is not None:
