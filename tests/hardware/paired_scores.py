@@ -60,6 +60,11 @@ class Scored:
         beyond = abs(row.truth[number]) - (row.bound(number) or 0.0) - row.repeatability(number)
         return beyond > abs(self.references_differ.get(number, 0.0))
 
+    def is_covered_between_references(self, number: str) -> bool:
+        """Return True if the deviation from a value between the two references lies within bound plus repeatability."""
+        within = (self.row.bound(number) or 0.0) + self.row.repeatability(number)
+        return abs(self.row.truth[number]) <= within + abs(self.references_differ.get(number, 0.0)) / 2.0
+
     @property
     def cluster(self) -> tuple[str, str, str]:
         return self.card, self.date, self.row.workload

@@ -2,8 +2,9 @@
 
     python -m tests.hardware.programs OUT
 
-Each Python program does the same work before and in the window; C++ runs under ``gpuwatch run``.  ``OUT/essays.json`` and
-``OUT/essays.capsule`` have the form of ``essays.py``; the card's settings stay unchanged.
+Each Python program does the same work for 4 s before, in and after the window, and prints the window's calls per second over
+the mean of both others, minus 1.  C++ runs under ``gpuwatch run``.  ``OUT/essays.json`` and ``OUT/essays.capsule`` have the form
+of ``essays.py``; the card's settings stay unchanged.
 """
 
 from __future__ import annotations
@@ -15,28 +16,34 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from annotate.capsule.pack import pack
 from gpuwatch.config.settings import Settings
 from gpuwatch.store import Reader
 from tests.gpuwatch.live import running
 
+Row: TypeAlias = dict[str, Any]
+
 _WINDOW = """
 import json, sys, time
 import gpuwatch
 from gpuwatch.config import settings as config
 {make}
-def run(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def rate(seconds):
+    begin, count = time.monotonic(), 0
+    while time.monotonic() < begin + seconds:
         for _ in range(50):
             call()
         wait()
-run({warm_s})
+        count += 50
+    return count / (time.monotonic() - begin)
+rate({warm_s})
+before = rate(4.0)
 time.sleep({pause_s})
 with gpuwatch.window(sys.argv[1], settings=config.load(dict(state=sys.argv[2], socket=sys.argv[3]))) as window:
-    run(4.0)
-print(json.dumps(window.run_id))
+    inside = rate(4.0)
+print(json.dumps(dict(run=window.run_id, deviation_ratio=2 * inside / (before + rate(4.0)) - 1)))
 """
 _TORCH = """
 import torch
@@ -90,7 +97,7 @@ PYTHON = (
 _UNSEEN = ("unshare", "--pid", "--fork", "--mount-proc")
 
 
-def taken(settings: Settings) -> list[dict[str, str]]:
+def taken(settings: Settings) -> list[Row]:
     rows = [_python(settings, *each) for each in PYTHON]
     rows.append(_python(settings, "CuPy, in a PID namespace of its own", _CUPY, 1.0, 0.0, before=_UNSEEN))
     with tempfile.TemporaryDirectory(prefix="gwc") as folder:
@@ -101,18 +108,16 @@ def taken(settings: Settings) -> list[dict[str, str]]:
     return rows
 
 
-def _python(
-    settings: Settings, name: str, make: str, warm_s: float, pause_s: float, *, before: tuple[str, ...] = ()
-) -> dict[str, str]:
+def _python(settings: Settings, name: str, make: str, warm_s: float, pause_s: float, *, before: tuple[str, ...] = ()) -> Row:
     text = _WINDOW.format(make=make, warm_s=warm_s, pause_s=pause_s)
     command = [*before, sys.executable, "-c", text, name, str(settings.state), str(settings.socket)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         return {"condition": name, "failed": f"exit code {done.returncode}"}
-    return {"condition": name, "run": json.loads(done.stdout.splitlines()[-1])}
+    return {"condition": name, **json.loads(done.stdout.splitlines()[-1])}
 
 
-def _command(settings: Settings, name: str, command: list[str]) -> dict[str, str]:
+def _command(settings: Settings, name: str, command: list[str]) -> Row:
     with Reader(settings.state) as reader:
         known = {run.id for run in reader.runs()}
     flags = ["--state", str(settings.state), "--socket", str(settings.socket)]

@@ -140,8 +140,8 @@ def test_intervals_need_ten_independent_clusters() -> None:
     """Windows of one card, day and kernel form one cluster; fewer than ten clusters give no interval."""
     few = [made_up(0.0, work="gemm") for _ in range(40)]
     many = [made_up(0.0, work=f"kernel {i}") for i in range(10)]
-    assert any("| throughput | 40 | 100.0% | 0 | 0 | – |" in line for line in paired_page.covered(few))
-    assert any("| throughput | 10 | 100.0% | 0 | 0 | 69.2% to 100.0% |" in line for line in paired_page.covered(many))
+    assert any("| throughput | 40 | 100.0% | 100.0% | 0 | 0 | – |" in line for line in paired_page.covered(few))
+    assert any("| throughput | 10 | 100.0% | 100.0% | 0 | 0 | 69.2% to 100.0% |" in line for line in paired_page.covered(many))
 
 
 def test_miss_below_the_references_difference_is_not_clear() -> None:
@@ -149,7 +149,14 @@ def test_miss_below_the_references_difference_is_not_clear() -> None:
     unclear, clear = made_up(0.0025), made_up(0.0035)
     assert [each.row.covers("throughput") for each in (unclear, clear)] == [False, False]
     assert [each.is_clear_miss("throughput") for each in (unclear, clear)] == [False, True]
-    assert any("| throughput | 2 | 0.0% | 2 | 1 |" in line for line in paired_page.covered([unclear, clear]))
+    assert any("| throughput | 2 | 0.0% | 50.0% | 2 | 1 |" in line for line in paired_page.covered([unclear, clear]))
+
+
+def test_deviation_from_a_value_between_the_references_counts() -> None:
+    """Half of the references' difference (0.1 %) adds to the bound (0.2 %) in one column, and not in the other."""
+    within, beyond = made_up(0.00249), made_up(0.0026)
+    assert [each.is_covered_between_references("throughput") for each in (within, beyond)] == [True, False]
+    assert any("| throughput | 2 | 0.0% | 50.0% | 2 |" in line for line in paired_page.covered([within, beyond]))
 
 
 def test_valid_window_that_is_off_is_listed() -> None:
