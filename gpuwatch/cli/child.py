@@ -80,7 +80,7 @@ def not_started(name: str, error: OSError) -> Stop:
 def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
     """Start a command found on PATH and return its pid.
 
-    Raises Stop: with the codes of env(1).
+    Raises Stop: when the command cannot be started, with the exit codes of env(1).
     """
     try:
         try:

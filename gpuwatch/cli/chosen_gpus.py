@@ -48,7 +48,10 @@ def choose(names: Sequence[str], devices: Iterable[Device], *, without: int = 0)
 
 
 def choose_of_daemon(names: Sequence[str], settings: Settings) -> tuple[str, ...]:
-    """Call ``choose`` with the GPUs that the daemon watches; return the names if no daemon answers or it watches no GPU."""
+    """Call ``choose`` with the GPUs that the daemon watches; return the names if no daemon answers or it watches no GPU.
+
+    Raises UsageError: as ``choose``.
+    """
     from gpuwatch.view.live import Looker
 
     try:

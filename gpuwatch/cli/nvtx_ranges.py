@@ -279,7 +279,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 def asked(*, is_untrusted: bool) -> NvtxRanges:
     """Return the ranges that the options of the running command request.
 
-    Raises UsageError: for wrong patterns, and for untrusted code, which would report its own windows.
+    Raises UsageError: for wrong patterns, --nvtx-sync without --nvtx, and untrusted code, which would report its own windows.
     """
     given = click.get_current_context().meta.get(_META, {})
     patterns = tuple(given.get("nvtx") or ())

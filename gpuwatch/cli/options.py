@@ -242,7 +242,7 @@ class StatedOptions:
     tags: tuple[str, ...]
 
     def arguments(self) -> dict[str, Any]:
-        """Return the values as arguments of ``window()``.  Raises UsageError: for wrong amounts."""
+        """Return the values as arguments of ``window()``.  Raises UsageError: for wrong amounts and tags."""
         try:
             every_s = None if self.every is None else duration_ns(self.every) / 1e9
         except QuantityError as error:

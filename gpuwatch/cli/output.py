@@ -206,7 +206,7 @@ def check_folder(folder: Path, option: str) -> None:
 def check_appended(target: Path, option: str) -> None:
     """Check before the work that the file can be appended to.
 
-    Raises UsageError: also for a pipe, whose opening would block.
+    Raises UsageError: for a folder, an unwritable file, and a pipe, whose opening would block.
     """
     is_writable = os.access(target, os.W_OK) if target.exists() else os.access(target.parent, os.W_OK | os.X_OK)
     if target.is_dir() or target.is_fifo() or not is_writable:

@@ -44,8 +44,8 @@ class Agreement:
 def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     """Judge the window again and compare.
 
-    An earlier judge's words, severities and retired rules are not compared, nor the answers of revised rules.  If a trusted
-    key signed the verdict (``is_trusted``), an earlier judge's status is not compared either.
+    Of an earlier judge's verdict, words, severities, retired rules, numbers and proofs are not compared, nor the answers of
+    revised rules.  If a trusted key signed the verdict (``is_trusted``), an earlier judge's status is not compared either.
     """
     reported = window.verdict
     differs = [f"begun: the report shows {window.begun}, the run's id another time"] if begun_fits(window) is False else []

@@ -117,7 +117,7 @@ def _series(folder: Path, bench: _NvBenchmark, state: _BenchmarkState, gpus: dic
 def _samples(folder: Path, summary: _StateSummary | None, remarks: list[str]) -> Values | None:
     """Return the values of a file next to the JSON; None without a name or, with a remark, without the file.
 
-    Raises ValueError: for a file outside the JSON's folder, and for another number of values.
+    Raises ValueError: for a file outside the JSON's folder, an unreadable one, and one with another number of values.
     """
     if summary is None or not (name := summary.find("filename")):
         return None

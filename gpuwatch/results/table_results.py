@@ -33,7 +33,7 @@ class ColumnNames:
 def read_table(path: Path, blob: bytes, columns: ColumnNames) -> ResultFile:
     """Read the named columns.
 
-    Raises ValueError: for missing columns, and for values that are not numbers.
+    Raises ValueError: for missing columns, values that are not numbers, and a column of times without any.
     Raises UsageError: for JSON above 64 MiB.
     """
     is_json = blob.lstrip()[:1] in (b"{", b"[")

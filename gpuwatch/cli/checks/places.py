@@ -129,9 +129,7 @@ def _running(facts: dict[str, Any]) -> Check:
     if late_us:
         found += f", readings at most {max(late_us):.0f} µs late in 99 of 100"
     if facts.get("absence"):
-        return warned(
-            "daemon", f"{found}: {facts['absence']}", "see driver above; the daemon tries again every few seconds", **facts
-        )
+        return warned("daemon", f"{found}: {facts['absence']}", "see driver above; the daemon tries again every 10 s", **facts)
     if lost:
         rest = "the other GPUs are watched" if len(lost) < len(gpus) else "no GPU is watched until the driver is back"
         return warned("daemon", f"{found}; lost: {', '.join(lost)}", f"dmesg may name the cause; {rest}", **facts)
