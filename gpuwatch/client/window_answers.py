@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
 from annotate.user_policy import Policy
@@ -125,6 +124,8 @@ class WindowAnswers:
         return f"<gpuwatch.window {plain(self.label or self.run_id or '')} {state if self.begin_ns else 'not entered'}>"
 
     def _repr_html_(self) -> str:
+        import html
+
         from annotate.output import report
 
         return report.html(self.verdicts) if self.end_ns is not None else html.escape(repr(self))

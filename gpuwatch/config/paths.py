@@ -3,7 +3,6 @@
 platformdirs is not used, because importing it would slow ``import gpuwatch`` down.
 """
 
-import hashlib
 import os
 import pwd
 import stat
@@ -28,6 +27,8 @@ def suffix(source: str) -> str:
     kind, _, argument = source.partition(":")
     if kind in ("auto", "nvml"):
         return ""
+    import hashlib  # imported late: OpenSSL's library takes a tenth of the import of gpuwatch
+
     return f"-{kind}" + (f"-{hashlib.blake2b(argument.encode(), digest_size=4).hexdigest()}" if argument else "")
 
 

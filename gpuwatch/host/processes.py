@@ -3,7 +3,6 @@
 Every file there is optional: missing, forbidden or vanished files give None or an empty result, never zero.
 """
 
-import hashlib
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -50,6 +49,8 @@ def program(pid: int, *, proc: Path = PROC) -> str | None:
         executable = str((proc / str(pid) / "exe").readlink())
     except OSError:
         return None
+    import hashlib
+
     return hashlib.sha256(f"{executable}\0{arguments}".encode()).hexdigest()[:PROGRAM_LENGTH]
 
 

@@ -6,7 +6,7 @@ sqlite-utils imports pandas where pandas is installed, which would slow down eve
 
 from __future__ import annotations
 
-import secrets
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class Database:
         """Make the block one transaction; a failing inner block undoes only itself."""
         begin, commit, undo = "BEGIN", "COMMIT", ["ROLLBACK"]
         if self.conn.in_transaction:
-            point = f"gpuwatch_{secrets.token_hex(8)}"
+            point = f"gpuwatch_{os.urandom(8).hex()}"
             begin, commit, undo = f"SAVEPOINT {point}", f"RELEASE {point}", [f"ROLLBACK TO {point}", f"RELEASE {point}"]
         self.conn.execute(begin)
         try:
