@@ -18,7 +18,7 @@ def results() -> list[dict[str, object]]:
     Provisional: keys may be added.
 
     Returns:
-        One dict per closed window: ``face`` (the harness), ``label``, ``run``, ``status``, and ``causes`` or ``why``.
+        One dict per closed window: at least ``face`` (the harness), ``label``, ``run``, ``status``, and ``causes`` or ``why``.
 
     Raises nothing: a telemetry failure is the reason of an unproven verdict.
 

@@ -1,7 +1,7 @@
 """gpuwatch's exception hierarchy, without the exceptions of ``gpuwatch.diff``.
 
 GpuwatchError
-├── UsageError            a request that can never succeed; exit code 2 on the command line (`gpuwatch run`: 125)
+├── UsageError            a request that cannot be met; exit code 2 on the command line (`gpuwatch run`: 125)
 │   └── TrustedMarkError  a claimed number for a mark that began without --untrusted
 ├── SourceError           evidence that a source cannot give
 │   ├── SourceGoneError   the whole driver, recording or simulation is gone; try again later
@@ -35,7 +35,7 @@ class GpuwatchError(Exception):
 
 
 class UsageError(GpuwatchError):
-    """A request that can never succeed; the message names the expected and the found value.
+    """A request that cannot be met; the message names the expected and the found value.
 
     Example:
         >>> try:

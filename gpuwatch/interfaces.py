@@ -101,7 +101,7 @@ class DriverLoop(Protocol):
     def run(
         self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int, is_resting: bool = False
     ) -> tuple[Sequence[Pass], SourceError | None]:
-        """Return the passes that are due from ``due_ns`` until ``until_ns``, at least one unless interrupted.
+        """Return the passes that are due from ``due_ns`` until ``until_ns``, at least one unless interrupted or failed.
 
         A pass reads the whole row if the last row, at ``row_at_ns``, is ``row_after_ns`` old, else only the pulse.  An error
         ends the loop and is returned with the earlier passes.  ``is_resting`` allows the loop to skip repeated pulses, to

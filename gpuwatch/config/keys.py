@@ -183,7 +183,7 @@ KEYS: tuple[Key, ...] = (
     Key("card_spread", "card_spread_ratio", 0.0, _threshold(CARD_SPREADS), _threshold_text,
         "share by which two cards of a model differ in time at one clock; none: the model's recorded spread (H200: 0.34 %)"),
     Key("sampling.idle_period", "idle_period_ns", 50_000_000, _period, quantities.duration_text,
-        "period of the fast lane of a busy GPU; in windows, of all signals but clock and reasons, at most 50 ms"),
+        "period of the fast lane of a busy GPU; in windows, of its signals but clock and reasons, at most 50 ms"),
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,
         "period of clock and reasons while a window is open"),
     Key("sampling.budget", "budget_ratio", 0.01, _share, quantities.share_text,

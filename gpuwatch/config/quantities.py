@@ -36,14 +36,14 @@ class QuantityError(ValueError):
 
 
 def duration_ns(text: str) -> int:
-    """Return a duration with its unit, such as ``50ms``, in ns.  Raises QuantityError."""
+    """Return a duration with its unit, such as ``50ms``, in ns.  Raises QuantityError: for other text."""
     return _scaled(text, _DURATIONS_NS, 'a duration with its unit, such as "50ms", "2.5s" or "24h"')
 
 
 def lapse_ns(text: str) -> int:
     """Return a time distance like ``duration_ns``, but read a bare number as seconds and ``5m`` as minutes.
 
-    Raises QuantityError.
+    Raises QuantityError: for other text.
     """
     word = text.strip()
     if _NUMBER.match(word.removesuffix("m")):
@@ -52,12 +52,12 @@ def lapse_ns(text: str) -> int:
 
 
 def size_bytes(text: str) -> int:
-    """Return a size with its unit, such as ``2GiB``, in bytes.  Raises QuantityError."""
+    """Return a size with its unit, such as ``2GiB``, in bytes.  Raises QuantityError: for other text."""
     return _scaled(text, _SIZES_BYTES, 'a size with its unit, such as "64MiB" or "2GiB"')
 
 
 def share_ratio(text: str) -> float:
-    """Return a percentage with the percent sign, such as ``1 %``, as a ratio.  Raises QuantityError."""
+    """Return a percentage with the percent sign, such as ``1 %``, as a ratio.  Raises QuantityError: for other text."""
     expected = 'a share of 0 to 100 % with its sign, such as "1 %"'
     amount, unit = _split(text, expected)
     if unit != "%" or amount > 100:

@@ -85,7 +85,7 @@ class Settings:
     def reread(self) -> Settings:
         """Load the settings again from the current files and environment, under the same flags.
 
-        Raises UsageError.
+        Raises UsageError: as ``load``.
         """
         return load(self.given)
 

@@ -59,7 +59,7 @@ def _import_judge() -> None:
 def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgement:
     """Judge one run from its stored evidence; with a ``signer``, sign each verdict.
 
-    Raises StoreError.
+    Raises StoreError: when the run or its evidence cannot be read.
     """
     from annotate.capsule.pack import pack
     from annotate.evidence import Evidence, WindowRecord

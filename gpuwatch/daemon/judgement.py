@@ -13,7 +13,7 @@ LENGTH = struct.Struct(">I")  # before each request and each answer
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """Verdicts as plain data, worst first, with each GPU's packed evidence and its signature.
+    """Verdicts as plain data, worst first, with each GPU's packed evidence and each verdict's signature.
 
     A signature holds the public key (32 bytes) and the signature itself (64 bytes); without a usable key the list is empty.
     ``recorded`` holds the run's entries for the records of its work, by the digests of the work keys.

@@ -90,7 +90,7 @@ def log_to(settings: Settings, *, on_demand: bool) -> None:
 
 
 def _emptied(log: Path) -> TextIO:
-    """Open a new, empty log, never through a link, which could lead to another file.  Raises UsageError.
+    """Open a new, empty log, never through a link, which could lead to another file.  Raises UsageError: if that fails.
 
     The previous daemon's log is kept: it may explain that daemon's end.  If a daemon of another socket owns the
     store, the log belongs to that daemon, and this one appends the reason for its own exit.

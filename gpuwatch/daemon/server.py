@@ -269,7 +269,8 @@ class Server:
     async def _verdicts(self, peer: _Peer, lines: LineReader, request: messages.AskVerdicts) -> messages.Reply:
         """Wait for the verdicts of a window, but no longer than the client stays connected.
 
-        Raises ConnectionResetError: when the client went away.  Raises WireError, UsageError.
+        Raises ConnectionResetError, WireError: when the client went away or sent too much.
+        Raises UsageError: for an open window of this connection, and for an unknown one.
         """
         if request.run in peer.runs and self._windows.is_open(request.run):
             raise UsageError(f"window {request.run}: expected it closed, found it open on this connection; close it first")
@@ -291,10 +292,7 @@ class Server:
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:
-    """Refuse a connection, and wait up to a second for its greeting before the caller closes the connection.
-
-    Closing earlier would discard the refusal, and the client would find only a closed connection.
-    """
+    """Refuse a connection, and wait up to a second for its greeting: an earlier close would discard the refusal."""
     await send(writer, messages.Refused(code, why))
     with contextlib.suppress(TimeoutError, asyncio.LimitOverrunError, ValueError):
         await asyncio.wait_for(reader.readline(), GREETING_S / 10)

@@ -92,7 +92,7 @@ class SourceKeeper:
         The first caller closes the old source; the others share the new one.  NVML counts its users, so the driver is
         attached again only after all users have released it.
 
-        Raises SourceError.
+        Raises SourceError: when the source cannot be opened.
         """
         with self._reopening:
             current = self._source

@@ -210,7 +210,7 @@ class WatchedGpus:
         thread.start()
 
     def _watch(self, source: Source, device: Device) -> None:
-        """Sample one GPU at once; measure its call costs soon after the daemon answers, at the latest after ``MEASURED_AFTER_S``."""
+        """Sample one GPU at once; measure its call costs, a few GPUs at a time, from the daemon's first answers on."""
         uuid, settings = device.uuid, self._settings
         self._store.put_device(device)
         first = unmeasured(device, settings.idle_period_ns, settings.active_period_ns, why="the daemon has just started")

@@ -87,7 +87,7 @@ class Windows:
     def add_times(self, piece: Times | Spans, *, uid: int) -> None:
         """Add times of iterations, or spans, to a window that is not closed yet.
 
-        Raises UsageError.
+        Raises UsageError: for an unknown or closed window, malformed data, and too many times.
         """
         window = self._own(piece.run, uid)
         if window.closed.is_set():
@@ -105,7 +105,7 @@ class Windows:
     def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
         """End a window's interval; the judge starts after the window's close, or without a close after ``DECLARING_S``.
 
-        Raises UsageError.
+        Raises UsageError: for a window that is unknown or not open, and for impossible times.
         """
         window = self._own(run_id, uid)
         if not window.is_open:
@@ -115,7 +115,7 @@ class Windows:
     def close(self, request: Close, *, uid: int) -> None:
         """End a window if it is still open, and let the judge start.
 
-        Raises UsageError.
+        Raises UsageError: for an unknown or closed window, too many or long tags, and impossible times.
         """
         window = self._own(request.run, uid)
         if window.closed.is_set():
@@ -144,7 +144,8 @@ class Windows:
     async def verdicts(self, run_id: str, *, uid: int, wait_s: float) -> Run:
         """Return the run, with its verdict if the judge finishes within ``wait_s``.
 
-        Raises UsageError.
+        Raises UsageError: for an unknown window and another user's.
+        Raises TimeoutError: when no thread reads the store in time.
         """
         window = self._tracked.get(run_id)
         if window is not None:

@@ -34,7 +34,9 @@ class Exported:
 def to_parquet(store: Reader, folder: Path, *, since_wall_s: float | None = None, host: str | None = None) -> Exported:
     """Add finished windows that the folder lacks, one part per day and machine.
 
-    Raises ExportError, StoreError, UsageError.
+    Raises ExportError: when another export runs, or a part cannot be read or written.
+    Raises StoreError: when the store cannot be read.
+    Raises UsageError: without pyarrow.
     """
     from gpuwatch.fleet import parquet
 
@@ -58,7 +60,7 @@ def to_parquet(store: Reader, folder: Path, *, since_wall_s: float | None = None
 def all_rows(store: Reader, *, since_wall_s: float | None = None, host: str | None = None) -> Iterator[Row]:
     """Yield the rows of every finished window, in order of the days.
 
-    Raises StoreError.
+    Raises StoreError: when the store cannot be read.
     """
     for name, ids in _by_partition(store, since_wall_s, host).values():
         for chunk in _chunks(store, ids, name):

@@ -53,7 +53,7 @@ class SuspendWatch:
         self._next_look: asyncio.TimerHandle | None = None
 
     def look(self, again_s: float | None = None) -> None:
-        """Check now, and again after ``again_s``, by default LOOK_S with windows and IDLE_LOOK_S without."""
+        """Check now, and again at a tick of ``again_s``: by default LOOK_S with windows, IDLE_LOOK_S without."""
         if self._next_look is not None:
             self._next_look.cancel()
         again_s = again_s or (LOOK_S if self._is_busy() else IDLE_LOOK_S)

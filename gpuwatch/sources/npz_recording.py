@@ -50,7 +50,7 @@ _UNKNOWN = Device(uuid="GPU-of-recording", name="GPU of a recording")
 def load(path: Path) -> tuple[Evidence, ...]:
     """Return one piece of evidence per mark, in order of time, labelled with the mark's scenario.
 
-    Raises UsageError.
+    Raises UsageError: for a file without telemetry and marks, damaged data, and values outside their range.
     """
     arrays = _arrays(path)
     at_ns, columns, device = _telemetry(path, arrays), _columns(path, arrays), _device(path, arrays)
@@ -92,7 +92,7 @@ def _marks(path: Path, arrays: Mapping[str, Any]) -> list[tuple[str, tuple[int, 
 def whole(path: Path) -> tuple[Evidence, ...]:
     """Return the whole telemetry as one window.
 
-    Raises UsageError.
+    Raises UsageError: for a file without telemetry, damaged data, and values outside their range.
     """
     arrays = _arrays(path)
     at_ns = _telemetry(path, arrays)

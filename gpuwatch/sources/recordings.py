@@ -36,7 +36,7 @@ def load(path: str | Path, *, query: str | None = None) -> tuple[Evidence, ...]:
 def whole(path: str | Path) -> tuple[Evidence, ...]:
     """Return a recording's whole evidence: one window per GPU over the full length.
 
-    Raises UsageError.
+    Raises UsageError: as ``load``.
     """
     path = Path(path)
     return npz_recording.whole(path) if _format(path) == "scenarios" else merged(load(path))

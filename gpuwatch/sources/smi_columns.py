@@ -143,7 +143,7 @@ class ColumnReader:
     def read(self, where: str, cell: str) -> str | int | float:
         """Return an identity cell: text, or a number if the column has a unit.
 
-        Raises UsageError.
+        Raises UsageError: as ``number``.
         """
         if self.name not in _IDENTITY_UNITS:
             return cell
@@ -153,7 +153,7 @@ class ColumnReader:
     def number(self, where: str, cell: str) -> float:
         """Return the cell in the signal's unit; NaN if nvidia-smi has no value.
 
-        Raises UsageError.
+        Raises UsageError: for another form or unit, and for an impossible number.
         """
         if is_absent(cell):
             return math.nan

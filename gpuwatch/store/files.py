@@ -75,7 +75,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Database:
     """Return a connection that may move to another thread.  ``durable``: a commit survives loss of power.
 
-    Raises REFUSALS, OSError.
+    Raises REFUSALS, OSError: when the file cannot be opened, made or prepared.
     """
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode))  # SQLite gives its log the same mode
     return _prepared(sqlite3.connect(path, timeout=_HELD_S, check_same_thread=False), wal=wal, durable=durable)
@@ -84,7 +84,7 @@ def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Databas
 def reopen_to_write(path: Path, *, durable: bool) -> Database:
     """Return a connection to an existing file with a write-ahead log.
 
-    Raises REFUSALS.
+    Raises REFUSALS: when the file cannot be opened.
     """
     uri = f"{path.resolve().as_uri()}?mode=rw"
     return _prepared(sqlite3.connect(uri, uri=True, timeout=_HELD_S, check_same_thread=False), wal=True, durable=durable)
@@ -107,7 +107,7 @@ def _prepared(connection: sqlite3.Connection, *, wal: bool, durable: bool) -> Da
 def open_to_read(path: Path) -> Database:
     """Return a read-only connection, even without a living writer or write permission.
 
-    Raises StoreError.
+    Raises StoreError: when the file is missing, cannot be read, or is not a database.
     """
     uri = path.resolve().as_uri()
     refused: Exception | None = None
@@ -243,7 +243,8 @@ def is_locked_by(descriptor: int, folder: Path) -> bool:
 def lock(folder: Path, *, mode: int) -> int:
     """Lock a folder for one writer until the returned descriptor is closed.
 
-    Raises StoreError: when another writer holds the lock.  Raises OSError: when the lock's file cannot be written.
+    Raises StoreError: when another writer holds the lock.
+    Raises OSError: when the lock's file cannot be written.
     """
     path = folder / store_owner.LOCK
     # Only the owner may open the file: any reader of a file can lock it, and could keep every daemon from starting.

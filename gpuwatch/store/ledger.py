@@ -170,7 +170,8 @@ class Ledger(HeldFile):
 def open_ledger(folder: Path, facts: WriterFacts, *, wal: bool, evidence_bytes: int) -> tuple[Ledger, int]:
     """Return the folder's ledger, created or migrated as needed, and the count of damaged ledgers set aside.
 
-    Raises StoreError: for a ledger that is newer, locked, or damaged even when new.  Raises sqlite3.Error, OSError.
+    Raises StoreError: for a ledger that is newer, locked, or damaged even when new.
+    Raises sqlite3.Error, OSError: when disk or database fails.
     """
     path = folder / files.DATABASE
     for set_aside_count in range(2):

@@ -207,7 +207,7 @@ class SegmentReader:
 def query_segment(path: Path, query: Callable[[Database], _T]) -> _T | None:
     """Query one segment; return None if the writer dropped it meanwhile.
 
-    Raises StoreError, in one line.
+    Raises StoreError: when the segment cannot be read; the message has one line.
     """
     try:
         db = files.open_to_read(path)

@@ -90,7 +90,10 @@ class Reader(RunReader):
         return device
 
     def to_monotonic(self, wall_s: float) -> tuple[str, int]:
-        """Return boot id and monotonic nanoseconds of a wall time, from the nearest interval with a recorded offset."""
+        """Return boot id and monotonic nanoseconds of a wall time, from the nearest interval with a recorded offset.
+
+        Raises StoreError: for a store without any interval.
+        """
         wall_ns = round(wall_s * 1e9)
         intervals = self._rows("SELECT boot_id, begin_ns, end_ns, wall_offset_ns FROM clocks ORDER BY rowid")
         if not intervals:

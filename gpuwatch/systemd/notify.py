@@ -67,7 +67,7 @@ def taken(environment: MutableMapping[str, str]) -> tuple[Manager, list[socket.s
 
     Remove the variables, because child processes must not use them.
 
-    Raises UsageError: for values that no manager sets.
+    Raises UsageError: for values that no manager sets, and for a descriptor that is no socket.
     """
     variables = {name: environment.pop(name) for name in _VARIABLES if name in environment}
     return _manager(variables), _sockets(variables)

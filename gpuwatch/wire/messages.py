@@ -32,7 +32,7 @@ PAUSES_COUNT = 10_000  # of a window; a client sends its longest pauses
 # Bounds of one answer to `readings`, which keep the largest below LINE_BYTES; the rest is only counted.
 SHOWN_GPUS_COUNT, SHOWN_LENGTH = 64, 80  # the length of any name in the answer
 SHOWN_PROCESSES_COUNT = 24  # of a GPU, by descending memory
-SHOWN_WINDOWS_COUNT, SHOWN_PIDS_COUNT = 32, 64  # the newest windows, open ones first; PIDs of each
+SHOWN_WINDOWS_COUNT, SHOWN_PIDS_COUNT = 32, 64  # the newest windows, unfinished ones first; PIDs of each
 
 FactValue: TypeAlias = str | int | float | bool | None
 _T = TypeVar("_T")
@@ -83,7 +83,7 @@ class Open(Message, tag="open", frozen=True, rename={"declared": "told"}):
 
 
 class End(Message, tag="end", frozen=True):
-    """The end of a window's body, with its interval; ``times`` and a ``close`` with declared facts follow."""
+    """The end of a window's body, with its interval; ``times``, ``spans`` and a ``close`` with declared facts follow."""
 
     run: _RunId
     begin_ns: _Whole
@@ -222,7 +222,7 @@ class StatusReply(Message, tag="state", frozen=True):
 
 
 class Readings(Message, tag="now", frozen=True):
-    """The daemon's CLOCK_MONOTONIC now, the GPUs of its source, and the windows of the client's user, open ones first."""
+    """The daemon's CLOCK_MONOTONIC now, the GPUs of its source, and the windows that the client may see, unfinished first."""
 
     at_ns: int
     source: str

@@ -41,7 +41,7 @@ def record_socket(state: Path, socket: Path, *, mode: int) -> None:
 
 
 def recorded_socket(state: Path) -> Path | None:
-    """Return the recorded socket; None without a valid record, or for a record that another user could have made."""
+    """Return the recorded socket; None without a valid record, and if another user could have made the record or the socket."""
     path = _recorded(state)
     return path if path is not None and is_folder_of_ours(path.parent) else None
 

@@ -82,9 +82,9 @@ def lost(error: Exception, uuid: str) -> NoReturn:
 
 
 def asked(api: Api, function: str, *args: Any, uuid: str | None = None) -> Any:
-    """Return one call's answer; None if the binding or the driver has none.
+    """Return one call's answer; None if the binding lacks the function or the driver refuses the call.
 
-    Raises SourceGoneError, DeviceLostError.
+    Raises SourceGoneError, DeviceLostError: as ``treat``.
     """
     call = getattr(api, function, None)  # an older binding lacks newer functions
     if call is None:

@@ -198,7 +198,7 @@ class CompiledLoop:
 def open_loop(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> CompiledLoop | None:
     """Return the loop for two rows of a GPU; None without a usable library, and for rows that only Python can read.
 
-    Raises OSError.
+    Raises OSError: when no descriptor is free.
     """
     library, _ = compiled()
     try:

@@ -76,7 +76,7 @@ class BoardHandles:
 def count(api: Api) -> int:
     """Count the GPUs that the driver lists.
 
-    Raises SourceGoneError.
+    Raises SourceGoneError: when the driver does not list its GPUs.
     """
     try:
         return int(api.nvmlDeviceGetCount())
@@ -88,7 +88,7 @@ def count(api: Api) -> int:
 def at(api: Api, index: int) -> Iterator[BoardHandles]:
     """Yield the GPU at an index of the driver's list, then its MIG instances.
 
-    Raises DeviceLostError, SourceGoneError.
+    Raises DeviceLostError, SourceGoneError: when the GPU or the driver is gone.
     """
     try:
         handle = api.nvmlDeviceGetHandleByIndex(index)
@@ -110,7 +110,7 @@ def at(api: Api, index: int) -> Iterator[BoardHandles]:
 def board(api: Api, uuid: str) -> BoardHandles:
     """Return the handles of a GPU or MIG instance by UUID.
 
-    Raises DeviceLostError, SourceGoneError.
+    Raises DeviceLostError, SourceGoneError: when the GPU or the driver is gone.
     """
     try:
         handle = api.nvmlDeviceGetHandleByUUID(uuid)

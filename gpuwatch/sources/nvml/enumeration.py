@@ -31,7 +31,10 @@ class RollCall:
         self.missing: dict[int, str] = {}  # by index in the driver's list: the reason for the missing answer
 
     def begin(self) -> int:
-        """Start the calls of GPUs without a pending call, and return the count of listed GPUs.  Raises SourceGoneError."""
+        """Start the calls of GPUs without a pending call, and return the count of listed GPUs.
+
+        Raises SourceGoneError: when the driver does not list its GPUs.
+        """
         count = device_facts.count(self._api)
         for index in range(count):
             if index not in self._open:
@@ -45,7 +48,7 @@ class RollCall:
     def call(self) -> _Present:
         """Return the GPUs that answered, in the driver's order.  Stop waiting after ``patience_s`` without a further answer.
 
-        Raises SourceGoneError.
+        Raises SourceGoneError: when the driver is gone or does not list its GPUs.
         """
         with self._calling:
             count = self.begin()

@@ -49,7 +49,10 @@ class EventWait:
         return True
 
     def wait(self, timeout_s: float, *, most: int = 256) -> tuple[Event, ...]:
-        """Return at most ``most`` new events; wait at most ``timeout_s`` for the first."""
+        """Return at most ``most`` new events; wait at most ``timeout_s`` for the first.
+
+        Raises SourceGoneError: when the driver is gone.
+        """
         if not self._uuids:
             self._closing.wait(timeout_s)
             return ()

@@ -55,7 +55,7 @@ class FieldBatch:
     def entries(self) -> list[Entry]:
         """Return (return code, timestamp us, value type, raw value) of every field.
 
-        Raises NVMLError.
+        Raises NVMLError: when the whole call fails.
         """
         # A new buffer for each call: a window's edge may read the same batch from another thread.
         buffer = self._buffer.from_buffer_copy(self.template)

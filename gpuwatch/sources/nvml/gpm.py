@@ -50,7 +50,7 @@ class Gpm:
         """Return the nanoseconds since the previous sample, and the known means over that time in NVML's unit.
 
         Return 0 and no means at the first call, too soon after the previous sample, or if the driver does not answer.
-        Raises DeviceLostError, SourceGoneError.
+        Raises DeviceLostError, SourceGoneError: when the GPU or the driver is gone.
         """
         with self._lock:
             try:

@@ -39,7 +39,7 @@ class _NvmlGpu:
 
 
 class Nvml:
-    """The driver, through NVIDIA's binding.  Raises SourceGoneError: when no driver answers.
+    """The driver, through NVIDIA's binding.  Raises SourceGoneError: when no driver answers or the binding is missing.
 
     ``api`` is the pynvml module, or in tests a second copy of it over a test library.
     """
@@ -118,7 +118,7 @@ class Nvml:
     def series(self, uuid: str, row: Sequence[str], pulse: Sequence[str]) -> CompiledLoop | None:
         """Return the compiled loop over a row and a pulse; None if the loop cannot be opened.
 
-        Raises DeviceLostError, SourceGoneError.
+        Raises DeviceLostError, SourceGoneError: when the GPU or the driver is gone.
         """
         gpu, names = self._gpu(uuid), (tuple(row), tuple(pulse))
         if names not in gpu.loops:
@@ -153,7 +153,7 @@ class Nvml:
     def read_rare(self, uuid: str) -> RareReading:
         """Read a board's signals for the metrics page.
 
-        Raises DeviceLostError, SourceGoneError.
+        Raises DeviceLostError, SourceGoneError: when the GPU or the driver is gone.
         """
         with self._answering(uuid) as gpu:
             return gpu.rare.read()

@@ -43,7 +43,7 @@ class DensePower:
 
         Return empty tuples without new samples, after a step of the stamps' clock, or if that clock is unknown.
 
-        Raises DeviceLostError, SourceGoneError.
+        Raises DeviceLostError, SourceGoneError: when the GPU or the driver is gone.
         """
         samples = self._samples()
         if not samples:

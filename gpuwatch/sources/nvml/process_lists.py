@@ -102,7 +102,7 @@ class ProcessLists:
 
         With ``utilization``, the processes include unlisted ones that used the GPU.
 
-        Raises DeviceLostError, SourceGoneError.
+        Raises DeviceLostError, SourceGoneError: when the GPU or the driver is gone.
         """
         listed: dict[int, tuple[int | None, bool]] = {}
         whole = True

@@ -28,7 +28,7 @@ class Row:
     def ask(self) -> dict[str, Any]:
         """Return the answered signals, in a Reading's units.
 
-        Raises DeviceLostError, SourceGoneError.
+        Raises DeviceLostError, SourceGoneError: when the GPU or the driver is gone.
         """
         values: dict[str, Any] = {}
         for call, takers in self.steps:

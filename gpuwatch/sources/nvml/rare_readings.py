@@ -57,7 +57,7 @@ class RareQuestions:
     def read(self) -> RareReading:
         """Read the board and its MIG instances.
 
-        Raises DeviceLostError, SourceGoneError.
+        Raises DeviceLostError, SourceGoneError: when the GPU or the driver is gone.
         """
         with self._lock:
             begin_ns = clock.now_ns()

@@ -163,6 +163,7 @@ class Simulated:
         """Replace the scene's own process by a real one, even on a lost GPU.
 
         Raises DeviceLostError: for an unknown UUID.
+        Raises SourceGoneError: after ``close``.
         """
         gpu = self._known(uuid)
         with gpu.lock:
