@@ -1,4 +1,4 @@
-"""The registry of readers: the module that recognises which tool wrote a result."""
+"""The registry of readers, and the recognition of the tool that wrote a result."""
 
 from __future__ import annotations
 
