@@ -28,7 +28,11 @@ class ScreenOptions:
 
 
 def show(found: Diff, screen: ScreenOptions) -> None:
-    """Show a comparison, and write it to the named files."""
+    """Show a comparison, and write it to the named files.
+
+    Raises UsageError: when a file cannot be written.
+    Raises Stop, ReaderLeft: as ``output.emit``.
+    """
     wanted: dict[Language, bool] = {"sass": screen.shows_sass, "ptx": screen.shows_ptx}
     shown = [language for language, is_shown in wanted.items() if is_shown]
     if screen.json_file == "-":

@@ -31,7 +31,11 @@ _COLOURS = {Status.VALID: "32", Status.UNPROVEN: "35", Status.FLAGGED: "33", Sta
 
 
 def emit_json(data: Mapping[str, Any], stream: IO[str] | None = None) -> None:
-    """Write one JSON object, ``schema`` first.  NaN and infinity become null, because JSON has neither."""
+    """Write one JSON object, ``schema`` first.  NaN and infinity become null, because JSON has neither.
+
+    Raises Stop, ReaderLeft: as ``emit``.
+    Raises OSError: when a stream other than standard output cannot be written.
+    """
     _write(json_text({"schema": SCHEMA} | _finite(dict(data)), indent=2), stream or sys.stdout)
 
 
@@ -45,7 +49,10 @@ def json_text(data: Mapping[str, Any], *, indent: int | None = None) -> str:
 
 
 def emit_either(data: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Write data for programs or text for people."""
+    """Write data for programs or text for people.
+
+    Raises Stop, ReaderLeft: as ``emit``.
+    """
     if as_json:
         emit_json(data)
     else:

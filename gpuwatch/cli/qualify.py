@@ -61,7 +61,12 @@ class QualifyOptions:
 
 
 def run(settings: Settings, options: QualifyOptions, *, as_json: bool) -> Exit:
-    """Qualify this machine's GPU, print the answer, and return the exit code."""
+    """Qualify this machine's GPU, print the answer, and return the exit code.
+
+    Raises UsageError: for an unreadable reference, and for a recording as the source.
+    Raises GpuwatchError: when no GPU exists or is usable.
+    Raises OSError: when the reference cannot be written.
+    """
     given = read_cards(Path(each) for each in options.reference) if options.reference else None
     card = qualify(settings, output.say)
     reference = shipped_cards(card.device.name) if given is None else same_model(given, card.device.name)
