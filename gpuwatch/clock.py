@@ -1,4 +1,4 @@
-"""Clocks.  Every other module but the store's migrations reads the time here."""
+"""Clocks.  Every other module reads the time here, except the store's migrations and the timers of the event loop."""
 
 import time
 from typing import Protocol
