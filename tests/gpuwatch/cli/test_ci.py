@@ -100,7 +100,7 @@ def test_ci_writes_the_runners_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeyp
 
 
 def test_ci_retries_a_neutral_job_and_returns_the_commands_code(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """An empty window is neutral after two tries; a failing command ends the job with the command's exit code."""
+    """An empty window is neutral after two tries; a failing command ends the job with its exit code, a missing one with 127."""
     ended = gpuwatch("ci", *daemon.flags(), "--retry", "1", "--neutral-exit", "75", "--", *SHORT)
     assert ended.code == 75, ended.err
     assert ended.err.count("running again (1 of 1)") == 1
@@ -112,7 +112,7 @@ def test_ci_retries_a_neutral_job_and_returns_the_commands_code(gpuwatch: Gpuwat
 def test_ci_runs_the_command_at_the_baselines_revision(
     gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command runs first at the baseline's revision in a separate worktree, then in the working tree."""
+    """The command runs first at the baseline's revision, then in the working tree; an unknown revision is named."""
     repository = tmp_path / "repository"
     repository.mkdir()
     (repository / "value").write_text("old\n")

@@ -126,7 +126,7 @@ def test_image_and_flags_are_tags(tmp_path: Path) -> None:
 
 
 def test_git_revision_is_that_of_the_folder(tmp_path: Path) -> None:
-    """The folder's git files give the commit of a branch (packed or not), a worktree or a detached HEAD."""
+    """The git files give the commit of a branch (packed or not), a worktree or a detached HEAD; damaged files give no tag."""
 
     def git(*arguments: str, folder: Path = tmp_path / "a") -> str:
         names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")

@@ -28,8 +28,9 @@ scrape_configs:
     static_configs: [{{targets: ["127.0.0.1:{LISTEN_PORT}"]}}]
 ```
 
-`/metrics` answers in the text format and in OpenMetrics. `/-/healthy` answers while the process runs. `/-/ready` answers 200 as soon
-as the daemon has found its GPUs, or has found that there are none. A daemon that a window starts never listens.
+`/metrics` answers in the text format and in OpenMetrics. `/-/healthy` answers while the process runs. `/-/ready` answers 200
+once every GPU has given a reading or no GPU was found, at the latest about five seconds after the start. A daemon that a window starts
+never listens.
 
 ## Rules for every series
 
@@ -106,7 +107,7 @@ connections are open; a new one replaces the oldest that is not receiving a page
 request, or after ten seconds in total. `/-/healthy` and `/-/ready` need no password and answer while eight pages are sent: they contain no
 data about the machine. With `client_ca` they need a client certificate.
 
-On loopback the `Host` header must name this machine: `localhost` or a name below it, a loopback address, the machine's host name, or the
+On loopback a `Host` header must name this machine: `localhost` or a name below it, a loopback address, the machine's host name, or the
 name in `listen`. The daemon answers other names with 421, except at the two probes: no web page can point its own name here and read the metrics. A
 proxy must send `Host: localhost`. Elsewhere the page allows every name, because service discovery chooses the names.
 """

@@ -133,7 +133,7 @@ def crowding_ratio(cpu_s: float = 0.2) -> float:
 def wait_for(
     first: Server, written: Server, second: Server, machines_count: int, period_s: float, over_s: int
 ) -> float:  # fmt: skip
-    """Return a time at which ``first`` and ``written`` have full ranges of every machine, and no failed scrape in three periods.
+    """Return a time at which the servers have full ranges of every machine, and no failed scrape in the three periods before.
 
     A scrape that exceeds the period ends all series of its machine until the next scrape.  A rule's recorded value would
     then differ from the current value of its expression.

@@ -61,7 +61,7 @@ def apart_ns(found: list[Sweep]) -> list[int]:
 
 
 def test_idle_gpu_is_read_rarely_after_a_while() -> None:
-    """An idle GPU is read at 20 Hz for at least 9 s.  A resting GPU has no pulses and no stale rows."""
+    """An idle GPU is read at 20 Hz for at least 9 s.  A resting GPU gives no repeated pulse and no stale row."""
     gpu = Gpu()
     assert len(gpu.watched(9.0, Lane.FAST)) == pytest.approx(180, abs=2)
     gpu.resting()

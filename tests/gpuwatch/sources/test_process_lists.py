@@ -50,7 +50,7 @@ def test_process_seen_only_by_utilization_is_unlisted(visibility: Visibility, na
 
 @pytest.mark.parametrize("code", [0, 6])
 def test_utilization_is_none_without_samples(code: int) -> None:
-    """The code NotFound gives no share."""
+    """An empty record gives no share, and neither does the code NotFound."""
     library = Library(processes=[(1, 1)], errors={"nvmlDeviceGetProcessUtilization": code} if code else {})
     library.utilization = [] if code else library.utilization
     (process,), _ = lists(library).processes(utilization=True)
