@@ -113,7 +113,7 @@ def _check_ours(folder: Path, found: os.stat_result, option: str) -> None:
 
 
 def user_folder(environment: Mapping[str, str], variable: str, below: str) -> Path:
-    """Return the folder in a variable, else one below the user's home, else a private one; a HOME must be absolute."""
+    """Return the folder in a variable, else one below the user's home, else a private one; ignore a HOME that is not absolute."""
     # The XDG base-directory specification requires that relative paths in these variables are ignored.
     named = environment.get(variable, "")
     if named.startswith("/"):

@@ -39,7 +39,7 @@ _PLAIN: Mapping[ColumnKind, Any] = {
 
 
 def arrow_schema() -> Any:  # a pyarrow.Schema; pyarrow has no annotations
-    """Return the contract as an Arrow schema, with metadata: meaning and unit per field, and gpuwatch's version."""
+    """Return the contract as an Arrow schema, with metadata: meaning and unit per field, schema number and version."""
     about = {"gpuwatch.schema": str(SCHEMA), "gpuwatch.version": __version__}
     return pa.schema([_field(column) for column in COLUMNS], metadata=about)
 

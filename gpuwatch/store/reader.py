@@ -28,7 +28,10 @@ class Reader(RunReader):
         self._segments = SegmentReader(self.state)
 
     def evidence(self, run: Run, uuid: str) -> Evidence:
-        """Return a run's evidence on one GPU: the packed form if it is stored, otherwise built from the readings."""
+        """Return a run's evidence on one GPU: the packed form if it is stored, otherwise built from the readings.
+
+        Raises StoreError: also for a damaged packed form.
+        """
         packed = self.packed(run, uuid)
         if packed is not None:
             try:

@@ -125,7 +125,7 @@ class Store:
             self._wake.set()
 
     def set_budget(self, budget_bytes: int, max_age_s: float) -> None:
-        """Change the store's limits; they take effect within a minute."""
+        """Change the store's limits; they take effect at the next housekeeping, within about a minute."""
         self._limits = replace(self._limits, budget_bytes=budget_bytes, max_age_s=max_age_s)
         self._committer.set_limits(self._limits)
 

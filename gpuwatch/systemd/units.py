@@ -62,7 +62,7 @@ def folder() -> Path:
 
 
 def drop_ins() -> dict[str, str]:
-    """Return the names and purposes of the drop-ins for the system's unit."""
+    """Return the names and purposes of the drop-ins for the system's unit.  Raises UsageError: as ``folder``."""
     return {
         file.stem: " ".join(
             line.removeprefix("# ") for line in file.read_text("utf-8").splitlines()[1:] if line.startswith("#")

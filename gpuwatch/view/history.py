@@ -195,7 +195,10 @@ class Recorded:
         return sorted((event for event in every if begin_ns <= event.at_ns <= end_ns), key=lambda event: event.at_ns)
 
     def verdicts(self, run_id: str) -> Sequence[Verdict]:
-        """Judge now, as `gpuwatch audit --trace` does: a recording holds evidence, but no stored verdict."""
+        """Judge now, as `gpuwatch audit --trace` does: a recording holds evidence, but no stored verdict.
+
+        Raises StoreError: for an unknown window.
+        """
         with self._lock:
             if run_id not in self._verdicts:
                 if run_id not in self._windows:
