@@ -43,9 +43,9 @@ def _read(path: Path) -> tuple[Evidence, ...]:
 
     Raises CapsuleError: when the file cannot be read, or is not a recording with evidence.
     """
-    if path.exists() and not path.is_file():
-        raise CapsuleError("expected a recording, found a folder or a pipe; write the recording to a regular file first")
     try:
+        if path.exists() and not path.is_file():
+            raise CapsuleError("expected a recording, found a folder or a pipe; write the recording to a regular file first")
         with path.open("rb") as file:
             evidence = unpack(file.read(UNPACKED_BYTES + 1))
     except OSError as error:

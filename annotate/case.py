@@ -26,15 +26,8 @@ from annotate.times.reference_clock import reference_clock_mhz
 class Case(CaseSeries):
     """The derived facts of a window that several rules and proofs use; each ``Kept`` fact is computed once."""
 
-    def __init__(
-        self,
-        evidence: Evidence,
-        claim: Claim = Claim.SUSTAINED,
-        *,
-        reference_mhz: float | None = None,
-        whole: Evidence | None = None,
-    ) -> None:
-        super().__init__(evidence, claim, whole=whole)
+    def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED, *, reference_mhz: float | None = None) -> None:
+        super().__init__(evidence, claim)
         self._given_mhz = reference_mhz  # None: the reference clock of the model
 
     @Kept
@@ -99,7 +92,7 @@ class Case(CaseSeries):
 
     @Kept
     def raw_levels(self) -> TimeLevels | None:
-        """Return the levels of the times at the stamped clock, or as measured if no conversion is possible."""
+        """Return the levels of the times at the stamped clock, or as measured without a conversion; None for too few times."""
         clocked = self.clocked
         times = self.one_clock if clocked is self.timings else one_clock_times(clocked, self.fit)
         return time_levels(self.evidence, self.timings, times)

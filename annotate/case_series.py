@@ -24,11 +24,10 @@ _SURE_SD = 1.96  # standard deviations: half the 95 % interval of a normal distr
 class CaseSeries:
     """The evidence of one pass under one claim.  Each ``Kept`` series is computed at its first use, then cached."""
 
-    def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED, *, whole: Evidence | None = None) -> None:
+    def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> None:
         self.evidence = evidence
         self.memory = evidence.memory if isinstance(evidence, Asked) else Memory()
         self.claim = claim
-        self.whole = whole or evidence  # evidence of the widest pass: for text only, never for a bound
 
     @Kept
     def timings(self) -> Timings:
@@ -54,7 +53,7 @@ class CaseSeries:
 
     @property
     def timer_s(self) -> float:
-        """Return the GPU's time for the timer of one call; without stamps, CUDA events are assumed to take as long as stamps."""
+        """Return the GPU's time for one call's timer; without stamps, CUDA events are assumed to take as long as stamps."""
         return STAMP_S if self.timings.sm_clock_mhz is None else self.stamp_s
 
     @property

@@ -64,13 +64,10 @@ class _Passes:
         self._some = Memory((self._all, FACTS))
         none = Memory((self._some, TIMES), (self._all, FACTS | TIMES))
         timed = replace(evidence, declared=claimed_only)
-        self.last = Case(
-            Asked.of(replace(evidence, declared=_Heard(evidence.declared, self._all.ears)), self._all),
-            policy.claim,
-            whole=evidence,
-        )
-        self._timed = Case(Asked.of(timed, self._some), policy.claim, whole=evidence)
-        self._witnessed = Case(Asked.of(replace(timed, timings=None, other_work=None), none), policy.claim, whole=evidence)
+        heard = replace(evidence, declared=_Heard(evidence.declared, self._all.ears))
+        self.last = Case(Asked.of(heard, self._all), policy.claim)
+        self._timed = Case(Asked.of(timed, self._some), policy.claim)
+        self._witnessed = Case(Asked.of(replace(timed, timings=None, other_work=None), none), policy.claim)
         self._has_times = evidence.timings is not None or evidence.other_work is not None
 
     def ask(self, question: Callable[[Case], _Answered]) -> dict[AskingPass, _Answered]:
@@ -128,7 +125,7 @@ def _proven(proof: Proof, answers: Mapping[str, Answer], case: Case) -> ProofSho
 
 
 def _causes(rules: Sequence[Rule], by_rule: Mapping[str, Mapping[AskingPass, Answer]], *, is_strict: bool) -> tuple[Bound, ...]:
-    """Return the causes of all passes in the order of the rules, without labels; for untrusted code no bound replaces another."""
+    """Return the causes of all passes in the rules' order, without labels; for untrusted code no bound replaces another."""
     order = {rule.name: place for place, rule in enumerate(rules) if rule.kind is not RuleKind.LABEL}
     found = {asking: [bound for name in order for bound in _bounds(by_rule[name][asking])] for asking in AskingPass}
     if is_strict:

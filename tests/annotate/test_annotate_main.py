@@ -95,6 +95,13 @@ def test_main_refuses_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "found a folder or a pipe" in capsys.readouterr().err
 
 
+def test_main_refuses_an_impossible_name_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["a" * 300]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert "File name too long" in printed.err
+
+
 def test_main_refuses_unknown_claims(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([str(recording), "--claim", "fast"])
