@@ -74,7 +74,10 @@ class ProofState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A signed deviation of a number with its 95 % interval: the number over the undisturbed one, minus 1."""
+    """A signed deviation of a number with its 95 % interval: the number over the undisturbed one, minus 1.
+
+    Raises ValueError: when a figure is not finite, or the three are not in ascending order.
+    """
 
     low_ratio: float
     value_ratio: float
@@ -106,7 +109,9 @@ class Bound:
     """The largest deviation that one cause can make, in either direction.
 
     ``ratio`` is None for a cause of unknown size.  ``seen_ratio`` is the part that a witness resolved, by default all of
-    ``ratio``; times and stamps never lower ``seen_ratio``.  Raises ValueError for figures that are not valid bounds.
+    ``ratio``; times and stamps never lower ``seen_ratio``.
+
+    Raises ValueError: when a figure is negative or not finite, or the seen part exceeds the bound.
     """
 
     number: Number
@@ -205,7 +210,7 @@ class ProofShown:
 
 @dataclass(frozen=True, slots=True)
 class BoundScope:
-    """The reference of the bounds: the window itself, or this card's record of ``windows_count`` windows."""
+    """The reference of the bounds: the window itself, or this card's record (``record``) of ``windows_count`` windows."""
 
     kind: str = "itself"
     windows_count: int = 0

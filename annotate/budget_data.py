@@ -17,7 +17,7 @@ CLAIM_FACTS = ("locked_mhz", "every_s", "varies", "whole_program", "untrusted", 
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """The parts of a claim that the user states besides its name.  A part that was not stated is None."""
+    """Parts of a claim that the user states besides its name, in figures.  A part that was not stated is None."""
 
     locked_mhz: float | None = None
     every_s: float | None = None

@@ -1,4 +1,4 @@
-"""The meanings a user can give a number, and the evidence that each requires."""
+"""The meanings a user can give a number, and the rules whose answer every meaning requires."""
 
 from __future__ import annotations
 

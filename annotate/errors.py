@@ -17,10 +17,10 @@ class AnnotateError(Exception):
 
 
 class UnknownNameError(AnnotateError):
-    """A claim, rule, limit or policy key that does not exist; the message suggests the nearest name, or lists all.
+    """A claim, rule, limit, threshold or policy key that does not exist; the message suggests the nearest name, or lists all.
 
     Attributes:
-        kind: Kind of the name: claim, rule, limit of RULE or policy key.
+        kind: Kind of the name: claim, rule, limit of RULE, threshold or policy key.
         name: Name that was given.
 
     Example:
@@ -44,7 +44,7 @@ class UnknownNameError(AnnotateError):
 
 
 class InvalidValueError(AnnotateError):
-    """A value of the wrong type or outside its range; the message states the expected type or range.
+    """A value of the wrong type or outside its range, or data that is no verdict; the message states what was expected.
 
     Example:
         >>> from annotate.errors import InvalidValueError
@@ -57,7 +57,7 @@ class InvalidValueError(AnnotateError):
 
 
 class CapsuleError(AnnotateError):
-    """Packed evidence that cannot be read: damaged, of another format, or of a newer schema.
+    """A recording or report that cannot be read: damaged, too large, of another format, or of a newer schema.
 
     Example:
         >>> from annotate.errors import CapsuleError

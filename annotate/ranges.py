@@ -20,7 +20,7 @@ class Range:
 
 
 Share: TypeAlias = Annotated[float, Range(0.0, 1.0)]
-PositiveShare: TypeAlias = Annotated[float, Range(1e-6, 1.0)]  # for a rule that divides by the share
+PositiveShare: TypeAlias = Annotated[float, Range(1e-6, 1.0)]  # for a rule that a share of 0 would switch off
 Factor: TypeAlias = Annotated[float, Range(0.1, 1000.0)]  # a multiple of a reference
 Processors: TypeAlias = Annotated[float, Range(0.0, 1024.0)]  # 1 is the whole time of one CPU
 Duration: TypeAlias = Annotated[float, Range(0.0, 3600.0)]  # seconds

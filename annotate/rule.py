@@ -118,7 +118,8 @@ class Rule:
     def checked_limits(self, limits: Mapping[str, object]) -> dict[str, float]:
         """Return the limits as floats.
 
-        Raises UnknownNameError or InvalidValueError: for a limit that the rule refuses.
+        Raises UnknownNameError: when the rule has no limit of a name.
+        Raises InvalidValueError: when a limit is not a number in its range.
         """
         known = self.limits
         out: dict[str, float] = {}

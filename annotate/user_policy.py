@@ -25,7 +25,7 @@ class Policy:
         limits: Overridden limits, by rule and limit; the name of a limit ends in its unit.
         tolerance_ratio: Ratio by which disturbances may change a number before the window is flagged, from 0.0001 to 0.2.
         precision_ratio: Largest accepted repeatability of a number, a ratio from 0.0001 to 0.5; None for no limit.
-        card_spread_ratio: Ratio by which two cards of a model differ at one clock, from 0.0001 to 0.3; None for the recorded spread.
+        card_spread_ratio: Spread between cards of a model at one clock, a ratio from 0.0001 to 0.3; None for the recorded one.
 
     Raises UnknownNameError: when a claim, rule or limit does not exist; the message suggests the nearest, or lists all.
     Raises InvalidValueError: when a value has the wrong type or lies outside its range.

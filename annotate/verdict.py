@@ -62,11 +62,11 @@ class Verdict:
         claim: Claim that was judged: sustained, burst or fixed-clock.
         claim_facts: Parts of the claim stated besides its name.
         device_uuid: UUID of the GPU; None if no GPU was watched.
-        device_name: Name of the GPU's model.
+        device_name: Name of the GPU's model; None if no GPU was watched.
         begin_ns: Start of the window on ``time.monotonic_ns``, in nanoseconds.
         end_ns: End of the window on the same clock, in nanoseconds.
         simulated: True if no real GPU was measured.
-        why: Missing evidence or proofs, separated by semicolons; empty if none is missing. A flagged or rejected verdict can have it too.
+        why: Missing evidence or proofs of an unproven, flagged or rejected verdict, separated by semicolons; else empty.
         policy: Policy of the window, as ``Policy.to_dict`` gives it.
         judge_version: Version of the judge.
         findings: One finding per rule.
@@ -110,7 +110,7 @@ class Verdict:
 
     @property
     def unobserved(self) -> tuple[Finding, ...]:
-        """Return the findings of rules whose evidence is missing, and of failed rules."""
+        """Return the findings of rules whose evidence is missing, and of failed rules, in the rules' order."""
         return tuple(finding for finding in self.findings if finding.answered is Answered.UNOBSERVED)
 
     @property

@@ -18,7 +18,7 @@ def encode(values: npt.NDArray[np.int64]) -> bytes:
 def decode(data: bytes | memoryview, count: int) -> tuple[npt.NDArray[np.int64], memoryview]:
     """Return ``count`` numbers, and the bytes after them.
 
-    Raises ValueError for an unknown width or too few bytes.
+    Raises ValueError: for an unknown width, a negative count or too few bytes.
     """
     width = data[0] if data else 0
     if width not in _WIDTHS or count < 0 or len(data) < 1 + width * count:

@@ -64,9 +64,9 @@ def thin(at_ns: Times, values: npt.NDArray[np.float64], begin_ns: int, end_ns: i
 def filled(column: Column, step_ns: int, silent: Index, *, counts: bool) -> Column:
     """Return a column with kept rows repeated at the step, except during silences.
 
-    Raises ValueError as ``fill_index``.
-
     A column that ``counts`` rises evenly between two kept rows: repeated rows would be constant and then jump.
+
+    Raises ValueError: as ``fill_index``.
     """
     index, at_ns = fill_index(column.at_ns, step_ns, silent)
     values = column.values[index]
@@ -81,7 +81,7 @@ def filled(column: Column, step_ns: int, silent: Index, *, counts: bool) -> Colu
 def fill_index(at_ns: Times, step_ns: int, silent: Index) -> tuple[Index, Times]:
     """Return the index and the time of each restored row.
 
-    Raises ValueError for too many rows, no row or no step.
+    Raises ValueError: for more than ``FILLED_COUNT`` rows, for no row, and for a step of 0 or less.
     """
     if step_ns <= 0 or len(at_ns) == 0:
         raise ValueError(f"expected at least one row and a positive step, found {len(at_ns)} rows and a step of {step_ns} ns")

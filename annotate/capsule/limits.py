@@ -20,7 +20,7 @@ LARGEST = float(1 << 64)  # largest value: a mask or a counter of 64 bits
 def times(at_ns: Times, *, ascending: bool = True) -> Times:
     """Return times that are in range and, with ``ascending``, in order.
 
-    Raises ValueError for others.
+    Raises ValueError: for times beyond 146 years and, with ``ascending``, for times out of order.
     """
     if len(at_ns) and not (int(at_ns.min()) > -FARTHEST_NS and int(at_ns.max()) < FARTHEST_NS):
         raise ValueError("expected times within 146 years, found one beyond")
@@ -32,7 +32,7 @@ def times(at_ns: Times, *, ascending: bool = True) -> Times:
 def values(found: Values) -> Values:
     """Return readings within 64 bits; NaN means not observed.
 
-    Raises ValueError for larger or infinite ones.
+    Raises ValueError: for larger or infinite ones.
     """
     if (np.abs(found) > LARGEST).any():
         raise ValueError(f"expected readings of at most {LARGEST:g}, found a larger one")
@@ -42,7 +42,7 @@ def values(found: Values) -> Values:
 def as_times(found: npt.NDArray[Any]) -> Times:
     """Return numbers of any type as nanoseconds.
 
-    Raises ValueError for NaN and for times beyond 146 years.
+    Raises ValueError: for NaN and for times beyond 146 years.
     """
     if not (np.abs(np.asarray(found, np.float64)) < FARTHEST_NS).all():
         raise ValueError("expected times within 146 years, found one beyond")
@@ -52,7 +52,7 @@ def as_times(found: npt.NDArray[Any]) -> Times:
 def window(found: WindowRecord) -> WindowRecord:
     """Return a valid window.
 
-    Raises ValueError if the window ends before it begins, is too long or lies beyond 146 years.
+    Raises ValueError: when the window ends before it begins, is longer than 31 days or lies beyond 146 years.
     """
     if not -FARTHEST_NS < found.begin_ns <= found.end_ns < FARTHEST_NS:
         raise ValueError(f"expected a window that begins before it ends, found {found.begin_ns} to {found.end_ns}")
@@ -64,7 +64,7 @@ def window(found: WindowRecord) -> WindowRecord:
 def near(at_ns: Times, of: WindowRecord) -> None:
     """Check that ascending times are near a window, because a rule may read the whole span.
 
-    Raises ValueError.
+    Raises ValueError: for times more than an hour before or after the window.
     """
     if len(at_ns) and not of.begin_ns - NEAR_NS <= int(at_ns[0]) <= int(at_ns[-1]) <= of.end_ns + NEAR_NS:
         raise ValueError("expected readings within an hour of their window, found some beyond")
@@ -73,7 +73,7 @@ def near(at_ns: Times, of: WindowRecord) -> None:
 def numbers(record: object) -> None:
     """Check the size of all numeric fields of a record.
 
-    Raises ValueError.
+    Raises ValueError: for NaN and for numbers beyond 64 bits.
     """
     for each in fields(record):  # type: ignore[arg-type]  # every record here is a dataclass
         found = getattr(record, each.name)
@@ -84,7 +84,7 @@ def numbers(record: object) -> None:
 def amounts(record: object) -> None:
     """Check that each field of a record is None or a number of zero or more.
 
-    Raises ValueError.
+    Raises ValueError: for NaN, for numbers beyond 64 bits, and for negative ones.
     """
     numbers(record)
     for each in fields(record):  # type: ignore[arg-type]  # every record here is a dataclass
@@ -96,7 +96,7 @@ def amounts(record: object) -> None:
 def refresh(name: str, period_ns: int) -> int:
     """Return a plausible refresh period.
 
-    Raises ValueError for others.
+    Raises ValueError: for a period below 0.1 ms or above 31 days.
     """
     if not 100_000 <= period_ns <= LONGEST_NS:
         raise ValueError(f"{name}: expected a refresh period of 0.1 ms to 31 days, found {period_ns} ns")

@@ -62,7 +62,7 @@ def unpack(data: bytes) -> tuple[Evidence, ...]:
     Returns:
         The evidence of each window and GPU.
 
-    Raises CapsuleError: when the bytes are damaged, of another format, or of a newer schema.
+    Raises CapsuleError: when the bytes are damaged, too many, of another format, or of a newer schema.
 
     Example:
         >>> pieces = unpack(Path("window.capsule").read_bytes())

@@ -4,7 +4,7 @@ All records are frozen.  A measured value of ``None`` (in arrays: NaN) means "no
 that hold instants are CLOCK_MONOTONIC nanoseconds of the recording machine.
 
 The records of a `Device` are `Reading`, `ProcessList`, `PowerRecord`, `Event` and `Gap`.  A `Trace` holds the records around
-a window.  `Evidence` joins the trace with `Host`, `Timings` and the declared facts.
+a window.  `Evidence` joins the trace with `Host`, `Timings`, the declared facts and the window's circumstances.
 """
 
 from __future__ import annotations

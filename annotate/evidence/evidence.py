@@ -74,7 +74,7 @@ class Evidence:
         return self.trace.within(name, self.window.begin_ns + lag_ns, self.window.end_ns, step_ns=step_ns)
 
     def increase(self, name: str) -> Increase | None:
-        """Return the increase of a counter over the window, or None if no readings bracket the window."""
+        """Return the increase of a counter over the window; None if no readings bracket the window or the counter fell."""
         return self.trace.increase(name, self.window.begin_ns, self.window.end_ns)
 
     def part(self, begin_ns: int, end_ns: int) -> Evidence:

@@ -70,7 +70,7 @@ def markdown(verdict: Verdict) -> str:
 
 
 def plain(words: str) -> str:
-    r"""Return words with escapes such as \\x1b in place of control and format characters and newlines."""
+    r"""Return words with escapes such as \x1b in place of control and format characters and newlines."""
     return words if words.isprintable() else "".join(map(_harmless, words))
 
 

@@ -12,7 +12,10 @@ _INTEGRITY = ("missing-sync", "wrong-stream", "result-cached", "impossible-time"
 
 
 def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
-    """Return the proof of the books.  An unexplained rest is a bound of ``unaccounted-time`` and leaves the proof shown."""
+    """Return the proof of the books.  An unexplained rest is a bound of ``unaccounted-time`` and leaves the proof shown.
+
+    A hazard above a note of a rule in ``_INTEGRITY`` breaks the proof.
+    """
     accounts = case.accounts
     if accounts is None:
         missing = "utilisation over a second or more" if case.has_times else "utilisation over a second, by process"

@@ -69,7 +69,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
 
 
 def condition_bounds(case: Case) -> tuple[Bound, ...]:
-    """Return the bounds of all conditions, equal to those of the rules and under the rules' names."""
+    """Return the bounds of all conditions under the rules' names: those of the rules at their default limits."""
     evidence, beta = case.evidence, case.beta
     found = [
         thermal_bounds(evidence, beta),

@@ -32,10 +32,10 @@ def unaccounted_time(
 
     Limits of detection:
         Windows below a second, where utilisation is too coarse.  Times that are too short by less than the books' error, or
-        without start times by as much as utilisation falls short of 100 %.  Next to declared other work, 2 µs per piece and 1 % in
-        all are the timer's.  Times that are too long by less than 8 µs per call (a launch) plus 3 percentage points.  Host
-        pauses that are equal after every call: they count as untimed work.  The cause of overlap: calls on several streams
-        are honest, so overlap flags and never rejects.
+        without start times by as much as utilisation falls short of 100 %.  Next to declared other work, 2 µs per piece and
+        at most 1 % in all are the timer's.  Times that are too long by less than 8 µs per call (a launch) plus 3 percentage
+        points.  Host pauses that are equal after every call: they count as untimed work.  The cause of overlap: calls on
+        several streams are honest, so overlap flags and never rejects.
 
     Remedy:
         Time all calls, or declare other work (flush, warm-up, check) with its start time and length.

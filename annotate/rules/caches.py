@@ -37,7 +37,7 @@ def warm_cache_unintended(
 
     Limits of detection:
         Memory that a call touches beyond its declared inputs.  Inputs alone are a lower limit, so inputs that fit into the
-        cache are a label.  Partial hits of larger inputs.
+        cache are a label, unless a cold cache is claimed.  Partial hits of larger inputs.
 
     Remedy:
         Write twice the L2 cache between calls, outside the timed span, or rotate over inputs larger than the cache.  A

@@ -196,7 +196,8 @@ def clock_low_no_reason(
     Source:
         The canary of ``bench()``: the true clock of a spin and the rate of a copy, against their medians over this GPU's
         valid runs.  Both repeat to 0.2 %.  The canary does not count during slow-downs by heat, hardware, brake or sync
-        boost, which have their own rules.  The canary's clock does not count if the power cap held or was not observed.
+        boost, which have their own rules.  Nor does it count under an application clock of unknown value.  The canary's clock
+        does not count if the power cap held or was not observed.
     """
     evidence = case.evidence
     clock_mhz = amount(evidence.declared, "canary_clock_mhz")

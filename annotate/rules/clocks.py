@@ -39,8 +39,8 @@ def clock_drift(case: Case) -> Answer:
     Source:
         The stamped clock of the entries, else NVML's while the GPU worked, in levels as for ``clock-levels``.  A change is a
         drift if a straight line explains more of it than levels do, or if two or more steps have one direction.  The bound
-        is the largest deviation from a level that holds a fifth of the window; ``docs/RULE_TABLE.md``, section 4.3, has the
-        figures.
+        is the largest deviation from a level that holds a fifth of the window.  Unless one level holds half of the window,
+        the first and the last fifth count too.  ``docs/RULE_TABLE.md``, section 4.3, has the figures.
     """
     return answer_clock_shift(case.blocks, case.clock_shift, clock_drift.name, case.evidence.absence)
 

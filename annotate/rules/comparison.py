@@ -108,8 +108,8 @@ def boot_changed(evidence: Evidence, claim: Claim) -> Answer:
     """Finds a baseline from before a boot or a driver reload, or from another machine.
 
     Why it matters:
-        The same binary on the same GPU was 12.8 % slower after a reboot: a boot changes memory placement, clock tables and
-        firmware state.
+        On one machine a reboot changed the clock by 12.8 % and the same kernel by 9.7 %: a boot changes memory placement,
+        clock tables and firmware state.
 
     Limits of detection:
         The restart of a container, which rightly does not count.  A driver reload, if the energy counter is already higher

@@ -98,8 +98,9 @@ def contention_residual(
         Three signs count.  The first is a PID that only NVML's utilisation record names.  The second is device memory in
         use beyond listed processes and the driver's reserve.  The third, if the list may be incomplete, is unaccounted busy
         time.  That is utilisation beyond timed and declared work or, without times, beyond the record of the window's own
-        processes or of one unknown PID.  Inside a PID namespace of an H200 machine, the list was empty while the record
-        showed the outside process at 98 %.  Driver 580.159.04.
+        processes or of one unknown PID.  Without books it is utilisation beyond the declared busy share.  Inside a PID
+        namespace of an H200 machine, the list was empty while the record showed the outside process at 98 %.  Driver
+        580.159.04.
     """
     evidence = case.evidence
     others = case.neighbours if memory_bytes == HIDDEN_BYTES else neighbours(evidence, hidden_bytes=memory_bytes)

@@ -72,8 +72,8 @@ def iteration_levels(
     Limits of detection:
         Levels shorter than two blocks, unless they recur at a steady clock, and a level that held throughout.  Without
         stamps, a level of the clock is also a level of the times; it counts once.  Under a cap without stamps, a step of
-        less than about 2 % that holds half of 4 s, and changes within blocks of less than 2 % beyond the clock.  On H200s, natural variation that
-        correlates over 4 to 100 calls counts too, as in loops over tokens.
+        less than about 2 % that holds half of 4 s, and changes within blocks of less than 2 % beyond the clock.  On H200s,
+        natural variation that correlates over 4 to 100 calls counts too, as in loops over tokens.
 
     Remedy:
         Measure each level separately, or declare ``varies=True`` and quote the mean over whole periods.

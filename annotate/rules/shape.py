@@ -75,9 +75,10 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
         state the cost of the late ones.
 
     Source:
-        The time of each iteration, at one clock if stamps allow it, else under a cap at the driver's clock.  The bound of the mean is the excess time of the late
-        iterations over the total time without it.  The bound of throughput is the same excess over the total time.  Pauses of
-        the host that overlap late iterations by at least half of the delay are named as the cause.
+        The time of each iteration, at one clock if stamps allow it, else under a cap at the driver's clock.  The bound of the
+        mean is the excess time of the late iterations over the total time without it.  The bound of throughput is the same
+        excess over the total time.  Pauses of the host that overlap late iterations by at least half of the delay are named
+        as the cause.
     """
     times = case.one_clock
     at_clock = case.driven or replace(case.timings, at_ns=times.at_ns, took_s=times.took_s, sm_clock_mhz=None)

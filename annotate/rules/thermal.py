@@ -34,10 +34,11 @@ def throttle_thermal(case: Case) -> Answer:
         Check fans and inlet temperature, leave the GPU idle until it has cooled, or report the number as thermally limited.
 
     Source:
-        Fields 269 and 270 of NVML (251 and 252 before driver 575), thermal violation time at the window's edges, else the
-        sampled reasons 0x20 and 0x40.  The bound is the longest time for which the reason can have held, times the slow-down
-        by the clocks with and without it.  Without an observed clock, a slow-down of 22 % is assumed.  An H200 at 33 to 60 °C
-        never throttled, so the rule is tested by simulation only.
+        Fields 269 and 270 of NVML, thermal violation time at the window's edges, else the sampled reasons 0x20 and 0x40.  A
+        driver 575 to 589 may have the fields as 251 and 252.  The bound is the longest time for which the reason can have
+        held, times the slow-down by the clocks with and without it.  A reason that held throughout is compared with the
+        board's highest clock.  Without an observed clock, a slow-down of 22 % is assumed.  An H200 at 33 to 60 °C never
+        throttled, so the rule is tested by simulation only.
     """
     evidence = case.evidence
     software = [by_violation(evidence, "thermal_violation_ns"), by_counter(evidence, "sw_thermal_ns")]
@@ -76,8 +77,9 @@ def throttle_hw_slowdown(case: Case) -> Answer:
 
     Source:
         NVML's fields 270 and 271 (hardware thermal, power brake), else the sampled reason 0x8 plus one refresh.  The bound is
-        that time, times the slow-down by the clocks with and without the reason.  Without an observed clock, a halved clock
-        is assumed.  An H200 never showed the reason, so the rule is tested by simulation only.
+        that time, times the slow-down by the clocks with and without the reason.  A reason that held throughout is compared
+        with the board's highest clock.  Without an observed clock, a halved clock is assumed.  An H200 never showed the
+        reason, so the rule is tested by simulation only.
     """
     evidence = case.evidence
     counted = longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
@@ -108,9 +110,10 @@ def throttle_power_brake(case: Case) -> Answer:
         Check power supplies, cables and the rack's power budget.
 
     Source:
-        NVML's field 271 (253 before driver 575), else the sampled reason 0x80.  The bound is the longest time for which the
-        brake can have held, times the slow-down by the clocks with and without the brake.  Without an observed clock, a halved
-        clock is assumed.  An H200 never showed a brake, so the rule is tested by simulation only.
+        NVML's field 271 (253 if a driver 575 to 589 lacks it), else the sampled reason 0x80.  The bound is the longest time
+        for which the brake can have held, times the slow-down by the clocks with and without the brake.  A brake that held
+        throughout is compared with the board's highest clock.  Without an observed clock, a halved clock is assumed.  An H200
+        never showed a brake, so the rule is tested by simulation only.
     """
     evidence = case.evidence
     held = by_counter(evidence, "power_brake_ns") or by_bits(evidence, Reason.HW_POWER_BRAKE)

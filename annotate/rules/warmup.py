@@ -34,9 +34,10 @@ def cold_start(case: Case) -> Answer:
         Warm up with the same shapes: an empty kernel does not load the measured code.
 
     Source:
-        The times of the first iterations: from one above ten robust standard deviations, or 1.3 medians, to the first five
-        usual ones in a row.  The bias is exact: mean and median of all calls against those of the warm calls, and the lost
-        time in the window.  A first call after a pause is slow in most clean recordings and costs less than 0.1 %.
+        The times of the first iterations, up to the first five usual ones in a row.  The first time must exceed 1.3 medians,
+        or 1.08 medians and ten robust standard deviations.  The bias is exact: mean and median of all calls against those of
+        the warm calls, and the lost time in the window.  A first call after a pause is slow in most clean recordings and
+        costs less than 0.1 %.
     """
     times = case.timings
     if len(times.took_s) < 2:
