@@ -1,1 +1,1 @@
-"""The decision on interleaved pairs, and the comparison of two recorded runs."""
+"""The decision on interleaved quads of blocks, and the comparison of two recorded runs."""

@@ -31,8 +31,9 @@ _NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
 def at_drivers_clock(timings: Timings, blocks: ClockBlocks | None) -> Timings | None:
     """Return capped times without stamps, converted to one value of the driver's clock.
 
-    Return None if that clock is mostly unknown, or over fewer than three cycles of the controller, which the conversion
-    could fit by chance.  The driver's clock is a mean over a refresh, so a part of the swing remains.
+    Return None for stamped times, if the cap did not hold most of the time, if less than half of the window has a clock, or
+    below three cycles of the controller, which the conversion could fit by chance.  The driver's clock is a mean over a
+    refresh, so a part of the swing remains.
     """
     if (
         blocks is None

@@ -120,7 +120,9 @@ def canary_bounds(
     error_ratio: Annotated[float, "the driver reports an uncapped clock to 0.2 % on an H200"] = 0.002,
     capped_ratio: Annotated[float, "a cap for less time cannot affect the canary"] = 0.02,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``clock-low-no-reason`` by this card's record; none for a fast canary or a known reason.
+    """Return the bounds of ``clock-low-no-reason`` by this card's record.
+
+    Return none without a canary, for a fast one, or if a slow-down with a known reason held.
 
     Without a record, an uncapped canary over 5 % below the driver's highest reported clock gives bounds of unknown size.
     """

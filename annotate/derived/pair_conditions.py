@@ -22,7 +22,7 @@ KIND: Mapping[str, str] = {
     "cuda_cores_count": "CUDA cores",
     "mig_mode": "MIG mode",
 }
-# The rule hardware-mismatch rejects for a difference in the first group, and only flags for one in the second.
+# The rule hardware-mismatch rejects for a difference in ``MODEL``, and only flags for one in ``BOARD``.
 MODEL: Mapping[str, str] = {
     "name": "model",
     "power_limit_w": "power limit",

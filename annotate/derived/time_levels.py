@@ -76,7 +76,8 @@ class TimeLevels:
     slope: float  # slope of the logarithm per block
     is_at_one_clock: bool
     shortest_count: int = 2  # fewest blocks of a level
-    # The measured times, if these are at one value of the driver's clock.  The shifts are theirs: heavy work also lowers the clock.
+    # Levels of the times as measured, if ``took_s`` is converted by the driver's clock.  The shifts come from the measured
+    # times, because heavy work also lowers the clock.
     raw: "TimeLevels | None" = None
 
     @cached_property
@@ -187,7 +188,10 @@ class TimeLevels:
 
     @cached_property
     def _ends(self) -> tuple[LevelShift, ...]:
-        """Return the shifts from the line's two ends and from the first and last two blocks; empty without a line."""
+        """Return the shifts from the line's two ends and from the first and last two blocks; empty without a line.
+
+        With ``raw``, return those from the blocks only: the line does not describe the measured times.
+        """
         if not self.is_line:
             return ()
         places = np.arange(len(self.took_s))

@@ -1,6 +1,6 @@
 """Levels of the work's rate by outside witnesses: power of uncapped work, power dips of capped work, and memory traffic.
 
-Both witnesses follow the calls per second, whatever slows the calls.  Causes are a clock that the driver's gauge does not
+Power and traffic follow the calls per second, whatever slows the calls.  Causes are a clock that the driver's gauge does not
 show, a GPU that spins while it waits, and memory that is refreshed more often.
 """
 
@@ -126,7 +126,10 @@ def capped_dips(
     deep_ratio: Annotated[float, "blocks of 100 ms of clean capped windows fell by 11 % at most"] = 0.15,
     sample_ratio: Annotated[float, "a capped clock's controller alone changes single samples by a quarter"] = 0.25,
 ) -> WorkLevels | None:
-    """Return the share of a capped window in which power fell far below its median; None in a rhythm, or if the clock fell too.
+    """Return the share of a capped window in which power fell far below its median.
+
+    Return None if the window is not known to be capped, for dips in a rhythm, for fewer than half of the power samples,
+    without a known idle power, or if the clock fell too.
 
     A GPU that idles or spins draws less power, and so does one with easier data: all of that time may be lost.
     """

@@ -40,7 +40,9 @@ class Modes:
 
 
 def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
-    """Find the deepest valley between two groups of at least ``minor_ratio`` of the times each; None if no valley is found.
+    """Find the deepest valley between two groups of at least ``minor_ratio`` of the times each.
+
+    Return None for fewer than 12 times, for times within the timer's resolution, or without a valley.
 
     Between two points, a density with one peak never falls below the lower of its two values there.  A binomial test compares
     the counts of equally wide intervals at the valley and at the lower peak.  The counts are first reduced by the

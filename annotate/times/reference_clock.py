@@ -15,20 +15,20 @@ REFERENCE_CLOCKS_MHZ = {"NVIDIA H200": 1500.0}
 # The difference to allow for between two cards of the model in the median at one clock of the same kernel.
 #
 # H200: the largest difference on record, between two cards of one machine in GEMM 4096, at the middle of their clocks
-# (docs/COMPARE.md).  More cards may differ by more, hence the setting `card_spread`.
+# (docs/VALIDATION.md).  More cards may differ by more, hence the setting `card_spread`.
 CARD_SPREADS_RATIO = {"NVIDIA H200": 0.0034}
 # Fitted exponents of one kernel differ between cards by up to this, so the times of the cards move apart with the clock.
 #
 # H200: the exponents of a GEMM on five cards are 0.93 to 1.03.  At 1330 MHz the times of the cards differ by 0.25 %, at 1500
 # MHz by 1.3 % (docs/COMPARE.md).
 CARD_EXPONENTS = 0.1
-LEAST_MHZ, MOST_MHZ = 100.0, 10_000.0  # no SM clock lies outside
+LEAST_MHZ, MOST_MHZ = 100.0, 10_000.0  # no SM works at a clock outside this range
 
 
 def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> float | None:
     """Return the given clock, else the model's, or None for an unmeasured model.
 
-    Raises ValueError: for a given clock that no SM has.
+    Raises ValueError: for a given clock outside 100 to 10 000 MHz.
     """
     if given_mhz is not None:
         if not LEAST_MHZ <= given_mhz <= MOST_MHZ:
