@@ -39,6 +39,9 @@ def test_schema_files_are_valid_schemas(schema: dict[str, object]) -> None:
         (["explain", "dark-time"], "explained_rule"),
         (["explain", "sampler-gap"], "explained_rule"),
         (["explain", "0x1004"], "explained_mask"),
+        (["explain", "0x0"], "explained_mask"),
+        (["explain", "unproven"], "explained_status"),
+        (["scenes"], "scenes"),
         (["config", "show"], "config_show"),
         (["config", "validate"], "config_validate"),
         (["config", "path"], "config_path"),
@@ -72,6 +75,11 @@ def test_window_json_follows_its_schema(daemon: Settings, gpuwatch: Gpuwatch, ho
     check(watched.to_dict(), "urn:gpuwatch:window:1")
     assert gpuwatch(*daemon.flags(), "run", "--json", str(home / "run.json"), "--", "true").code == 0
     check(json.loads((home / "run.json").read_text()), "urn:gpuwatch:window:1")
+
+
+def test_mark_json_follows_its_schema(daemon: Settings, gpuwatch: Gpuwatch) -> None:
+    assert gpuwatch(*daemon.flags(), "mark", "begin", "one").code == 0
+    check(gpuwatch(*daemon.flags(), "mark", "end", "one", "--json").data, "urn:gpuwatch:cli:1#/$defs/mark_end")
 
 
 def test_top_of_a_recording_follows_its_schema(gpuwatch: Gpuwatch) -> None:
