@@ -82,7 +82,7 @@ def command(name: str | None, as_json: bool) -> None:
         alike = difflib.get_close_matches(name.lower(), names, n=3) or [each for each in names if name and name.lower() in each]
         near = " or ".join(repr(each) for each in alike[:3])
         hint = f"did you mean {near}? " if near else ""
-        raise UsageError(f"unknown rule or reason {name!r}; {hint}`gpuwatch explain` lists them")
+        raise UsageError(f"unknown rule, reason or status {name!r}; {hint}`gpuwatch explain` lists them")
     output.emit_either(data, text, as_json=as_json)
     if name is None and not as_json:
         output.say(

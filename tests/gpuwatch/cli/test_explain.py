@@ -74,7 +74,7 @@ def test_explain_prints_the_meaning_of_a_status(gpuwatch: Gpuwatch, status: Stat
 
 def test_explain_of_an_unknown_name_suggests_the_nearest(gpuwatch: Gpuwatch) -> None:
     assert "did you mean 'regime-change'? `gpuwatch explain` lists them" in gpuwatch("explain", "regim").err
-    assert gpuwatch("explain", "zzz").err == "gpuwatch: unknown rule or reason 'zzz'; `gpuwatch explain` lists them\n"
+    assert gpuwatch("explain", "zzz").err == "gpuwatch: unknown rule, reason or status 'zzz'; `gpuwatch explain` lists them\n"
 
 
 @pytest.mark.parametrize("rule", [rule.name for rule in RULES])
