@@ -123,7 +123,7 @@ def impossible_time(
         Check the formula for operations and bytes, the declared data type, and the synchronisation.
 
     Source:
-        Each time against zero and the window's length; ``record()`` keeps invalid durations in place.  The median time of a
+        Each time against zero and the window's length; ``record()`` keeps an invalid duration as zero.  The median time of a
         call against its declared operations and bytes.  The peak follows from the operations per SM and clock in NVIDIA's
         white papers, and from the driver's count of cores, bus width and highest memory clock.  The SM clock is the stamped
         clock of the calls, at most the highest.  Most stamps against the driver's highest clock in windows of a second or
