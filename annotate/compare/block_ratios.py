@@ -142,7 +142,7 @@ def _trimmed_mean(logs: Values) -> MeanRatio:
 def _error(values: Values) -> tuple[float, int]:
     """Return the standard error of the mean over quads, and the number of independent blocks behind the error.
 
-    The error uses the larger of the long-run variance and the variance of a first-order autoregression, which few quads can show.
+    The error uses the larger of the long-run variance and that of a first-order autoregression, which few quads can show.
     Dependence can only widen the error: quads that alternate, as with alternating buffers, do not narrow it.
 
     Source: Marriott and Pope, Biometrika 41 (1954) 390-402 (the bias of an estimated autocorrelation).

@@ -1,4 +1,4 @@
-"""The bias of a clock that did not keep one level: the deviation of a window's numbers from the numbers at each reference clock.
+"""The bias of a clock that did not keep one level: the deviation of a window's numbers from those at each reference clock.
 
 A reference is a level that holds a fifth of the window, an end of a drift or, under ``sustained``, the steady state.
 """

@@ -70,7 +70,7 @@ class IdleGaps:
 
     @property
     def fixed_s(self) -> float:
-        """Return the idle time that nearly every regular gap between entries contains: the 5th percentile, or 0 for few gaps."""
+        """Return the idle time that nearly every regular gap between entries contains: the 5th percentile; 0 below 40 gaps."""
         between_s = self._between_s
         return float(np.percentile(between_s, _NEARLY_EVERY_PERCENT)) if len(between_s) >= _FEWEST_GAPS else 0.0
 

@@ -16,7 +16,10 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class IdleCause:
-    """One cause with its evidence, its count of stretches, its idle time, and the share of the stretches that its pauses cover."""
+    """One cause with its evidence, its count of stretches and its idle time.
+
+    ``overlap_ratio`` is the mean share of these stretches that its pauses cover; 0 without pauses.
+    """
 
     cause: str
     by: str

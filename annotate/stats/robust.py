@@ -53,7 +53,10 @@ def row_medians(values: Values, length: int) -> Values:
 def trimmed_means(
     place: npt.NDArray[np.intp], values: Values, blocks_count: int, *, trim_ratio: float
 ) -> tuple[Values, Values]:
-    """Return the mean of each block's values, without ``trim_ratio`` at either end (NaN if empty), and the count of its values."""
+    """Return each block's mean without ``trim_ratio`` of its values at either end, and the count of all its values.
+
+    The mean is NaN for a block without values.
+    """
     ordered = values[np.argsort(place, kind="stable")]
     counts = np.bincount(place, minlength=blocks_count)
     begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
