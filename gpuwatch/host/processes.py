@@ -81,7 +81,7 @@ _CGROUP_MARKS = (
 
 
 def container(*, root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the kind of container around this process; None if no kind is recognised."""
+    """Return the kind of container around this process, or ``wsl``; None if no kind is recognised."""
     environ = os.environ if environ is None else environ
     if "KUBERNETES_SERVICE_HOST" in environ:
         return "kubernetes"
