@@ -150,8 +150,8 @@ def display_active(
     """Finds a display server or another graphics process on the GPU.
 
     Why it matters:
-        A desktop redraws at any moment, and every redraw takes the GPU for some milliseconds.  Redraws caused half of the
-        noise of one short kernel.
+        A desktop redraws at any moment, and every redraw takes the GPU for some milliseconds.  In one report a display
+        server added up to 50 % of noise to benchmarks.
 
     Limits of detection:
         A process that computes and draws, which counts as computing.  A server that draws only between two readings of its
