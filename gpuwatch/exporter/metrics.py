@@ -262,7 +262,8 @@ _TABLE = (
            "absent without TLS.", of="the exporter"),
     _histogram("scrape_seconds", "Time to make a page; includes all pages before this one.", SCRAPE_BUCKETS,
                of="the exporter"),
-    _counter("scrapes_refused_total", "Refused requests, by reason; busy includes connections that a newer one replaced.", ("reason",), "the exporter",
+    _counter("scrapes_refused_total", "Refused requests, by reason. The reason busy includes connections that a newer one replaced; "
+             "method includes malformed and too large requests.", ("reason",), "the exporter",
              reason=("busy", "unauthorized", "not_found", "method", "host")),
 )  # fmt: skip
 
