@@ -21,7 +21,8 @@ class Evidence:
     ``declared`` holds declared facts by the names of ``annotate.declared``.  Except for the facts of the claim, declared facts
     can only worsen a verdict.  ``absence`` is the reason for missing telemetry, or None.  ``baseline`` is the evidence to
     compare the window with, or None.  The measured process also declares ``timings`` and ``other_work``.  ``pauses``
-    name the causes of idle stretches and late iterations.
+    name the causes of idle stretches and late iterations.  ``overlapping`` holds other windows on this GPU, and ``record``
+    the earlier VALID windows of this work, or None.
     """
 
     window: WindowRecord
