@@ -1,7 +1,8 @@
 """The comparison of two recorded runs: first their conditions, then their times.
 
 Runs of two machines are compared by their numbers at one clock.  Other times are compared at a common clock if the stamps of
-both runs allow it.  Else the times are compared as measured, with the drift of sequential runs as the floor.
+both runs allow it, or as measured if both true clocks were constant and equal.  Else the times are compared as measured, with
+the drift of sequential runs as the floor.
 """
 
 import math
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from annotate.case import Case
 from annotate.compare.decision import MARGIN_RATIO, Comparison, Condition, Decision
 from annotate.compare.quad_decision import Levels, decide_levels
 from annotate.compare.two_machines import FLOOR_RATIO as CORRECTED_FLOOR_RATIO
@@ -27,6 +29,8 @@ from annotate.verdict import Finding, Verdict
 
 # About the largest drift between sequential runs of identical work (docs/COMPARE.md: 3.2 %).
 SEQUENTIAL_FLOOR_RATIO = 0.03
+_ONE_CLOCK_RATIO = 0.002  # constant clocks this close move a time by at most this share, less than the floor at one clock
+_OF_DRIFT = frozenset({"order-bias", "aa-noise-floor-missing"})  # the drift of sequential runs, small at one clock
 _FAMILY = frozenset(rule.name for rule in (*comparison.RULES, *comparison_design.RULES))
 
 
@@ -48,7 +52,7 @@ def of_runs(
     verdicts = (judge(a, policy), judge(replace(b, baseline=a), policy))
     a, b = _with_possible_times(a), _with_possible_times(b)
     is_apart = are_apart(a, b, terms)
-    common = None if is_apart else _at_common_clock(a.timings, b.timings)
+    common = None if is_apart else _at_common_clock(a.timings, b.timings) or _at_steady_clock(a, b)
     ending = _ending(verdicts, corrected=common is not None)
     about = Comparison(
         a=names[0],
@@ -60,7 +64,7 @@ def of_runs(
         b_launch=declared_share(b),
         design="sequential",
         conditions=conditions(a, b),
-        reasons=tuple(dict.fromkeys((*ending, *_comparison_hazards(verdicts)))),
+        reasons=tuple(dict.fromkeys((*ending, *_comparison_hazards(verdicts, corrected=common is not None)))),
         margin_ratio=MARGIN_RATIO,
         floor_ratio=SEQUENTIAL_FLOOR_RATIO if common is None else CORRECTED_FLOOR_RATIO,
         simulated=any(each.device is not None and each.device.simulated for each in (a, b)),
@@ -92,7 +96,7 @@ def _between_machines(
 def _as_recorded(
     about: Comparison,
     runs: tuple[Evidence, Evidence],
-    common: tuple[Interval, Interval, float] | None,
+    common: tuple[Interval, Interval, str] | None,
     *,
     ending: tuple[str, ...],
 ) -> Comparison:
@@ -106,8 +110,8 @@ def _as_recorded(
         reason = f"{missing} recorded no times of single iterations: use w.iteration(), w.record() or gpuwatch.bench"
         return replace(about, decision=undecided, reasons=(*about.reasons, reason))
     if common is not None:
-        wide, narrow, mhz = common
-        about = replace(about, ratio=wide, design=f"sequential, corrected to {mhz:.0f} MHz")
+        wide, narrow, design = common
+        about = replace(about, ratio=wide, design=design)
     else:
         ran = [_as_they_ran(a, b, confidence) for confidence in (0.95, 0.9)]
         if ran[0] is None or ran[1] is None:
@@ -176,8 +180,9 @@ def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
     )
 
 
-def _comparison_hazards(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    return tuple(f"{finding.rule}: {finding.says}" for finding in verdicts[1].hazards if finding.rule in _FAMILY)
+def _comparison_hazards(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
+    hazards = [finding for finding in verdicts[1].hazards if finding.rule in _FAMILY]
+    return tuple(f"{each.rule}: {each.says}" for each in hazards if not (corrected and each.rule in _OF_DRIFT))
 
 
 def _as_they_ran(a: Evidence, b: Evidence, confidence: float) -> Interval | None:
@@ -188,8 +193,24 @@ def _as_they_ran(a: Evidence, b: Evidence, confidence: float) -> Interval | None
     return None if both[0] is None or both[1] is None else quotient(both[0], both[1])
 
 
-def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, Interval, float] | None:
-    """Return the ratio at the middle of the common clocks, at 95 and 90 %; None without fits, common clocks or intervals."""
+def _at_steady_clock(a: Evidence, b: Evidence) -> tuple[Interval, Interval, str] | None:
+    """Return the ratio as measured, at 95 and 90 %, and the design.
+
+    Return None unless both true clocks were constant and nearly equal, and without intervals.
+    """
+    clocks = [Case(replace(each, baseline=None)).one_clock for each in (a, b) if each.timings is not None]
+    own_mhz = [each.clock_mhz for each in clocks if each.fit is None and each.clock_mhz is not None]
+    if len(own_mhz) < 2 or abs(math.log(own_mhz[1] / own_mhz[0])) > _ONE_CLOCK_RATIO:
+        return None
+    wide, narrow = (_as_they_ran(a, b, confidence) for confidence in (0.95, 0.9))
+    return None if wide is None or narrow is None else (wide, narrow, f"sequential, both at {own_mhz[0]:.0f} MHz")
+
+
+def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, Interval, str] | None:
+    """Return the ratio at the middle of the common clocks, at 95 and 90 %, and the design.
+
+    Return None without fits, common clocks or intervals.
+    """
     if a is None or b is None or a.sm_clock_mhz is None or b.sm_clock_mhz is None:
         return None
     first, second = sensitivity(a), sensitivity(b)
@@ -206,7 +227,7 @@ def _at_common_clock(a: Timings | None, b: Timings | None) -> tuple[Interval, In
     wide = quotient(times[0], times[1])
     # The 90 % interval of a normal distribution is 1.645/1.960 of the 95 % interval.
     edges = [wide.centre * (edge / wide.centre) ** (1.645 / 1.960) for edge in (wide.low, wide.high)]
-    return wide, Interval(wide.centre, edges[0], edges[1], 0.9, 1), mhz
+    return wide, Interval(wide.centre, edges[0], edges[1], 0.9, 1), f"sequential, corrected to {mhz:.0f} MHz"
 
 
 def _interval(corrected: Corrected | NoFit) -> Interval | None:

@@ -188,10 +188,7 @@ class TimeLevels:
 
     @cached_property
     def _ends(self) -> tuple[LevelShift, ...]:
-        """Return the shifts from the line's two ends and from the first and last two blocks; empty without a line.
-
-        With ``raw``, return those from the blocks only: the line does not describe the measured times.
-        """
+        """Return shifts from the line's ends (not with ``raw``) and from the first and last two blocks; empty without a line."""
         if not self.is_line:
             return ()
         places = np.arange(len(self.took_s))

@@ -36,7 +36,7 @@ MACHINE_RULES = CLOCK_RULES | {
 # Causes that make any finding the machine's.
 _MACHINE_CAUSES = frozenset({"run-queue", "suspended"})
 _UNFINISHED = "incomplete-body"
-_AT_ONE_CLOCK = ("corrected to", "two machines, at")
+_AT_ONE_CLOCK = ("corrected to", "both at", "two machines, at")
 
 
 class GateOutcome(StrEnum):

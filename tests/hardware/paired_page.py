@@ -122,9 +122,9 @@ def covered(scored: Sequence[Scored]) -> list[str]:
     out = [
         "### Coverage on GPUs\n",
         f"{clusters(told)}  The true value is uncertain, because the two references differ: by up to 7 % for `decode-graph`, which",
-        "changes its speed from window to window.  The column \"between\" counts a window as covered if a value between its references",
+        'changes its speed from window to window.  The column "between" counts a window as covered if a value between its references',
         "is covered; the target of 95 % applies to this column.  A miss is clear if it exceeds the whole difference.  The last column",
-        "includes disturbances throughout the window, which only a record bounds.  Intervals are of the column \"covered\", and assume",
+        'includes disturbances throughout the window, which only a record bounds.  Intervals are of the column "covered", and assume',
         "independent windows; windows of one cluster are similar (below), so the intervals are too narrow.\n",
         "| number | windows | covered | between | misses | clear | 95 % | by the bound alone | no bound | with disturbances throughout |",
         "|---|---|---|---|---|---|---|---|---|---|",

@@ -24,7 +24,7 @@ from annotate.output import report
 from annotate.verdict import Verdict
 from gpuwatch.sources.recordings import load
 from tests.campaign import render as campaign
-from tests.hardware import essays_page, merged, paired_page
+from tests.hardware import essays_page, merged, other_decisions, paired_page
 from tests.proof import published
 
 ROOT = Path(__file__).parents[2]
@@ -192,6 +192,7 @@ def page() -> str:
         *campaign.section(),
         *published.section(),
         *paired_page.section(),
+        *other_decisions.section(),
     ]
     return "\n".join(out).rstrip() + "\n"
 

@@ -185,7 +185,9 @@ class TestRecordedRuns:
         process_lists = tuple(
             replace(process_list, at_ns=process_list.at_ns + shift_ns) for process_list in about.trace.process_lists
         )
-        return replace(about, window=window, trace=replace(about.trace, columns=columns, process_lists=process_lists))
+        timings = None if about.timings is None else replace(about.timings, at_ns=about.timings.at_ns + shift_ns)
+        trace = replace(about.trace, columns=columns, process_lists=process_lists)
+        return replace(about, window=window, trace=trace, timings=timings)
 
     @pytest.mark.parametrize(
         ("change", "expected"),
@@ -208,6 +210,20 @@ class TestRecordedRuns:
             evidence(timings=stamped(2e-3, 1390.0)), self.later(evidence(timings=stamped(1.97e-3, 1360.0, seed=2)))
         )
         assert faster.decision is Decision.FASTER
+
+    @pytest.mark.parametrize(("change", "expected"), [(0.0, Decision.SAME), (0.01, Decision.SLOWER), (-0.01, Decision.FASTER)])
+    def test_constant_equal_clocks_are_one_clock(self, change: float, expected: Decision) -> None:
+        """At one constant true clock, times as measured have the floor of 0.5 %, and no reason names the drift of other clocks."""
+        a, b = (constant(took_s, 1980.0, seed=seed) for seed, took_s in enumerate((2e-3, 2e-3 * (1 + change))))
+        found = of_runs(evidence(timings=a), self.later(evidence(timings=b)))
+        assert found.design == "sequential, both at 1980 MHz"
+        assert found.decision is expected
+        assert not [reason for reason in found.reasons if "order-bias" in reason]
+
+    def test_distant_constant_clocks_keep_the_floor_of_drift(self) -> None:
+        a, b = constant(2e-3, 1980.0), constant(2.02e-3, 1960.0, seed=1)
+        found = of_runs(evidence(timings=a), self.later(evidence(timings=b)))
+        assert (found.design, found.decision) == ("sequential", Decision.INCONCLUSIVE)
 
     @pytest.mark.parametrize(
         ("other", "differs"),
@@ -249,6 +265,12 @@ class TestRecordedRuns:
         assert found.decision is Decision.INCONCLUSIVE
         assert any(reason.startswith("one recorded no times") for reason in found.reasons)
         assert ("GPU", False) in [(condition.name, condition.differs) for condition in found.conditions]
+
+
+def constant(took_s: float, mhz: float, *, seed: int = 0) -> Timings:
+    """Return the iterations of ``times`` with stamps of a constant clock."""
+    found = times(took_s, seed=seed)
+    return replace(found, sm_clock_mhz=np.full(len(found.took_s), mhz))
 
 
 def stamped(took_s: float, mhz: float, *, seed: int = 0, length_s: float = 6.0) -> Timings:
