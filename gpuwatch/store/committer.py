@@ -22,7 +22,7 @@ from gpuwatch.store.store_options import StoreLimits, WriterFacts
 HOUSEKEEPING_NS = 60_000_000_000
 STEP_NS = 100_000_000  # a change of the wall clock since the last housekeeping that makes the next one due at once
 
-RETRIED_COUNT = 10_000  # most writes to the ledger that wait while the disk is full or the ledger is locked
+RETRIED_COUNT = 10_000  # most writes to the ledger that wait while disk, folder or ledger cannot be used
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class LedgerWriter:
         if not writes or self._retries.succeeds(partial(self._commit, writes)):
             return True
         if self._retries.failure is not Failure.VALUE:
-            self._waiting = writes[-RETRIED_COUNT:]
-            self.dropped_count += max(0, len(writes) - RETRIED_COUNT)
+            self._waiting = writes
+            self.give_up_excess()
             return False
         for write in writes:
             if not self._retries.succeeds(partial(self._commit, [write])):
@@ -71,6 +71,12 @@ class LedgerWriter:
                 else:
                     self._waiting.append(write)
         return not self._waiting
+
+    def give_up_excess(self) -> None:
+        """Drop and count the oldest waiting changes beyond ``RETRIED_COUNT``."""
+        excess_count = max(0, len(self._waiting) - RETRIED_COUNT)
+        del self._waiting[:excess_count]
+        self.dropped_count += excess_count
 
     def _commit(self, writes: list[LedgerWrite]) -> None:
         ledger = self._folder.ledger
@@ -128,6 +134,7 @@ class Committer:
             is_stored = all((self._rows.write(), self._ledger.write()))  # both, even if one fails
         else:
             is_stored = False
+            self._ledger.give_up_excess()
             if is_there:
                 self._rows.give_up_excess()
             else:

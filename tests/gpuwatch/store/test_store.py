@@ -17,6 +17,7 @@ from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Sweep
 from gpuwatch.store import Reader, Store
+from gpuwatch.store.committer import RETRIED_COUNT
 from gpuwatch.store.row_writer import BAD_COUNT
 from gpuwatch.store.writer import QUEUE_COUNT
 from tests.gpuwatch.store.stored import NEVER, WALL_OFFSET_NS, a_run, feed, opened, rows_count, segments
@@ -178,6 +179,25 @@ class TestTaking:
         assert store.flush(PATIENCE_S)
         with Reader(state) as reader:
             assert reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS).events == (event,)
+        store.close()
+
+    def test_folder_gone_for_long_loses_the_oldest_events(self, tmp_path: Path) -> None:
+        """While the folder cannot be created, the store holds ``RETRIED_COUNT`` events, and drops and counts older ones."""
+        state = tmp_path / "state"
+        store = opened(state)
+        shutil.rmtree(state)
+        state.write_text("a file stands in the folder's place")
+        for i in range(RETRIED_COUNT + 100):
+            event = Event(uuid=UUID, at_ns=BEGIN_NS + i, kind="xid", value=79, text="fell off the bus")
+            store.take(Sweep(UUID, Lane.EVENTS, event.at_ns, 0, 0, event))
+        assert not store.flush(PATIENCE_S)
+        dropped_count = store.statistics()["dropped_count"]
+        state.unlink()
+        assert store.flush(PATIENCE_S)
+        with Reader(state) as reader:
+            kept = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + S).events
+        assert 100 <= dropped_count < 200
+        assert (len(kept) <= RETRIED_COUNT, kept[-1].at_ns) == (True, BEGIN_NS + RETRIED_COUNT + 99)
         store.close()
 
 
