@@ -69,7 +69,7 @@ def test_judge_gives_equal_verdicts_for_equal_evidence(about: Evidence, policy: 
 def test_declared_facts_and_times_never_improve_a_status(
     about: Evidence, policy: Policy, declared: Mapping[str, Fact], times: Timings | None
 ) -> None:
-    # Without times every claim is about throughput; with times only the claim sustained is.
+    # Without times every claim names throughput alone; with times only ``sustained`` names it.
     comparable = times if policy.claim is Claim.SUSTAINED else None
     undeclared = judge(about, policy).status
     assert judge(replace(about, declared=declared, timings=comparable), policy).status.badness >= undeclared.badness

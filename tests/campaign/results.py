@@ -41,7 +41,7 @@ class Results:
     recorded: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, seeds: Iterable[int], counts: Mapping[str, int], recorded: Mapping[str, int] | None = None) -> Results:
-        """Return the results with more seeds.  Raises ValueError: for a seed that was counted already."""
+        """Return the results with more seeds.  Raises ValueError: when a seed was counted already."""
         more = frozenset(seeds)
         if again := more & self.seeds:
             raise ValueError(f"expected new seeds, found seed {min(again)} again; remove it from the run")
@@ -73,7 +73,7 @@ def judge_digest() -> str:
 
 
 def load(path: Path = FILE) -> Results:
-    """Read the file.  Raises OSError or ValueError: when the file is missing or damaged."""
+    """Read the file.  Raises OSError, ValueError or KeyError: when it is missing, not JSON, or incomplete."""
     data = json.loads(path.read_text())
     seeds = frozenset(seed for first, last in data["seeds"] for seed in range(first, last + 1))
     return Results(data["judge"], seeds, data["counts"], data["recorded"])

@@ -2,7 +2,8 @@
 
     python -m tests.hardware.campaign OUT_FOLDER
 
-writes ``h200.json`` (tables) and ``h200.capsule`` (every window's evidence).  The campaign changes no setting of the card.
+writes ``h200.json`` (tables), ``h200.capsule`` (every window's evidence), ``smi.csv`` (nvidia-smi's log) and ``run.json``.
+The campaign changes no setting of the card.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def load(folder: Path = TRACES) -> Judged | None:
 
 
 def _apart(of: Stored, stored: Sequence[Stored]) -> float | None:
-    """Return a clean window's ``Scored.apart_ratio``, or None without another clean window."""
+    """Return a clean window's ``Scored.apart_ratio``; None for another window, or without another clean one."""
     others_hz = [
         each.window.rate_hz
         for each in stored

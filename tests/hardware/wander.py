@@ -45,7 +45,7 @@ class Wander:
 def wander(kernel: str, timings: Timings, *, blocks_s: Sequence[float] = (0.1, 0.3)) -> Wander:
     """Return the result for a run whose iterations have clocks; cold iterations are counted and left out.
 
-    Raises ValueError: for fewer than four warm iterations with a clock.
+    Raises ValueError: when fewer than four warm iterations have a clock.
     """
     warm, cold_count = warm_and_stamped(timings)
     if warm is None or warm.sm_clock_mhz is None or len(warm.took_s) < 4:

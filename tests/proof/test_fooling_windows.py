@@ -28,7 +28,7 @@ def test_fooling_windows_have_unique_names() -> None:
 
 
 def test_fooling_window_deviates_as_declared(found: Tried) -> None:
-    """An honest window deviates by less than 0.3 %; any other deviates by more than 2 % or has no comparable number."""
+    """An honest window deviates by less than 0.3 %; any other deviates by more than 2 % in a number, or has no comparable one."""
     entry, attempt = found.entry, found.attempt
     assert len(attempt.evidence.trace.columns) > 3
     largest = max((abs(each) for each in attempt.truth.values()), default=1.0)

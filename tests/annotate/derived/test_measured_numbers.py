@@ -174,7 +174,7 @@ def test_window_without_record_uses_the_measured_between(
 
 
 def test_exponent_keeps_the_number_at_one_clock_steady() -> None:
-    """A median converted by a fitted exponent repeats to 0.06 % between windows, also under a cap."""
+    """Under a cap, a median converted by a fitted exponent repeats to 0.06 % between windows."""
     took_s, clock_mhz = swinging()
     found = number(timed(took_s, mhz=clock_mhz, capped=True), Number.MEDIAN_AT_CLOCK, 1410.0).repeatability
     assert found.within_ratio is not None

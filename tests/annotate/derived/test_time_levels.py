@@ -193,7 +193,7 @@ def test_work_that_lowers_the_clock_shifts_the_mean_by_both() -> None:
 
 
 def test_drivers_clock_converts_only_what_it_shows() -> None:
-    """Stamped times, times without a start, and windows of two cycles are not converted by the driver's clock."""
+    """Capped times lose the swing; stamped times, an unobserved clock and windows of two cycles are not converted."""
     case = swung(0.0, 1.0)
     assert case.driven is not None
     assert case.driven.took_s.std() < 0.5 * case.timings.took_s.std()
@@ -220,7 +220,7 @@ def test_long_calls_at_one_clock_have_blocks_of_100_ms() -> None:
 
 @pytest.mark.parametrize(("growth_ratio", "is_steady"), [(0.06, True), (0.6, False)])
 def test_part_of_a_cycle_is_not_growth(growth_ratio: float, is_steady: bool) -> None:
-    """Raw capped times with a small trend over 0.7 s are steady, as under the controller's swing; a larger trend is not."""
+    """Raw capped times with a small trend over 0.7 s are steady; a larger trend, or either without a cap, is not."""
     took_s = noisy(1e-3 * np.linspace(1.0, 1.0 + growth_ratio, 700))
     assert levels_of(timed(took_s, mhz=None, capped=True)).is_steady is is_steady
     assert not levels_of(timed(took_s, mhz=None)).is_steady

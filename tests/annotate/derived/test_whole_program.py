@@ -16,7 +16,7 @@ from annotate.judge import judge
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 
-# `gpuwatch run -- python bench.py` of the README on an H200: 3.4 s of imports, then GEMMs for 10 s.
+# `gpuwatch run -- python bench.py` on an H200: 3.4 s of imports, then GEMMs for 10 s.
 _RECORDED = Path("tests/traces/h200-whole-program.capsule")
 _REST_W = 117.0
 

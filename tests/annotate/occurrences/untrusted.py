@@ -29,7 +29,7 @@ class Cheat:
     name: str
     published: str
     make: Callable[[], Evidence]
-    limit: str = ""  # the reason why the cheat is found only with stated work, or never
+    limit: str = ""  # the reason why the cheat is found only with stated work
 
 
 def _seen(

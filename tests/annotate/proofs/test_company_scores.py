@@ -25,7 +25,7 @@ def _mean_ratio(of: TruthWindow) -> float:
 
 
 def _at_clock_ratio(of: TruthWindow) -> float | None:
-    """Return the true change of the median at one clock, by the fit of the window before; None if a window has no such median."""
+    """Return the true change of the median at one clock, by the fit of the window before; None without this fit or one of the medians."""
     cases = [Case(each) for each in (of.before, of.disturbed, of.after)]
     fit, clock_mhz = cases[0].fit, cases[0].timings.sm_clock_mhz
     if not isinstance(fit, Sensitivity) or clock_mhz is None:
@@ -42,7 +42,10 @@ def _estimate(of: Evidence, number: Number) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", BESIDES)
 def test_nobody_else_covers_real_neighbours(name: str) -> None:
-    """The true change of throughput lies within the bound; a window without times has no bound."""
+    """The true change of throughput lies within the bound.
+
+    With times the proof is shown, and the bound is below 45 %; without times the proof is broken, without a bound.
+    """
     of = truth_windows()[name]
     bounds = sizes(nobody_else.bounds(Case(of.disturbed)))
     state = nobody_else.prove(Case(of.disturbed), {}).state

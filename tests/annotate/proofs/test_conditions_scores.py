@@ -77,7 +77,8 @@ def test_clean_windows_have_sharp_bounds(is_stamped: bool, middle_percent: float
 def test_recorded_clean_windows_are_valid_by_conditions() -> None:
     """All recorded clean windows except one are valid; that one ran 0.9 s at a 5 % higher clock.
 
-    The true throughput of the exception differs by 1.4 % from that of its pair.
+    The true throughput of the exception differs by 1.4 % from that of its pair.  The bounds of the mean of timed windows are
+    below 0.01 % in the median and 0.05 % in 95 %.
     """
     made = {(each.name, index): decision(about) for each in truth_windows().values() for index, about in enumerate(each.clean)}
     assert {key for key, found in made.items() if found.status is not Status.VALID} == {("nothing-train-plain", 1)}

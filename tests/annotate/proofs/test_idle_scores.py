@@ -29,7 +29,10 @@ def test_idle_bounds_cover_recorded_windows() -> None:
 
 
 def test_idle_bounds_are_sharp_on_recorded_windows() -> None:
-    """Of 42 clean timed windows, the bounds of throughput are below 0.1 % in the median, and those of the mean below 0.4 %."""
+    """Of 42 clean timed windows, the bounds of throughput are below 0.1 % in the median, and those of the mean below 0.4 %.
+
+    The bounds of throughput are below 0.3 % in 40 windows, and both proofs are shown in all.
+    """
     found = [shown(each) for window in timed_clean() for each in window.clean]
     throughput = sorted(each.bound() for each in found)
     assert len(throughput) == 42

@@ -127,7 +127,7 @@ def test_hidden_step_separates_found_and_missed_steps(seed: int, share: float) -
 
 
 def wandering(seed: int, count: int = 60) -> Values:
-    """Return noise of 2 % that is correlated over two blocks, as the swing of a power controller without a rhythm."""
+    """Return noise of 1.6 % that is correlated over two blocks, as the swing of a power controller without a rhythm."""
     values = noise(count + 50, 0.014, seed)
     for i in range(1, len(values)):
         values[i] += 0.5 * values[i - 1]
