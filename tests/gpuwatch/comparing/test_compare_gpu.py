@@ -67,6 +67,8 @@ def test_larger_gemm_is_slower_at_both_clocks(torch: Any) -> None:
 
 
 def test_inputs_are_made_several_times_and_results_compared(torch: Any) -> None:
+    """Two equal products on inputs that a function makes have matching results and the same time."""
+
     def inputs() -> tuple[Any, Any]:
         return (torch.randn(2048, 2048, device="cuda"), torch.randn(2048, 2048, device="cuda"))
 

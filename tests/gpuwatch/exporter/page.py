@@ -16,7 +16,8 @@ PAGE = Path("docs/METRICS.md")
 _HEAD = f"""\
 # Metrics
 
-`python -m tests.gpuwatch.exporter.page` writes this page from `gpuwatch/exporter/metrics.py` and its own text.
+`python -m tests.gpuwatch.exporter.page` writes this page from the metrics in `gpuwatch/exporter/metrics.py`, the
+settings in `gpuwatch/config/keys.py` and its own text.
 
 ```sh
 gpuwatch daemon --listen {LISTEN_PORT}          # http://127.0.0.1:{LISTEN_PORT}/metrics, only for local users
@@ -34,8 +35,8 @@ never listens.
 
 ## Rules for every series
 
-* **A scrape makes no driver call.** The page has the samplers' last readings and the counts since the start, so scrapes neither slow a
-  benchmark nor wake a GPU.
+* **A scrape makes no driver call.** The page has the samplers' last readings and the counts since the start, so no scrape waits for
+  the driver. For a minute after a scrape the daemon reads an idle GPU as often as for a client.
 * **A missing value has no series.** A signal without an answer for three periods of its lane (at least five seconds) is missing.
   `gpuwatch_gpu_field_supported` shows the fields that GPU and driver support. There are no sentinel values.
 * **The readings of a lost GPU and their histograms are missing.** `gpuwatch_gpu_up` is 0, and the daemon's own figures stay, such as

@@ -163,6 +163,7 @@ def test_configured_periods_stay_within_the_budget() -> None:
 
 
 def test_simulated_gpu_runs_faster_than_real_time() -> None:
+    """In 20 virtual seconds a simulated GPU gives four lanes, and power with a refresh period of about 100 ms."""
     clock = VirtualClock()
     source = Simulated(None, clock)
     device = source.devices()[0]
