@@ -1,4 +1,4 @@
-"""The cost of curves: the layout of four panels and the strips, by size and range, and the CPU share of live drawing."""
+"""The cost of curves: the layout of up to four panels and the strips, by size and range, and the CPU share of live drawing."""
 
 from __future__ import annotations
 

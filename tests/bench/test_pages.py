@@ -19,6 +19,7 @@ def test_benchmark_page_and_readme_are_fresh() -> None:
 
 @pytest.mark.parametrize("name", saved.names())
 def test_benchmarks_run_without_arguments(name: str) -> None:
+    """Every parameter of a benchmark's ``main`` has a default; the test does not run the benchmark."""
     parameters = inspect.signature(saved.main_of(name)).parameters.values()
     assert all(each.default is not inspect.Parameter.empty for each in parameters)
 
@@ -42,7 +43,10 @@ def test_unknown_benchmark_gets_a_line_with_known_names() -> None:
 
 
 def test_saved_run_replaces_the_previous_run(tmp_path: Path) -> None:
-    """A stored run replaces the previous run, and results of removed benchmarks are dropped."""
+    """A stored run replaces the previous run, and results of removed benchmarks are dropped.
+
+    A load above half the processors at the start marks the machine as shared.
+    """
     path = tmp_path / "results.json"
     name, other = saved.names()[:2]
     first, second = (
