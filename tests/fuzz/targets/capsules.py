@@ -10,7 +10,6 @@ import copy
 import io
 import json
 import zipfile
-from pathlib import Path
 from typing import Any
 
 from annotate.capsule import pack
@@ -24,7 +23,6 @@ from tests.fuzz.targets.judged import judged
 _GOOD = pack.pack([
     evidence(length_s=0.3, period_s=0.1, signals={"sm_clock_mhz": 1980, "power_w": 600.0, "utilization_ratio": 0.9}, processes=(OWN,))
 ])  # fmt: skip
-TRACES = Path(__file__).parents[2] / "traces"
 
 
 def _member(name: str) -> bytes:
