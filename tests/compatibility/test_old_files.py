@@ -51,7 +51,10 @@ def judges_again(output: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("output", [each for each in STORED if not judges_again(each)], ids=name)
 def test_command_output_loses_nothing(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> None:
-    """Commands on the earlier version's files show every stored verdict, finding and fact; sentences, schema and retired rules may change."""
+    """Commands on the earlier version's files show every stored verdict, finding and fact.
+
+    Sentences, the schema and retired rules may change.
+    """
     then, now = both(gpuwatch, old, output)
     retired = [f".rule.{key} was" for key in ("basis", "family", "limits", "needs", "sections")]
     changed = [each for each in old_version.lost(then, now) if not each.endswith(".schema was 1, is 2")]
@@ -84,7 +87,7 @@ def both(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> tuple[Any, An
 
 
 def test_rejudge_compares_an_old_store(gpuwatch: Gpuwatch, old: Path) -> None:
-    """`audit --rejudge` shows stored and new status and the changes, and leaves the store unchanged."""
+    """`audit --rejudge` shows stored and new status and the changes, and leaves the stored statuses unchanged."""
     of_record = {run: status for run, (_, status) in _windows(old / "state").items()}
     again = gpuwatch("audit", "--rejudge", "--json").data
     assert {each["run"]: each["recorded_status"] for each in again["runs"]} == of_record

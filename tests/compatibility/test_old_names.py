@@ -32,7 +32,7 @@ def gone(old: Any, new: Any, place: str = "") -> list[str]:
 
 @pytest.mark.parametrize("kind", OLD)
 def test_names_of_the_earlier_version_stay(kind: str) -> None:
-    """The earlier commands, options, exit codes, Python names and arguments, settings, facts, rules, limits and metrics exist."""
+    """The earlier commands, options, exit codes, Python names, arguments, settings, facts, rules, limits and metrics exist."""
     assert OLD[kind]
     retired = {
         name

@@ -34,14 +34,17 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Message, Me
 
 
 def test_old_client_gets_the_same_answers(replayed: list[tuple[Message, Message, Message]]) -> None:
-    """Every reply keeps its type, refusals keep their codes, and no field of a reply is missing."""
+    """Every reply keeps its type, refusals keep their codes, and no field is missing, apart from those in MEASURED."""
     for request, before, after in replayed:
         assert (after["type"], after.get("code")) == (before["type"], before.get("code")), (request, after)
         assert sorted(set(shape(_stated(before))) - set(shape(_stated(after)))) == []
 
 
 def test_old_client_gets_verdicts_with_the_same_rules(replayed: list[tuple[Message, Message, Message]]) -> None:
-    """All rules of the earlier version, except retired ones, judge its clients' windows under the same claims and policies."""
+    """All rules of the earlier version, except retired ones, judge its clients' windows under the same claims and policies.
+
+    The window on a shared GPU is rejected again.
+    """
     judged = [(before, after) for _, before, after in replayed if before["type"] == "judged"]
     assert [before["status"] for before, _ in judged] == ["valid", "rejected"]
     for before, after in judged:

@@ -1,7 +1,7 @@
 """Writer of one version's files, conversations and names for the tests of later versions.
 
 ``python tests/compatibility/write.py OUT WORK`` uses the gpuwatch that Python finds (set PYTHONPATH for another version).
-Commit a8d437f, whose files are in this folder, had other names for some of the internal modules imported here.
+Commit a8d437f, whose files are in the folder of that name, had other names for some of the internal modules imported here.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _rounded(seconds: float) -> float:
 
 
 def _more_files() -> None:
-    """Raise this process's limit of open files."""
+    """Set this process's limit of open files to 8192, or to the hard limit if that is lower."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
 

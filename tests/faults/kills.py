@@ -1,4 +1,7 @@
-"""Daemons killed with SIGKILL at random moments, under load and with open windows: ``python -m tests.faults.kills --count 200``."""
+"""Daemons killed with SIGKILL at random moments, under load and with open windows.
+
+Run ``python -m tests.faults.kills --count 200``.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +158,7 @@ def _under_load(
 
 
 def _last_read(settings: Settings) -> dict[str, int]:
-    """Return the time of each GPU's last reading, as the daemon reports it just before its end, or nothing without an answer."""
+    """Return the time of each GPU's last reading as reported just before the daemon's end, or nothing without an answer."""
     with contextlib.suppress(DaemonError), connect(settings, start=False) as client:
         gpus = client.readings().gpus
         return {gpu.device["uuid"]: max((row["at_ns"] for row in gpu.rows if row["lane"] == "fast"), default=0) for gpu in gpus}

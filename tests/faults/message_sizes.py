@@ -82,7 +82,7 @@ def sized(found: inspect.Type, field: str) -> Iterator[Sized]:
 
 
 def least(found: inspect.Type) -> Any:
-    """Return a short value of a type, as plain data."""
+    """Return a short value of a type, as plain data, or None for another type."""
     match found:
         case inspect.UnionType():
             return least(found.types[0])

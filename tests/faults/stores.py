@@ -101,7 +101,7 @@ def last_ns(state: Path, lane: Lane = Lane.FAST) -> dict[str, int]:
 
 
 def committed_ns(state: Path) -> dict[str, int]:
-    """Return the end of each GPU's last committed row while a daemon writes, or nothing before the first commit."""
+    """Return the end of each GPU's last committed row while a daemon writes; nothing before the first or on an SQLite error."""
     try:
         return last_ns(state)
     except sqlite3.Error:

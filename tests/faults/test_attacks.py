@@ -1,4 +1,4 @@
-"""Tests of unusual processes around a window: interrupted edges, broken streams, time limits, closed descriptors and limits."""
+"""Tests of unusual processes around a window: interrupted edges, broken streams, time and resource limits, held locks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,10 @@ def status_of(label: str, found: Settings) -> str:
 
 
 def test_window_interrupted_at_opening_is_ended(daemon: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon ends the window although the program continues and keeps the object, as in a notebook."""
+    """The daemon ends the window although the program continues and keeps the object, as in a notebook.
+
+    The next window has no parent.
+    """
     window = gpuwatch.window("at opening", settings=daemon.settings, gpus=["GPU-none"])
     with monkeypatch.context() as changed:
         changed.setattr(sys, "stderr", Interrupts())  # the warning about an unknown GPU is the first write

@@ -114,7 +114,7 @@ def test_window_of_a_client_killed_in_a_wait_is_ended(daemon: Live) -> None:
 
 
 def test_verdict_of_an_open_window_of_the_client_is_refused(daemon: Live) -> None:
-    """The daemon refuses to wait for a window that is open on the same connection."""
+    """The daemon refuses to wait for a window that is open on the same connection; another connection may ask and close it."""
     with connect(daemon.settings) as client:
         opened = client.open(label="own")
         with pytest.raises(DaemonError, match="found it open on this connection; close it first"):

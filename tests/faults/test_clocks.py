@@ -58,7 +58,10 @@ def set_clocks(tmp_path: Path) -> Iterator[tuple[Live, SetClocks]]:
 def test_wall_clock_changes_do_not_change_windows(
     set_clocks: tuple[Live, SetClocks],
 ) -> None:
-    """A wall clock set back and forth does not change the lengths of windows, and the daemon continues to read."""
+    """A wall clock set back and forth does not change the lengths of windows, and the daemon continues to read.
+
+    The store and ``audit --since`` use the machine's wall clock at each start.
+    """
     live, clocks = set_clocks
     lengths, set_ns = {}, {}
     begun_s = clock.wall_s()

@@ -54,7 +54,7 @@ def _answers(settings: Settings, process: subprocess.Popen[bytes]) -> bool:
 
 
 def test_windows_open_across_an_upgrade_end_unproven(tmp_path: Path) -> None:
-    """Windows open during an upgrade end unproven, and later clients are served or get a remedy."""
+    """Windows open during an upgrade end unproven, closed ones keep their verdicts, and later ones are judged or refused."""
     with live.running(tmp_path) as old:
         settings = old.settings
         with gpuwatch.window("judged before", settings=settings) as before:
