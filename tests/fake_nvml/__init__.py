@@ -1,1 +1,1 @@
-"""A mock of the driver's library in C with the same ABI, so that any program that reads NVML runs unmodified."""
+"""A mock of the driver's library in C with the same ABI, so that programs that read NVML run unmodified."""

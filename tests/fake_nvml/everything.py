@@ -1,4 +1,7 @@
-"""A program that prints the answers of NVIDIA's own binding to all questions in ``ASKED``, for the GPUs in its arguments."""
+"""A program that prints the answers of NVIDIA's own binding as JSON.
+
+The program asks all questions in ``ASKED`` about the GPUs in its arguments, and UUID and power of the others.
+"""
 
 from __future__ import annotations
 

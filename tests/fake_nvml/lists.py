@@ -1,4 +1,4 @@
-"""A program that reads a GPU's lists repeatedly through gpuwatch's source, and prints the last processes and all samples."""
+"""A program that reads a GPU's lists repeatedly through gpuwatch's source, and prints the last process list and all samples."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_compiled_loop_reads_the_values_of_single_calls(
 
 
 def test_compiled_loop_keeps_deadlines(scene: Scene, library: Path) -> None:
-    """Passes keep the deadlines, count missed deadlines, and stop when interrupted."""
+    """Passes keep the deadlines, count missed deadlines, and stop when interrupted or when the buffer is full."""
     seen = output_of(scene, library, "serial", "cadence")
     passes = seen["on_time"]
     assert passes[0][0] % 10 == 0

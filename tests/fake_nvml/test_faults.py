@@ -292,7 +292,10 @@ def test_hung_call_affects_only_its_gpu(working: Scene, library: Path, tmp_path:
 
 
 def test_window_delayed_by_a_hung_driver_is_unproven(working: Scene, library: Path, tmp_path: Path) -> None:
-    """The verdict of a window that a hung call delays names this GPU; windows on other GPUs do not wait."""
+    """The verdict of a window that a hung call delays names this GPU; windows on other GPUs do not wait.
+
+    A later window does not report a loss that ended before its start.
+    """
     hung, lives = working.gpus[1], working.gpus[2]
     with watching(tmp_path, working, library) as watch, watch.client() as client:
         opened = client.open(label="held up", gpus=[hung.uuid, lives.uuid])

@@ -90,7 +90,7 @@ def batched(names: Iterable[str], count: int) -> Iterator[tuple[str, ...]]:
 def judged_window(client: Daemon, gpus: Sequence[Gpu]) -> tuple[str, Sequence[Mapping[str, Any]]] | None:
     """Return the run of a window of a second over these GPUs, and its verdicts.
 
-    Return None without verdicts, or if a busy machine left several signals unread or starved the window: ``dark-time`` would
+    Return None without verdicts, or if a busy machine left several signals unread or starved the window.  ``dark-time`` would
     then name other signals than the denied one, or decide nothing.  One denied signal leaves the levels of one GPU unknown, and
     none leaves ``throttle-thermal`` undecided.
     """

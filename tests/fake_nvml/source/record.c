@@ -23,7 +23,7 @@ int nvmlDeviceGetSamples(
     int64_t stamped_ns = clock_ns(scene->stamps_boot ? CLOCK_BOOTTIME : CLOCK_REALTIME), monotonic_ns = now_ns();
     int64_t period_ns = scene->power_period_ns, newest_ns = stamped_ns / period_ns * period_ns;
     int64_t oldest_ns = newest_ns - (scene->power_samples_count - 1) * period_ns;
-    /* A record starts when the driver is loaded. */
+    /* A record starts when the scene is created, as a real one when the driver is loaded. */
     int64_t begin_ns = scene->epoch_ns + (stamped_ns - monotonic_ns);
     unsigned number = 0;
     if (found.gpu->signals[signal].code) return found.gpu->signals[signal].code;
