@@ -1,4 +1,4 @@
-"""Settings of the whole suite, and the marker of tests that depend on the machine's load."""
+"""Settings of the whole suite: the marker of tests that depend on the load, the order of long modules, and forked workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of the suite under load (busy loops), stored in ``load_record.json`` and shown in DEVELOPMENT.md: ``make timing-record``."""
+"""Runs of the suite beside busy loops, stored in ``load_record.json`` and shown in DEVELOPMENT.md: ``make timing-record``."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Block:
 
 @cache
 def pages() -> tuple[str, ...]:
-    """Return every Markdown page of the tree except NOT_PAGES, including uncommitted ones."""
+    """Return every Markdown page except NOT_PAGES, including uncommitted ones; without git, those of the root folder."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     names = listed.stdout.split() or [str(path.relative_to(ROOT)) for path in ROOT.glob("*.md")]
@@ -134,7 +134,7 @@ def help_texts(command: click.Command, name: str) -> Iterator[tuple[str, click.C
 def asked_command(words: list[str]) -> tuple[click.Command, click.Context, list[str]]:
     """Find the click command of a command line that begins with ``gpuwatch``, its context, and its remaining words.
 
-    Raises click.UsageError: for an unknown command or option.
+    Raises click.UsageError: for an unknown command, or an unknown option of a group.
     """
     found: click.Command = cli
     context = click.Context(cli, info_name="gpuwatch", **cli.context_settings)

@@ -30,7 +30,10 @@ def pages() -> list[Path]:
 
 
 def run_command(command: str, state: Path) -> str:
-    """Return a command's output with a store in ``state`` and without this user's settings."""
+    """Return a command's output with a store in ``state`` and without this user's settings.
+
+    Raises ValueError: for another program's command.
+    """
     words = shlex.split(command)
     if words[0] != "gpuwatch":
         raise ValueError(f"expected a gpuwatch command, found {command!r}; remove the line {MARK} above the block")

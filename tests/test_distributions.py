@@ -69,7 +69,7 @@ def shared_files() -> set[str]:
 
 
 def check_wheel(built: Built) -> None:
-    """Check that the wheel has the packages' files except C sources, and every shared file, and no package tests or dashboards."""
+    """Check that the wheel has the packages' files except C sources, every shared file, and no package tests or dashboards."""
     with zipfile.ZipFile(built.wheel) as archive:
         names = set(archive.namelist())
     data = f"{built.wheel.name.split('-py')[0].split('-cp')[0]}.data/data/share/gpuwatch/"

@@ -61,7 +61,7 @@ def test_map_names_existing_paths() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "DEVELOPMENT.md", "SECURITY.md", "CHANGELOG.md"])
 def test_page_paths_exist(page: str) -> None:
-    """Every path from the root of the tree exists; a word in capitals, such as in ``bench_NAME.py``, matches any word."""
+    """Every path from the root in backticks exists; capitals before .py, as in ``bench_NAME.py``, match any word."""
     for path in re.findall(r"`((?:annotate|gpuwatch|tests|dashboards|systemd|docs)/[\w./-]+)`", (ROOT / page).read_text()):
         assert any(ROOT.glob(re.sub(r"[A-Z]{4,}(?=\.py)", "*", path))), path
 

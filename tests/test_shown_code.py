@@ -173,7 +173,7 @@ def test_readme_commands_print_the_shown_output(place: Path) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS_COUNT))
 def test_commands_of_other_pages_run(part: int, place: Path, tmp_path: Path) -> None:
-    """Every other page's commands run with one daemon, in a folder with the files that pages name."""
+    """Every other page's commands run in a folder with the files that pages name, and print the shown output."""
     shown = [each for each in commands() if each.page != PAGE_FIRST and why_not_run(each) is None]
     assert len(shown) >= 15
     of_part = sorted({each.page for each in shown})[part::PARTS_COUNT]

@@ -128,7 +128,7 @@ def test_shown_output_refuses_other_programs(tmp_path: Path) -> None:
 
 
 def test_decision_numbers_are_unique() -> None:
-    """Decisions have consecutive numbers, repeated in their titles; two branches may have used the same number."""
+    """Decisions have consecutive numbers, repeated in their titles, and a date; two branches may have used the same number."""
     pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     assert [page.name[:4] for page in pages] == [f"{number:04d}" for number in range(1, len(pages) + 1)]
     for page in pages:

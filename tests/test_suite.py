@@ -148,14 +148,17 @@ def test_numbers_of_examples_are_shares() -> None:
 
 
 def test_sleeps_have_a_recorded_reason() -> None:
-    """Only the files in SLEEPS let a fixed time pass, and each of these files still does."""
+    """Only the files in SLEEPS let a fixed time pass, and each of these files except waiting.py still does."""
     found = {(name, node.lineno) for name, node in calls_and_tests()[0] if is_sleep(node)}
     assert sorted(place for place in found if place[0] not in SLEEPS) == []
     assert sorted(SLEEPS.keys() - {name for name, _ in found} - {"waiting.py"}) == [], "allowed and no longer there"
 
 
 def test_elapsed_time_is_bounded_only_in_slow_tests() -> None:
-    """Only tests marked ``slow``, ``soak`` or ``gpu``, in ``*_gpu.py`` or in BOUNDS have an upper bound on elapsed time."""
+    """Only tests marked ``slow``, ``soak`` or ``gpu``, in ``*_gpu.py`` or in BOUNDS have an upper bound on elapsed time.
+
+    Each test in BOUNDS still has one.
+    """
     found = {
         f"{name}::{test.name}"
         for name, test in calls_and_tests()[1]

@@ -1,7 +1,7 @@
 """Windows of an H200 with a known true value: each disturbed window lies between two clean ones of the same work and process.
 
-``h200-truth.capsule`` holds the evidence without times, and ``h200-truth-times.npz.xz`` holds the times.  Start times are in
-microseconds, durations in the timer's ticks of 32 ns, and clocks in half megahertz (0 without a stamp).
+``h200-truth.capsule`` holds the evidence without times, and ``h200-truth-times.npz.xz`` holds the times.  Gaps between
+iterations are in microseconds, durations in the timer's ticks of 32 ns, and clocks in half megahertz (0 without a stamp).
 """
 
 from __future__ import annotations

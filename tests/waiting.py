@@ -26,7 +26,9 @@ def wait_until(
 ) -> _T:
     """Return the first true value of a condition.
 
-    Raises AssertionError: when the condition stays false until the deadline.  The message ends with ``what``, a text or a function's result.
+    Raises AssertionError: when the condition stays false until the deadline.
+
+    The message ends with ``what``, a text or a function's result.
     """
     until_s = (begun_s := time.monotonic()) + deadline_s
     while not (found := condition()):

@@ -149,7 +149,10 @@ def test_daemon_log_follows_no_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["run.capsule", "report.html"])
 def test_output_replaces_a_link(tmp_path: Path, name: str) -> None:
-    """``write_file``, which writes a command's output, replaces a link and does not write through the link."""
+    """``write_file``, which writes a command's output, replaces a link instead of writing through it.
+
+    No other user may write to the file.
+    """
     capsule = Path(__file__).parents[1] / "traces" / "h200-windows.capsule"
     precious, target = tmp_path / "precious", tmp_path / name
     precious.write_text("untouched")

@@ -139,7 +139,10 @@ def test_inputs_rejects_lists_that_contain_themselves(daemon: Settings) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_record_replaces_complex_and_failing_times_by_zero() -> None:
-    """A complex number or an iterable's exception adds a time of 0 and gives a complaint, without a warning or an exception."""
+    """A complex number or an iterable's exception adds a time of 0 and gives a complaint, without a warning or an exception.
+
+    The smallest positive time stays positive.
+    """
 
     def failing() -> Iterator[float]:
         yield 1.0

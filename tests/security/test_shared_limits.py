@@ -69,7 +69,7 @@ def shared() -> Iterator[Settings]:
 
 @contextlib.contextmanager
 def unfinished(found: Settings) -> Iterator[list[str]]:
-    """Open many connections as nobody, each with an unfinished line of a megabyte; yield the answers to rejected connections."""
+    """Open many connections as nobody, each with an unfinished line of a megabyte; yield the answers to rejected ones."""
     hello = messages.encode(messages.Hello(protocol=1, version="0")).decode().strip()
     command = [sys.executable, "-c", HOLDS, str(found.socket), str(UNFINISHED_COUNT), str(NOBODY), hello]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/") as other:

@@ -35,7 +35,7 @@ class Manager:
     received: list[tuple[int, dict[str, str]]] = field(default_factory=list)
 
     def until(self, holds: Callable[[dict[str, str]], bool], patience_s: float = PATIENCE_S) -> dict[str, str]:
-        """Return the next message that fulfils the condition."""
+        """Return the next message that fulfils the condition.  Raises AssertionError: when none arrives in time."""
         deadline_ns = clock.now_ns() + int(patience_s * 1e9)
         while (left_s := (deadline_ns - clock.now_ns()) / 1e9) > 0:
             self.connection.settimeout(left_s)

@@ -156,7 +156,10 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_system_daemon_serves_every_user(open_folder: Path) -> None:
-    """The system's daemon serves every user, hides other users' windows, and lets the group read the store."""
+    """The system's daemon serves every user, hides other users' windows, and lets the group read the store.
+
+    One connection too many of a user is refused, and others can still connect.
+    """
     found = settings(open_folder)
 
     def labels() -> str:
