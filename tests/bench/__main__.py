@@ -1,6 +1,8 @@
 """The first part of `make bench`: every benchmark of the repository, or the named benchmarks, in sequence.
 
-python -m tests.bench [--save] [NAME …]     --save stores the results in results.json, and renders docs/BENCHMARKS.md and the README
+    python -m tests.bench [--save] [NAME …]
+
+``--save`` stores the results in results.json, and renders docs/BENCHMARKS.md and the README's cost figures.
 """
 
 from __future__ import annotations

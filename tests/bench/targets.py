@@ -196,7 +196,10 @@ def _closing(found: Data) -> Measured:
 
 
 def _whole_daemon(who: str, most: float) -> Callable[[Data], Measured]:
-    """Compare the CPU share of the whole daemon on one H200 with the target; show its readings' and nvidia-smi's at the same versions."""
+    """Compare the CPU share of the whole daemon on one H200 with the target.
+
+    The text also shows the share of its readings and of nvidia-smi, if measured with the same versions.
+    """
 
     def measure(found: Data) -> Measured:
         ours = _latest(found, "watching", who)
@@ -290,7 +293,7 @@ def _crashes(found: Data) -> Measured:
 
 
 def _day(found: Data) -> Measured:
-    """Compare the memory growth of the simulated day; the campaign itself fails if threads, descriptors or segments grow too far."""
+    """Compare the memory growth of the simulated day; the campaign itself checks threads, descriptors and segments."""
     day = found.campaigns.get("day")
     if day is None:
         return Measured("not measured yet")

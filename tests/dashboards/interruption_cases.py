@@ -68,7 +68,7 @@ def _in_job(job: str, fleet: Mapping[str, Signal]) -> dict[str, Signal]:
 
 
 def _firing(name: str, interruption: Interruption, *among: str) -> list[dict[str, Any]]:
-    """Return the expectation that an alert fires or ends after an interruption, and that all others stay silent."""
+    """Return the expectations that an alert fires, or ends, and that all others outside ``Trouble.also`` stay silent."""
     trouble = TROUBLES[name]
     scale = trouble.scale
     needed_minutes = scale.back(interruption) * scale.step_minutes + _needs_minutes(name)

@@ -97,7 +97,7 @@ def test_dashboards_have_unique_uids_and_valid_links() -> None:
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_figures_are_instant_queries(name: str) -> None:
-    """A figure queries this instant, because the last point of a range may be old."""
+    """A figure or table queries this instant, because the last point of a range may be old; a curve queries a range."""
     assert all(query.instant for query in asked(name) if query.kind in ("stat", "table"))
     assert not any(query.instant for query in asked(name) if query.kind in ("timeseries", "state-timeline"))
 
@@ -114,7 +114,7 @@ def test_quiet_queries_exist() -> None:
 
 
 def test_alerts_have_an_action_and_a_page() -> None:
-    """Every alert has a known severity, an action, and a section on the page."""
+    """Every alert has a known severity, an action, and a section on the page; a rule that it names exists."""
     page = (ROOT / "docs" / "ALERTS.md").read_text()
     rules = {rule.name for rule in RULES}
     for alert in ALERTS:

@@ -1,4 +1,7 @@
-"""The kept inputs of each target.  Apart from seeds, each input reaches a line that no smaller input reaches."""
+"""The kept inputs of each target.
+
+Apart from seeds, ``keep`` leaves only inputs that reach a line that no seed and no smaller input reaches.
+"""
 
 from __future__ import annotations
 
