@@ -34,7 +34,7 @@ def page(found: Data) -> str:
         *_watched(found),
         "## Tables\n",
         "The mock driver, *the double* in the tables, is a library with the driver's ABI (`tests/fake_nvml/`).  Its calls compute for about",
-        "the CPU time of the same calls on an H200, but are free in `watching`.  Every program loads it unmodified.  A mock driver cannot show the effect of watching on GPU work.\n",
+        "the CPU time of the same calls on an H200, but are free in `watching`.  The measured programs load it unmodified.  A mock driver cannot show the effect of watching on GPU work.\n",
     ]
     for name, kept in sorted(found.benches.items()):
         out += _table(name, kept)
