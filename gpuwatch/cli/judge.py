@@ -100,7 +100,8 @@ def command(
     """
     policy, fail_on, as_json = asdict(policy_options), answer.fail_on, answer.as_json
     if results.times is not None or is_result(Path(file)):
-        _refuse({"--trust": trust, "--query": part.query}, "expected a log, recording or report, found a result file")
+        _refuse({"--trust": trust}, "expected a report, found a result file")
+        _refuse({"--query": part.query}, "expected a log, found a result file")
         place = judged_results.ResultPlace(part.begin, part.end, part.gpus)
         shown = (part.verbose, as_json)
         return judged_results.judge_results(Path(file), results, place, policy_options.policy(), shown=shown, fail_on=fail_on)

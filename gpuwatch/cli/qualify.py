@@ -21,9 +21,9 @@ from gpuwatch.errors import UsageError
 
 _ANSWERS = {
     Comparable.YES: "COMPARABLE: numbers of this instance can be compared with numbers of the reference cards",
-    Comparable.PARTLY: "PARTLY COMPARABLE: only numbers without the differences below can be compared",
-    Comparable.NO: "NOT COMPARABLE: numbers of this instance differ from numbers of the reference cards",
-    Comparable.UNKNOWN: "UNKNOWN: found no difference, but a probe was disturbed, unclear or not measured",
+    Comparable.PARTLY: "PARTLY COMPARABLE: only numbers that the differences below do not change can be compared",
+    Comparable.NO: "NOT COMPARABLE: numbers of this instance cannot be compared with numbers of the reference cards",
+    Comparable.UNKNOWN: "UNKNOWN: found no difference that changes numbers, but a probe was disturbed, unclear or not compared",
 }
 
 

@@ -151,8 +151,8 @@ def command(
     failing, json_path = options.fail_on(output_options.fail_on), output_options.json_path
     claim_options.check(is_untrusted=stated_options.untrusted)
     ranges = nvtx_ranges.asked(is_untrusted=stated_options.untrusted)
-    # Rules and scenes import numpy, whose libraries start threads.  Threads that inherit the mask cannot take, and so lose, a
-    # signal for the command.
+    # Rules and scenes import numpy, whose libraries start threads.  The threads inherit the blocked signals, so none of them
+    # can take a signal for the command.
     with child.signals_held():
         policy = policy_options.policy()
         settings, before = options.settings(), times.state()

@@ -12,7 +12,7 @@ _log = logging.getLogger("gpuwatch.daemon.daemon")
 LOOK_S = 0.2  # interval of checks until every window is judged; the check interval around a suspension counts as not watched
 IDLE_LOOK_S = 5.0  # interval of checks without windows
 SLEPT_NS = 100_000_000  # more than the time between the reads of two clocks; every suspension takes longer
-REFRESH_NS = 100_000_000  # the last reading may be one refresh of the driver's page old
+REFRESH_NS = 100_000_000  # values of the last reading may be one refresh period of the driver old
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gpuwatch.sources.nvml.gpm import Gpm
 _EVERY_LINK = 0xFFFF_FFFF  # a field's scope that means all NVLinks together
 _PSTATES_COUNT = 16  # P0 to P15; 32 is "unknown"
 _MIB, _KIB = 1 << 20, 1 << 10
-_LINKS_COUNT = 36  # more than any board has; the loop ends earlier, at the first link that the driver refuses
+_LINKS_COUNT = 36  # NVML_NVLINK_MAX_LINKS; the loop ends earlier, at the first link that the driver refuses
 
 # NVLink counters: the binding's constants, by the name in the reading.  Throughput counters are in KiB.
 _ERRORS: Mapping[str, str] = {

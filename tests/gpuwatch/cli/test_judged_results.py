@@ -182,7 +182,7 @@ def test_run_without_readable_times_names_the_reason(daemon: Settings, tmp_path:
     [
         ((R1, "--clock", "x"), "--clock, --begin: expected --times with them"),
         ((R1, "--series", "softmax"), "--series: expected a part of a series name in r1.json (first series: 'gemm Device=0'"),
-        ((R1, "--trust", "x.pub"), "--trust: expected a log, recording or report"),
+        ((R1, "--trust", "x.pub"), "--trust: expected a report, found a result file"),
         ((R1, "--to", "1h"), "--to: expected --from with it"),
         ((str(FILES / "README.md"), "--series", "x"), "--series: expected a result file"),
     ],
