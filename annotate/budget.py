@@ -203,7 +203,7 @@ class ProofShown:
     proof: Proof
     state: ProofState
     says: str = ""
-    missing: tuple[str, ...] = ()  # missing evidence of an unproven proof
+    missing: tuple[str, ...] = ()  # missing evidence of an unproven proof, or of one that a policy accepts as broken
     broken_by: tuple[str, ...] = ()  # rules that break the proof; a policy may accept them
     facts: Mapping[str, Figure] = field(default_factory=dict)
 

@@ -95,7 +95,7 @@ def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
     numbers = _budgets(grounds, claimed, frozenset())
     whole = [each for each in numbers if each.number in claimed]
     judged = [each for each in _budgets(grounds, claimed, policy.accept) if each.number in claimed]
-    unproven = (*_unproven(grounds), *_unrepeated(judged, policy))
+    unproven = (*_unproven(grounds, policy), *_unrepeated(judged, policy))
     counting = [found for rule, found in grounds.integrity.items() if rule not in policy.accept]
     counting += [severity(each, policy.tolerance_ratio) for each in judged]
     statuses = [_STATUS[found] for found in counting]
@@ -105,6 +105,7 @@ def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
         statuses.append(Status.UNPROVEN)
     severities = _severities(judged, policy.tolerance_ratio)
     as_if_not_accepted = _severities(whole, policy.tolerance_ratio)
+    breaking = {rule: Severity.FLAG for proof in grounds.proofs for rule in proof.broken_by}
     budget = Budget(
         tolerance_ratio=policy.tolerance_ratio,
         precision_ratio=policy.precision_ratio,
@@ -118,8 +119,12 @@ def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
         status=max(statuses, key=lambda status: status.badness, default=Status.VALID),
         budget=budget,
         severities={
-            bound.rule: (as_if_not_accepted if bound.rule in policy.accept else severities).get(bound.rule, Severity.NOTE)
-            for bound in grounds.causes
+            rule: max(
+                (as_if_not_accepted if rule in policy.accept else severities).get(rule, Severity.NOTE),
+                breaking.get(rule, Severity.NOTE),
+                key=_WEIGHT.index,
+            )
+            for rule in (*breaking, *(bound.rule for bound in grounds.causes))
         },
         why="; ".join(unproven),
     )
@@ -199,9 +204,18 @@ def _flags(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
     return bound.ratio is None or (is_large and any(bound is each for each in counting))
 
 
-def _unproven(grounds: Grounds) -> tuple[str, ...]:
-    """Return the rules and proofs without an answer, each with the reason; the fifth proof is required only with times."""
-    answered = {proof.proof for proof in grounds.proofs if proof.state in (ProofState.SHOWN, ProofState.BROKEN)}
+def _unproven(grounds: Grounds, policy: Policy) -> tuple[str, ...]:
+    """Return the rules and proofs without an answer, each with the reason; the fifth proof is required only with times.
+
+    A broken proof has an answer, unless the policy accepts its rules: then its evidence must be complete.
+    """
+    answered = {
+        proof.proof
+        for proof in grounds.proofs
+        if proof.state is ProofState.SHOWN
+        or _is_broken(proof, policy)
+        or (proof.state is ProofState.BROKEN and not proof.missing)
+    }
     reasons = {proof.proof: ", ".join(proof.missing) for proof in grounds.proofs}
     asked = (*_ALWAYS_ASKED, Proof.STEADY_TIMES) if grounds.has_times else _ALWAYS_ASKED
     lacking = [f"{proof}: {reasons.get(proof) or 'not shown'}" for proof in asked if proof not in answered]

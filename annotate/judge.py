@@ -133,10 +133,11 @@ def _missing(rules: Sequence[Rule], answers: Mapping[str, Answer]) -> Mapping[st
 
 
 def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Policy) -> Finding:
+    made = decision.severities.get(rule.name, Severity.NOTE)
     finding = partial(
         Finding,
         rule=rule.name,
-        kind=_kind(rule, answer).value,
+        kind=_kind(rule, answer, made).value,
         basis=rule.basis.value,
         required=rule.name in REQUIRED,
         limits_overridden=rule.overridden(policy.limits.get(rule.name, {})),
@@ -144,7 +145,6 @@ def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Polic
     match answer:
         case Found():
             shown = {name: _shortened(value) for name, value in answer.facts.items()}
-            made = decision.severities.get(rule.name, Severity.NOTE)
             return finding(
                 answered=Answered.FOUND,
                 severity=max(answer.severity, made, key=_WEIGHT.index).value,
@@ -162,7 +162,10 @@ def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Polic
             return finding(answered=Answered.UNOBSERVED, says=_short(answer.reason), failure=answer.failure)
 
 
-def _kind(rule: Rule, answer: Answer) -> RuleKind:
+def _kind(rule: Rule, answer: Answer, made: Severity) -> RuleKind:
+    if made is not Severity.NOTE:
+        # A label that breaks a proof, as the power cap does under a fixed clock, is a cause of the status.
+        return RuleKind.INTEGRITY if rule.kind is RuleKind.LABEL else rule.kind
     is_label = isinstance(answer, Found) and answer.severity is Severity.NOTE and not answer.bounds
     return RuleKind.LABEL if is_label else rule.kind
 

@@ -62,7 +62,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
         proof=Proof.CONDITIONS,
         state=state,
         says=says if state is ProofState.SHOWN else "",
-        missing=missing if state is ProofState.UNPROVEN else (),
+        missing=missing,
         broken_by=broken_by,
         facts=facts,
     )

@@ -87,8 +87,7 @@ def sentence(verdict: Verdict) -> str:
     if verdict.status is Status.VALID:
         return "Everything that the claim requires was shown."
     if not counting:
-        broken = [proof.says for proof in verdict.budget.proofs if proof.broken_by] if verdict.budget else []
-        return f"Quote this number with its limits: {'; '.join(broken) or 'the number repeats less well than requested'}."
+        return "Quote this number with its limits: it repeats less well than requested."
     more = len(counting) - 1
     rest = f" ({more} more below)" if more else ""
     means = "Do not use this number" if verdict.status is Status.REJECTED else "Quote this number with its hazard"

@@ -241,6 +241,17 @@ def test_decide_flags_broken_proof_unless_rules_are_accepted() -> None:
     assert decide(nameless, Policy(accept=frozenset({"throttle-thermal"}))).status is Status.FLAGGED
 
 
+def test_decide_flags_the_rules_that_break_a_proof() -> None:
+    """The rule is the flag's cause, and accepting it does not replace the proof's missing evidence."""
+    broken = ProofShown(proof=Proof.CONDITIONS, state=ProofState.BROKEN, missing=("stamps",), broken_by=("power-limited",))
+    grounds = replace(clean(), proofs=(*(proof for proof in SHOWN if proof.proof is not Proof.CONDITIONS), broken))
+    decision = decide(grounds, Policy())
+    assert (decision.status, decision.why) == (Status.FLAGGED, "")
+    assert decision.severities["power-limited"] is Severity.FLAG
+    accepted = decide(grounds, Policy(accept=frozenset({"power-limited"})))
+    assert (accepted.status, accepted.why) == (Status.UNPROVEN, "conditions: stamps")
+
+
 def test_decide_names_numbers_of_unknown_repeatability() -> None:
     mean = NumberBudget(number=Number.MEAN, value=1e-3, repeatability=Repeatability(None, "capped under two cycles"))
     decision = decide(replace(clean(), numbers=(mean,)), Policy(claim=Claim.FIXED_CLOCK, precision_ratio=0.01))

@@ -222,16 +222,15 @@ def _page(found: Data) -> Measured:
 
 
 def _judging(found: Data) -> Measured:
-    """Compare both windows at the speed of a machine whose fixed loop takes ``_LOOP_MS``."""
+    """Compare windows at the speed of a machine whose fixed loop takes ``_LOOP_MS``, and show the measured times."""
     loop_ms = found.figure("judge", "floor, ms")
     parts = []
-    for case, most_ms in (("6 s at 100 Hz, ms", 10.0), ("30 000 timed, disturbed, ms", 40.0)):
-        took_ms = found.figure("judge", case)
+    for case, most_ms in (("6 s at 100 Hz", 10.0), ("6 s, disturbed", 10.0), ("30 000 timed, disturbed", 40.0)):
+        took_ms = found.figure("judge", f"{case}, ms")
         if took_ms is not None and loop_ms is not None:
-            name = case.removesuffix(", ms")
-            parts.append(_below(took_ms * _LOOP_MS / loop_ms, most_ms, lambda ms, name=name: f"{ms:.1f} ms ({name})"))  # type: ignore[misc]
-    beside = Measured(f"scaled from a machine whose loop takes {loop_ms or 0.0:.1f} ms")
-    return _all([*parts, beside] if parts else [])
+            text = f"{took_ms * _LOOP_MS / loop_ms:.1f} ms ({case}; {took_ms:.1f} ms measured)"
+            parts.append(Measured(text, took_ms * _LOOP_MS / loop_ms <= most_ms))
+    return _all([*parts, Measured(f"the loop took {loop_ms or 0.0:.1f} ms")] if parts else [])
 
 
 def _scatter(found: Data) -> Measured:
@@ -330,7 +329,7 @@ TARGETS = (
     Target("an NVTX range that no pattern fits, in the C library", "≤ 50 ns", _library("range_ns", 50.0, "ns"), "[library](#library)"),
     Target("`gw_begin`, daemon running", "≤ 1 ms", _library("open_us", 1000.0, "µs"), "[library](#library)", "eight other jobs shared the machine; H200s' machines take 0.44 to 0.72 ms, upper end 0.76 ms (LIBGPUWATCH.md)"),
     Target("`gw_end`", "≤ 1 ms", _library("end_us", 1000.0, "µs"), "[library](#library)"),
-    Target("judging a window, warm, where a loop of 20 000 calls takes 1.2 ms", "≤ 10 ms for 6 s, ≤ 40 ms for 30 000 iterations", _judging, "[judge](#judge)"),
+    Target("judging a window, warm, where a loop of 20 000 calls takes 1.2 ms", "≤ 10 ms for 6 s, ≤ 40 ms for 30 000 iterations", _judging, "[judge](#judge)", "a disturbed window of 6 s with 1087 iterations asks more rules than an undisturbed one without times"),
     Target("scatter of corrected 100 ms estimates, capped GPU", "≤ 0.2 %", _scatter, _VALIDATION),
     Target("comparison", "0.5 % found ≥ 95 %, A/A called ≤ 5 %", _comparing, f"{_VALIDATION}, [compare](#compare)", "the comparison cannot separate a difference between buffers (0.13 % on an H200) from one of the work"),
     Target("verdicts on real GPUs", "≤ 1 % of clean windows not valid, ≥ 99 % of injected faults found", _verdicts, _VALIDATION),
