@@ -15,6 +15,7 @@ from annotate.claims import Claim
 from annotate.times.reference_clock import LEAST_MHZ, MOST_MHZ
 from annotate.user_policy import Policy
 from annotate.verdict import Status
+from gpuwatch.cli.output import say
 from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.client.window_tags import read_tags
 from gpuwatch.config.keys import BY_NAME
@@ -161,11 +162,11 @@ class PolicyOptions:
             by_rule.setdefault(rule, {})[limit] = amount
         names = frozenset(name.strip() for text in self.accept for name in text.split(","))
         claim = Claim.of(self.claim) if self.claim is not None else Claim.SUSTAINED
-        thresholds = {
-            "tolerance": read_share("--tolerance", self.tolerance),
-            "precision": read_share("--precision", self.precision),
-        }
+        thresholds = {name: read_share(f"--{name}", getattr(self, name)) for name in ("tolerance", "precision")}
         policy = Policy(claim=claim, accept=names, limits=by_rule)
+        for rule, given in by_rule.items():
+            for retired in given.keys() - policy.limits.get(rule, {}).keys():
+                say(f"gpuwatch: --limit {rule}.{retired} has no effect since version 0.2: `gpuwatch explain {rule}`")
         for name, ratio in thresholds.items():
             policy = policy if ratio is None else policy.with_threshold(name, ratio)
         return policy

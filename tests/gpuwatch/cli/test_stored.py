@@ -74,6 +74,16 @@ def test_overridden_limits_are_marked_in_words(gpuwatch: Gpuwatch, daemon: Setti
     assert "other limits" not in gpuwatch(*show).out
 
 
+def test_limits_of_earlier_versions_have_no_effect_and_say_so(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+    assert short.run_id is not None
+    retired = ("outliers.cost_ratio=0.5", "window-too-short.least_s=5")
+    done = gpuwatch(*daemon.flags(), "show", short.run_id, *(part for each in retired for part in ("--limit", each)))
+    assert [line for line in done.err.splitlines() if "has no effect" in line] == [
+        f"gpuwatch: --limit {name} has no effect since version 0.2: `gpuwatch explain {name.partition('.')[0]}`"
+        for name in ("outliers.cost_ratio", "window-too-short.least_s")
+    ]
+
+
 def test_show_of_an_unknown_run_fails_and_names_the_run(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
     ended = gpuwatch(*daemon.flags(), "show", "ffffffff")
     assert (ended.code, ended.out) == (1, "")
