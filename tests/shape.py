@@ -49,6 +49,7 @@ STATEMENTS_COUNT = sum(
         "the difference of clean windows, by number, cap and memory; peaks of a swing; a spread of cards as a setting": 50,
         "many GPUs measured without delaying each other": 12,
         "windows of one card at one constant clock, compared with the floor of one clock": 12,
+        "the number of each timed window in audit": 10,
         "times that wait 12 s before they are read beside an open window": 55,
         "times at the driver's clock, and the variance of a swing without a rhythm": 22,
         "ordinary programs near rest, after a rest, and with a hole in the power record": 20,

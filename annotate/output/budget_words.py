@@ -33,6 +33,13 @@ def headline(verdict: Verdict) -> str:
     return ", ".join(part for part in (off, *_numbers(budget)) if part)
 
 
+def leading_words(verdict: Verdict) -> str:
+    """Return the number that leads the first line, with its repeatability; empty without times."""
+    budget = verdict.budget
+    leading = budget.number(budget.leading) if budget is not None and budget.leading is not None else None
+    return number_words(leading) if leading is not None else ""
+
+
 def number_words(number: NumberBudget) -> str:
     """Return one number with unit and repeatability; empty without a value."""
     if number.value is None:

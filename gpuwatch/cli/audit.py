@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from annotate.evidence import Evidence
+from annotate.output.budget_words import leading_words
 from annotate.output.report import length_words, plain
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict, worst
@@ -233,6 +234,7 @@ def _plain(each: _Listed) -> dict[str, Any]:
         "begun_wall_s": run.begun_wall_s,
         "length_s": each.verdicts[0].length_s,
         "gpus": list(run.uuids),
+        "number": leading_words(worst(each.verdicts)),
         "hazards": _hazards(each),
         "why": worst(each.verdicts).why,
         "source": run.source,
@@ -256,7 +258,11 @@ def _table(listed: Sequence[_Listed], flags: str) -> None:
     narrow = columns is not None and columns < _ROOMY
     size = _distinct_length({each.run.id for each in listed}) if narrow else None
     rows = [_row(each, each.run.id[:size], narrow=narrow) for each in listed]
-    output.emit(output.table(rows, header=("STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND"), width=columns))
+    header: tuple[str, ...] = ("STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND")
+    if not narrow and any(numbers := [leading_words(worst(each.verdicts)) for each in listed]):
+        header = (*header[:3], "NUMBER", *header[3:])
+        rows = [(*row[:3], number, *row[3:]) for row, number in zip(rows, numbers, strict=True)]
+    output.emit(output.table(rows, header=header, width=columns))
     counts = ", ".join(f"{count} {name}" for name, count in _counts(listed).items() if count)
     output.say(f"\n{counts}; for details: gpuwatch show RUN{flags}")
 

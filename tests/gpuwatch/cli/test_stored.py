@@ -122,6 +122,22 @@ def test_audit_lists_the_worst_window_first(gpuwatch: Gpuwatch, daemon: Settings
     assert "books: utilisation over a second" in text.out or listed[short.run_id]["hazards"]
 
 
+def test_audit_lists_the_number_of_a_timed_window(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    """The table and the JSON have the number of the verdict's first line."""
+    with window("timed", settings=daemon) as w:
+        for _ in range(60):
+            with w.iteration():
+                sample_for(0.02)
+    assert w.verdict
+    flags = (*daemon.flags(), "audit", "--label", "timed")
+    (listed,) = gpuwatch(*flags, "--json").data["runs"]
+    assert listed["number"]
+    assert listed["number"] in str(w.verdict).splitlines()[0]
+    text = gpuwatch(*flags).out
+    assert "NUMBER" in text.splitlines()[0]
+    assert listed["number"] in text
+
+
 def test_audit_fits_the_terminal_and_prints_usable_hints(
     gpuwatch: Gpuwatch, daemon: Settings, short: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
