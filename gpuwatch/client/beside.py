@@ -51,7 +51,10 @@ class Beside:
         return not (self.other or self.recorded or self._pauses or self._collections)
 
     def send(self, client: Client, run: str) -> None:
-        """Send everything, unless the daemon is too old to accept spans."""
+        """Send everything that the daemon accepts: a daemon too old for spans gets nothing, and a refusal is logged.
+
+        Raises DaemonError: when the daemon is silent, goes away, or refuses for another reason.
+        """
         for each in self.recorded:
             for (begin_ns, end_ns), kind in zip(each.spans_ns, each.kinds, strict=True):
                 self.other.add(begin_ns, end_ns, self.other.number_of(kind))

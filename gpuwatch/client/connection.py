@@ -50,7 +50,9 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 class Client:
-    """One greeted connection.  Every request raises DaemonError when the daemon refuses, is silent or goes away.
+    """One greeted connection.
+
+    Greeting and requests raise DaemonError: when the daemon refuses, is silent or goes away, or its answer cannot be read.
 
     ``meanwhile`` runs between the greeting and its answer.
     """
@@ -127,7 +129,7 @@ class Client:
         return self.exchange(messages.AskStatus(), messages.StatusReply).facts
 
     def readings(self, since_ns: int = 0) -> messages.Readings:
-        """Return the last readings of every GPU, and the windows; ``live.of`` converts this answer to records."""
+        """Return the last readings of every GPU, and the windows; ``gpuwatch.view.live.of`` converts this answer to records."""
         return self.exchange(messages.AskReadings(since_ns=since_ns), messages.Readings)
 
     def leave(self, *, now: bool = False) -> None:
@@ -195,7 +197,12 @@ class Client:
             raise DaemonError(f"cannot read the daemon's answer: {error}", "bad-answer") from error
 
     def _read_line(self, until_ns: int) -> bytes:
-        """Read the next line.  Raises TimeoutError: at the deadline, even in the middle of a line.  Raises WireError: when too long."""
+        """Read the next line.
+
+        Raises TimeoutError: at the deadline, even in the middle of a line.
+        Raises OSError: when the connection fails or is closed.
+        Raises WireError: when the line is too long.
+        """
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
@@ -260,7 +267,7 @@ def _attempt(settings: Settings, start: bool, meanwhile: Callable[[], object] | 
 def connect_at(path: Path, settings: Settings) -> Client | None:
     """Connect to the daemon at this socket, with any source and store; return None if no daemon listens.
 
-    Raises DaemonError: when the daemon is not trusted, refuses, is silent or goes away.
+    Raises DaemonError: as ``dial``, and as ``Client``.
     """
     connection = dial(path)
     if connection is None:

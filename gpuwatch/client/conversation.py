@@ -69,7 +69,10 @@ class Conversation:
     # A broad except: no failure of telemetry may break the benchmark.
     @contextlib.contextmanager
     def guard(self, doing: str) -> Iterator[None]:
-        """Store a failure inside as ``absence``, and close the connection."""
+        """Store a failure inside as ``absence``, and close the connection.
+
+        An exception that the benchmark's signal handler raised inside propagates.
+        """
         before = sys.exception()
         try:
             yield
@@ -93,7 +96,11 @@ class Conversation:
         tags: dict[str, str],
         meanwhile: Callable[[], dict[str, FactValue]],
     ) -> str:
-        """Open the window and return its run id.  ``meanwhile`` gathers facts to declare while the daemon answers the greeting."""
+        """Open the window and return its run id.
+
+        ``meanwhile`` gathers facts to declare while the daemon answers the greeting.
+        Raises DaemonError, UsageError: as ``connect_and``, and for untrusted code with an earlier version of the daemon.
+        """
         declared: dict[str, FactValue] = {}
         self._settings = self._settings or load()
         settings = self._settings
@@ -127,7 +134,7 @@ class Conversation:
         return opened.run
 
     def close(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
-        """Fix the interval, send times and declared facts, and close the connection; in a thread if reading times takes long."""
+        """Fix the interval, send times and declared facts, and close the connection; in a thread if reading takes long."""
         if self._client is None:
             return
         with self.guard("closing the window"):

@@ -64,8 +64,8 @@ def start_daemon(settings: Settings, meanwhile: Callable[[], object] = lambda: N
         deadline_ns, again_ns, failed = now_ns + int(START_S * 1e9), now_ns + int(YIELDED_S * 1e9), False
         pause = threading.Event()
         while clock.now_ns() < deadline_ns:
-            # The child ends once the detached daemon answers or fails, so that the benchmark has no extra child to wait for or to
-            # kill.
+            # The child ends once the detached daemon answers or fails, so that the benchmark has no extra child to wait for
+            # or to kill.
             ended = child.poll()
             connection = dial_user_daemon(settings) if ended is not None else None
             if connection is not None:

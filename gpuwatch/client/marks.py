@@ -96,6 +96,7 @@ def prepare_gpu(driver: Any = None) -> None:  # cuda has no types
     """Import the modules for marks on the GPU and, in a CUDA context, keep memory for stamps: no iteration waits for either.
 
     Without a build of torch for CUDA, or a stand-in for torch, there is nothing to prepare.
+    Raises RuntimeError: when the driver refuses.
     """
     built_for = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
     if built_for is None and torch_state.cuda_with_context() is None:
@@ -109,7 +110,10 @@ def prepare_gpu(driver: Any = None) -> None:  # cuda has no types
 
 
 def make_marks(count: int, driver: Any = None) -> Marks:  # cuda has no types
-    """Make marks for about ``count`` iterations: CUDA events and stamps if torch has a context and captures no graph."""
+    """Make marks for about ``count`` iterations: CUDA events and stamps if torch has a context and captures no graph.
+
+    Raises RuntimeError: when the driver refuses.
+    """
     cuda = torch_state.cuda_at_hand()
     if cuda is None:
         return HostMarks()

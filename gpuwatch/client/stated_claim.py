@@ -60,7 +60,7 @@ def check_facts(facts: Mapping[str, object]) -> None:
 
 
 def describe(facts: Mapping[str, object]) -> str:
-    """Return the stated parts among declared facts in words; empty without stated parts."""
+    """Return the stated parts among declared facts in words, with the own processes of a mark; empty without either."""
     words = []
     if isinstance(locked_mhz := facts.get("locked_mhz"), int | float):
         words.append(f"clock locked at {locked_mhz:g} MHz")

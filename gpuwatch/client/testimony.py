@@ -227,7 +227,7 @@ class Testimony:
 
     @contextlib.contextmanager
     def reading_beside(self, rest: Callable[[], None]) -> Iterator[None]:
-        """Let the calling thread read the times after ``settle`` returned True; the reading often calls ``rest``, which may wait."""
+        """Let the calling thread read the times after ``settle`` returned True.  Reading calls ``rest``, which may wait."""
         with contextlib.ExitStack() as held:
             with spared("reading the times of iterations"):
                 if self._marks is not None:

@@ -36,7 +36,10 @@ def check_choices(on_reject: object, settings: object) -> None:
 
 
 def check_kind(kind: object) -> str:
-    """Return the word for a kind of other work as UTF-8.  Raises UsageError: for another type, and for an empty or long word."""
+    """Return the word for a kind of other work as UTF-8.
+
+    Raises UsageError: for another type, and for an empty or long word.
+    """
     if not isinstance(kind, str) or not 0 < len(kind) <= NAME_LENGTH:
         raise UsageError(f"other_work: expected a word of at most {NAME_LENGTH} characters, found {found_words(kind)}")
     return clean_text(kind)
@@ -62,7 +65,7 @@ def check_policy(
 ) -> Policy:
     """Return the given policy, or a new one of claim, accepted hazards and limits, with the given thresholds.
 
-    Raises UsageError: for wrong types and amounts, an unknown claim, rule or limit, and for arguments that contradict the policy.
+    Raises UsageError: for wrong types and amounts, an unknown claim, rule or limit, and arguments that contradict the policy.
     """
     if not isinstance(claim, str):
         raise UsageError(f"claim: expected text, found {found_words(claim)}")

@@ -86,6 +86,7 @@ class WindowBody:
 
         Args:
             times: Durations in seconds, one per iteration; any iterable of floats, such as a numpy array of shape (n,).
+                An ``annotate.evidence.Timings`` has its own start times.
             at_ns: Start times in nanoseconds on ``time.monotonic_ns``, one per duration.  Without start times the iterations
                 count as back to back until now.
 

@@ -84,7 +84,7 @@ def check_tags(tags: object, *, doing: str = "tags") -> dict[str, str]:
 def read_tags(texts: Iterable[str]) -> dict[str, str]:
     """Read the values of --tag KEY=VALUE.
 
-    Raises UsageError: for invalid tags, and for two values of one key.
+    Raises UsageError: for invalid or too many tags, and for two values of one key.
     """
     tags: dict[str, str] = {}
     for text in texts:
