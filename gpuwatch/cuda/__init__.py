@@ -1,1 +1,1 @@
-"""Kernels of gpuwatch on the GPU: stamps of the true clock, and a spin.  An import of this package creates no CUDA context."""
+"""CUDA events, and gpuwatch's kernels: stamps of the true clock, and a spin.  Importing this package creates no context."""

@@ -52,6 +52,7 @@ def current_driver(driver: Any = None) -> Any | None:
     """Return the driver's functions (by default those of cuda-bindings), or None if they cannot be called safely.
 
     The result is None without cuda-bindings, without a CUDA context, or during a capture.  The function creates no context.
+    Raises RuntimeError: when the driver refuses.
     """
     if torch_state.cuda_at_hand() is None:
         return None
@@ -72,6 +73,7 @@ def context(driver: Any) -> Context:
     """Return the address and the number of the current context, or zeros without a context.
 
     After a reset another context may have the same address; numbers are unique.  Drivers before CUDA 12.0 give the number 0.
+    Raises RuntimeError: when the driver refuses.
     """
     current = checked(driver.cuCtxGetCurrent())
     address = int(current)
@@ -101,7 +103,10 @@ def reading_thread(driver: Any, current: Context) -> Iterator[int]:
 
 
 def load_kernel(driver: Any, name: str) -> Any:
-    """Return a kernel of gpuwatch.  The first call in each context loads the module, for which the driver compiles the PTX."""
+    """Return a kernel of gpuwatch.  The first call in each context loads the module, for which the driver compiles the PTX.
+
+    Raises RuntimeError: when the driver refuses.
+    """
     current = context(driver)
     if current in _modules:
         with contextlib.suppress(RuntimeError):  # the context was reset, and the driver does not number contexts
@@ -111,7 +116,10 @@ def load_kernel(driver: Any, name: str) -> Any:
 
 
 def sms_count(driver: Any) -> int:
-    """Return the number of SMs of the current context's GPU."""
+    """Return the number of SMs of the current context's GPU.
+
+    Raises RuntimeError: when the driver refuses.
+    """
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
     return int(checked(driver.cuDeviceGetAttribute(attribute, checked(driver.cuCtxGetDevice()))))
 

@@ -1,4 +1,4 @@
-"""The part of torch.cuda that gpuwatch uses, over the driver API alone, for a process without torch."""
+"""The part of torch.cuda that gpuwatch uses, over the driver API alone, for a process whose context is not torch's."""
 
 import ctypes
 import uuid

@@ -49,8 +49,8 @@ class CudaMarks:
         self._events.record(_ANCHOR)
         self._events.synchronize(_ANCHOR)
         self._anchor_ns = clock.now_ns()
-        # First and last event, first and last stamp, and word of each piece, in one array: marking creates no object that Python's
-        # collector tracks.
+        # First and last event, first and last stamp, and word of each piece, in one array: marking creates no object that
+        # Python's collector tracks.
         self._rows = array("q")
         self._timed_count = self._other_count = 0
         self._numbers = iter(range(_ANCHOR + 1, _EVENTS_COUNT))
@@ -169,7 +169,7 @@ class CudaMarks:
         return sort_by_begin(Timings(at_ns, took_s, self._clocks_mhz(rows)))
 
     def other_work(self) -> Iterator[tuple[int, int, int]]:
-        """Yield start, end and word of each piece of other work."""
+        """Yield start (ns), end (ns) and word of each piece of other work; nothing during a capture."""
         found = self._read(is_timed=False)
         if found is not None:
             rows, at_ns, took_s = found

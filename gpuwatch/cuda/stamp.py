@@ -78,7 +78,8 @@ class Stamps:
     """Stamps on the current context's GPU, in a buffer allocated beforehand.
 
     The object creates no context, allocates device memory only in ``allocate``, and launches on torch's current stream.
-    Several threads may stamp at once.
+    Several threads may stamp at once.  Methods that call the driver, except ``close``, raise RuntimeError: when the
+    driver refuses, and all but ``put`` also after ``close``.
     """
 
     def __init__(self, buffer: StampBuffer) -> None:
@@ -133,7 +134,10 @@ class Stamps:
         return self.count - length_hint(self._numbers)
 
     def put(self, *, during_capture: bool = False) -> int:
-        """Stamp on torch's current stream; return the stamp's number, or −1 if the buffer is full or (by default) in a capture."""
+        """Stamp on torch's current stream, and return the stamp's number.
+
+        Return −1 if the buffer is full, after ``close``, or (by default) in a capture.
+        """
         if not during_capture and self._is_capturing():
             return -1
         number = next(self._numbers, -1)

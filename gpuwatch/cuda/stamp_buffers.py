@@ -101,7 +101,7 @@ def release(buffer: StampBuffer, *, is_beside: bool = False) -> None:
 
 
 def discard(buffer: StampBuffer) -> None:
-    """Free an unusable buffer later; drop a buffer of a context without a number, because its address may have another owner."""
+    """Free an unusable buffer later.  Drop one of a context without a number, because its address may have another owner."""
     if buffer.context[1]:
         _unfreed.append(buffer)
 

@@ -85,9 +85,9 @@ FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "XLA_FLAGS")
 
 def found_tags(environment: Mapping[str, str], folder: Path | None = None) -> dict[str, str]:
     """Return the environment's tags, and the git revision of the folder, by default the current one."""
-    # The folder's commit and an Apptainer image replace a CI system's: they are nearest to the code that runs.  A job may check out
-    # another revision than the pipeline's, start in another repository, or start a container.  If a job measures code from
-    # elsewhere, it sets these tags itself, and such tags win.
+    # The folder's commit and an Apptainer image replace a CI system's: they are nearest to the code that runs.  A job may
+    # check out another revision than the pipeline's, start in another repository, or start a container.  If a job measures
+    # code from elsewhere, it sets these tags itself, and such tags win.
     found: dict[str, str] = {}
     for system in SYSTEMS:
         if environment.get(system.shown_by):

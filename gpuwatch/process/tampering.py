@@ -60,7 +60,8 @@ def _synchronisation() -> list[str]:
 def _is_foreign(function: object, module: ModuleType, name: str) -> bool:
     """Return True for code from another file or of another name, and for an object that is not a function.
 
-    Attributes that ``functools.wraps`` copies are ignored.  C functions cannot be distinguished further, so they pass.  None passes too.
+    Attributes that ``functools.wraps`` copies are ignored.  C functions cannot be distinguished further, so they pass.
+    None passes too.
     """
     if isinstance(function, FunctionType):
         code = function.__code__

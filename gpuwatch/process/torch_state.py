@@ -18,7 +18,7 @@ def cuda_with_context() -> Any | None:  # torch is not a dependency, so it has n
 
 
 def stand_in(cuda: Any) -> None:
-    """Use an object with torch.cuda's functions instead of torch.cuda, for a process with a CUDA context and without torch."""
+    """Use an object with torch.cuda's functions instead of torch.cuda, for a process whose CUDA context is not torch's."""
     _stand_in[os.getpid()] = cuda
 
 
