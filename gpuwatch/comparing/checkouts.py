@@ -1,4 +1,4 @@
-"""Git worktrees of revisions in a temporary folder, removed at the end."""
+"""Git worktrees of revisions, and clones of repositories, in temporary folders that are removed at the end."""
 
 import atexit
 import contextlib

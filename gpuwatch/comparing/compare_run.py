@@ -86,7 +86,7 @@ def compare(
         watch: False opens no window, so that there is no verdict.
         timer: A timer of blocks in place of the default one.
         settings: Settings in place of those of environment and files.
-        say: Function that takes a line of progress.
+        say: Function that takes a line of progress before each variant is measured alone.
         tolerance: Largest difference of SAME, a ratio: the 90 % intervals of median and mean must lie within it.
         cache: ``"cold"``, the default on a GPU, empties the L2 cache before each call, outside the timed span.  ``"warm"``
             leaves the cache unchanged.

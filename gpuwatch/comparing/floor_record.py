@@ -59,6 +59,7 @@ def store(state: Path, uuid: str, floor: Floor) -> None:
     """Store a floor in place of this GPU's earlier one of the same kind and sharing.
 
     Raises OSError: when the state folder cannot be written.
+    Raises ValueError: for a number that is not finite.
     """
     everything = {each: {_key(one): asdict(one) for one in those} for each, those in read(state).items()}
     everything.setdefault(uuid, {})[_key(floor)] = asdict(floor)

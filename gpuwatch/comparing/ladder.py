@@ -7,7 +7,10 @@ from annotate.output.report import plain
 
 
 def ladder_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return a table of the variants' speeds as percentages of the reference's, the fastest first."""
+    """Return a heading, and a table of the variants' speeds as percentages of the reference's, the fastest first.
+
+    Variants without a ratio are left out.
+    """
     first = comparisons[0]
     rows = [(1.0, first.a, "100 %", "reference")]
     for each in comparisons:

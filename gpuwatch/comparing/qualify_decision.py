@@ -50,7 +50,8 @@ class Probe:
 
 # Floors: the largest differences between the first five cards of docs/FLEET.md, rounded up; for the light clock, less than a
 # step of 15 MHz.  For GEMM at one clock, more than these cards' difference: two other cards showed 0.34 %
-# (annotate/times/reference_clock.py).  The host dominates a launch: reruns on one instance differed by 23 %.
+# (annotate/times/reference_clock.py).  For a launch, more than the 23 % by which reruns on one instance differed, because the
+# host dominates a launch.
 PROBES = (
     Probe("light_clock_mhz", "clock under light work", Reach.RAW, 0.005, is_rate=True),
     Probe("copy_s", "copy 1 GiB", Reach.ALL, 0.008),

@@ -34,7 +34,7 @@ class SeenGpu:
 def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
     """Read the machine and run the probes; ``say`` takes a line about each probe.
 
-    Raises GpuwatchError: when no GPU exists or is usable.
+    Raises GpuwatchError: when no GPU exists or is usable, or the driver does not list the GPU that CUDA uses.
     Raises UsageError: for a recording, which cannot run work.
     """
     if settings.source.startswith("replay"):
@@ -123,7 +123,7 @@ def _is_neighbour(process: Process, device: Device) -> bool:
 
 
 def _hidden_bytes(seen: SeenGpu) -> int:
-    """Return the memory beyond the driver's reserve that no listed process holds; 0 if unknown, or small enough for a driver."""
+    """Return the memory beyond the driver's reserve that no listed process holds; 0 if unknown, or small for a driver."""
     used, reserved, whole = seen.used_bytes, seen.device.memory_reserved_bytes, seen.device.memory_total_bytes
     held = [process.memory_bytes for process in seen.process_list.processes]
     if used is None or reserved is None or whole is None or None in held:
@@ -137,7 +137,10 @@ def _words(process: Process) -> str:
 
 
 def _disturbances(verdicts: list[Verdict], severity: str) -> Iterator[str]:
-    """Yield each rule's hazard of this severity, without contention; for "flag" also the evidence that windows lack."""
+    """Yield each rule's hazard of this severity, without contention and the timer's overhead.
+
+    For "flag", also yield the evidence that windows lack.
+    """
     found = {
         hazard.rule: f"{hazard.rule} in {verdict.label or 'a probe'}: {hazard.says}"
         for verdict in verdicts

@@ -15,7 +15,10 @@ _FACTORY = "make_"
 
 
 def input_sets(request: CompareRequest) -> list[tuple[Any, ...]]:
-    """Return the sets of arguments: ``buffers_count`` if a function makes them, because data addresses affect a time."""
+    """Return the sets of arguments: ``buffers_count`` if a function makes them, because data addresses affect a time.
+
+    Raises UsageError: for arguments that are neither a list nor a tuple.
+    """
     if callable(request.inputs):
         made = make_with_seeds(request.inputs, request.buffers_count)
         return [compare_arguments.checked_inputs(each, name="inputs()") for each in made]

@@ -23,6 +23,7 @@ def store(state: Path, uuid: str, *, clock_mhz: float | None, copy_bytes_count: 
     """Append the canary of a valid run.
 
     Raises OSError: when the state folder cannot be written.
+    Raises ValueError: for a number that is not finite.
     """
     everything = _everything(state)
     record = {"at_wall_s": clock.wall_s(), "clock_mhz": clock_mhz, "copy_bytes_count": copy_bytes_count}

@@ -213,12 +213,12 @@ class RateFigures(TimeFigures):
 
     @property
     def flops_per_s(self) -> float | None:
-        """Return floating-point operations per second at the median; None if ``flops`` was not given."""
+        """Return floating-point operations per second at the median; None if ``flops`` was not given or the median is 0."""
         return self.call_flops_count / self.median_s if self.call_flops_count and self.median_s else None
 
     @property
     def bytes_per_s(self) -> float | None:
-        """Return bytes per second at the median; None if ``bytes`` was not given."""
+        """Return bytes per second at the median; None if ``bytes`` was not given or the median is 0."""
         return self.call_bytes / self.median_s if self.call_bytes and self.median_s else None
 
     @property

@@ -88,7 +88,10 @@ def _first_call_s(work: Work, now_ns: Callable[[], int]) -> float:
 
 @contextmanager
 def open_timer(choice: TimerChoice, work: Work) -> Iterator[tuple[Timer, float]]:
-    """Yield the chosen timer and its overhead; without a choice, a timer that can measure the work."""
+    """Yield the chosen timer and its overhead; without a choice, a timer that can measure the work.
+
+    Raises UsageError: as ``timers.opened``.
+    """
     if choice is not None and not isinstance(choice, str):
         yield choice, choice.overhead_s()
         return

@@ -32,8 +32,8 @@ def match_results(result: object, reference: object, rtol: float | None = None) 
     """Compare two trees of tensors, arrays and numbers.
 
     The error of a value is |value − reference| / (|reference| + mean |reference|), because a sum close to zero loses digits
-    in any computation.  Without ``rtol`` the limit is the data type's.  Another shape counts as an infinite error, and so
-    does a NaN that the reference lacks.
+    in any computation.  Without ``rtol`` the limit is the data type's.  Another shape or number of results counts as
+    an infinite error, and so does a NaN that the reference lacks.
     Raises UsageError: when the result is missing or cannot be compared.
     """
     mine, theirs = list(leaves(result)), list(leaves(reference))
