@@ -25,7 +25,10 @@ _FIXTURES = ("benchmark", "benchmark_weave")
 
 
 def register(config: pytest.Config) -> None:
-    """Register the plug-in, unless GPUWATCH=off.  Raises pytest.UsageError: for an unknown status in --gpuwatch-fail-on."""
+    """Register the plug-in, unless GPUWATCH=off.
+
+    Raises pytest.UsageError: for an unknown status in --gpuwatch-fail-on, or in gpuwatch_fail_on of the configuration file.
+    """
     named = config.getoption("--gpuwatch-fail-on") or config.getini("gpuwatch_fail_on")
     known = [status.value for status in Status if status is not Status.VALID]
     statuses = [each.strip().lower() for each in named.split(",") if each.strip()]

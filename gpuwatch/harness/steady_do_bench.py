@@ -40,7 +40,7 @@ def do_bench(
     Returns:
         A time in milliseconds, or a list of times for several quantiles and ``"all"``.
 
-    Raises UsageError: when Triton is not installed.
+    Raises UsageError: when Triton is not installed, and for an ``fn`` that is no function or does its work later.
 
     Example: ``examples/harness/triton_steady.py``
     """

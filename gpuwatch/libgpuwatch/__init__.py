@@ -10,7 +10,7 @@ LIBRARY = FOLDER / "libgpuwatch.so"  # missing if the installation could not com
 
 
 def is_ours(named: str, seen: Path) -> bool:
-    """Return True if ``named`` is the library's path, and ``seen``, that file in a process's view, has the library's content."""
+    """Return True if ``named`` is the library's path, and ``seen``, that file in a process's view, has the same content."""
     try:
         is_named = Path(named).is_absolute() and Path(named).resolve() == LIBRARY.resolve()
         # A file of another length is not read, because it may be huge.

@@ -87,7 +87,7 @@ bool gw_stamps_prepare(void);
 int64_t gw_stamp(void *stream);
 bool gw_stamps_done(int64_t stamp, int64_t wait_ns);
 /* Replace the host's times of entries with stamps at both ends by the GPU's, and set the clocks; return the number of entries
- * left.  Entries without stamps are dropped if at least nine tenths have stamps; otherwise all host times stay. */
+ * left.  If at least nine tenths have stamps, entries without usable stamps are dropped; otherwise all host times stay. */
 size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, gw_stamped *out);
 void gw_synchronize(void);
 void gw_stamps_forget(void);

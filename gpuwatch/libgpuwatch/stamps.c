@@ -271,8 +271,8 @@ static bool enter_beside(void) {
     return true;
 }
 
-/* Wait in the library's thread until a stamp is written; read its row every 0.5 ms.  Return false after ``wait_ns``, or if the
- * row cannot be read. */
+/* Wait in the library's thread until a stamp is written; read its row every 0.5 ms.  Return false without a stamp, after
+ * ``wait_ns``, or if the row cannot be read. */
 bool gw_stamps_done(int64_t stamp, int64_t wait_ns) {
     if (stamp == GW_NO_STAMP) return false;
     int64_t until_ns = gw_now_ns() + wait_ns;
