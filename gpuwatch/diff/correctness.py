@@ -28,7 +28,11 @@ Doing = Callable[[str], None]  # receives a description of the next step
 def check_pair(
     sides: tuple[Enqueue, Enqueue], plans: Sequence[SizePlan], make: MakeTrial, rtol: float | None, doing: Doing
 ) -> str:
-    """Return the reason why the check fails (other results, a fault, runs that differ); empty if the kernels agree."""
+    """Return the reason why the check fails (other results, a fault, runs that differ); empty if the kernels agree.
+
+    Raises KernelFault: when there is too little memory for a trial.
+    Raises UsageError: when a side cannot be called on a trial.
+    """
     smallest = min(plans, key=lambda plan: plan.elements_count)
     rounds = [(plans[seed % len(plans)], "randn", seed, f"seed {seed}") for seed in range(max(SEEDS_COUNT, len(plans)))]
     rounds += [(smallest, fill, 0, f"inputs {condition}") for fill, condition in SPECIAL_FILLS.items()]

@@ -121,7 +121,10 @@ def _records(sections: dict[str, Any], name: str) -> Iterator[tuple[int, bytes]]
 
 
 def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:
-    """Return name and type of each parameter, by kernel symbol; empty without debug information."""
+    """Return name and type of each parameter, by kernel symbol; empty without debug information.
+
+    Raises UsageError: when pyelftools is not installed.
+    """
     found: dict[str, list[tuple[str, str]]] = {}
     file = open_elf(cubin)
     with suppress(Exception):  # names are optional: pyelftools cannot read every DWARF

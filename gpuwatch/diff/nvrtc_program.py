@@ -39,6 +39,7 @@ def compile_source(nvrtc: Any, source: Path, flags: Sequence[str], instance: str
     """Compile a file with ``flags``, which name the -arch; ``instance`` is a template instance to compile, empty for none.
 
     Raises NvrtcFailure: when NVRTC rejects the file.
+    Raises UsageError: when the file cannot be read.
     """
     headers = [f"-I{folder}" for folder in (source.resolve().parent, *toolchain.include_folders())]
     given = [*flags, *headers, *_OWN_FLAGS]

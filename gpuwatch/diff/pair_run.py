@@ -94,7 +94,7 @@ def set_up(job: TimingJob, device: KernelDevice, say: Say) -> Iterator[ReadyPair
     """Load both sides, check their results, and bind both to the buffers for timing.
 
     Raises UsageError: when a side cannot be loaded, a launch or input cannot be derived, or an option names no buffer.
-    Raises KernelFault: when a kernel fails outside the check.
+    Raises KernelFault: when a kernel fails outside the check, or there is too little memory.
     """
     say("loading both sides", 2 * STEP_LIMIT_S)  # a large file of Triton kernels takes a while
     if not job.slots and isinstance(job.a, CallJob) and isinstance(job.b, CallJob):
@@ -119,7 +119,8 @@ def set_up(job: TimingJob, device: KernelDevice, say: Say) -> Iterator[ReadyPair
 def run_pair(job: TimingJob, device: KernelDevice, cuda: Any, ready: ReadyPair, say: Say) -> TimedPair:
     """Time a pair that is ready.
 
-    Raises KernelFault: when a kernel fails during timing.
+    Raises KernelFault: when a kernel fails during timing, or there is no memory for the flush.
+    Raises UsageError: as ``compare``.
     """
     if ready.reason:
         return replace(incomparable(ready.reason), launches=ready.launches)

@@ -10,7 +10,10 @@ Lines = dict[int, tuple[str, int]]  # by address: file and line
 
 
 def source_lines(cubin: bytes) -> dict[str, Lines]:
-    """Return the source lines of each kernel symbol, by the address of a line's first instruction; empty if unreadable."""
+    """Return the source lines of each kernel symbol, by the address of a line's first instruction; empty if unreadable.
+
+    Raises UsageError: when pyelftools is not installed.
+    """
     file = open_elf(cubin)
     with suppress(Exception):  # the comparison works without source lines
         return dict(_line_tables(file))

@@ -85,7 +85,7 @@ class TimingProcess:
     def run_alone(self, side: Literal["a", "b"], seconds: float) -> None:
         """Run one side back to back for ``seconds``, and wait for the end.
 
-        Raises UsageError: when the side fails.
+        Raises UsageError: when the side fails or does not end in time, and when the process ends.
         """
         self._send(f"{side} {seconds}\n".encode())
         last = self._wait(f"{side.upper()} alone", START_LIMIT_S)

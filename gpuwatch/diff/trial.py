@@ -41,6 +41,7 @@ class Trial:
         """Allocate the buffers, and copy the initial values to the GPU.
 
         Raises KernelFault: when the GPU or the host has too little memory.
+        Raises UsageError: for a file of values that is unreadable or has no numbers.
         """
         rng = np.random.default_rng(terms.seed)
         self.device, self.slots, self.plan = device, slots, plan
@@ -82,7 +83,10 @@ class Trial:
         self.places, self._copies = {}, {}
 
     def arguments(self) -> list[bytes]:
-        """Return the bytes of each argument for a launch."""
+        """Return the bytes of each argument for a launch.
+
+        Raises UsageError: for a whole number beyond its type.
+        """
         return [
             self.places[slot.name].to_bytes(8, "little") if slot.is_pointer else pack(slot, self.scalars[slot.name])
             for slot in self.slots
