@@ -12,8 +12,7 @@ _STATE = "gpuwatch:gpu_state:code"
 _CLOCK = "gpuwatch:gpu_clock_under_load:ratio5m"
 _POWER = "gpuwatch:gpu_power:watts5m"
 _SIBLINGS = "gpuwatch:gpu_clock_against_siblings:ratio5m"
-_LIMITING, _HARDWARE = '{class!="benign"}', '{class="hardware"}'
-_IDLE = '{reason="gpu_idle"}'
+_LIMITING, _HARDWARE, _IDLE = '{class!="benign"}', '{class="hardware"}', '{reason="gpu_idle"}'
 USES = ("busy", "idle with a process", "idle and empty")  # uses of a GPU's power
 
 

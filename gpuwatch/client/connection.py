@@ -50,11 +50,9 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 class Client:
-    """One greeted connection.
+    """One greeted connection.  ``meanwhile`` runs between the greeting and its answer.
 
-    Greeting and requests raise DaemonError: when the daemon refuses, is silent or goes away, or its answer cannot be read.
-
-    ``meanwhile`` runs between the greeting and its answer.
+    Raises DaemonError: when the daemon refuses, is silent or goes away, or its answer cannot be read; so does every request.
     """
 
     def __init__(
@@ -197,12 +195,7 @@ class Client:
             raise DaemonError(f"cannot read the daemon's answer: {error}", "bad-answer") from error
 
     def _read_line(self, until_ns: int) -> bytes:
-        """Read the next line.
-
-        Raises TimeoutError: at the deadline, even in the middle of a line.
-        Raises OSError: when the connection fails or is closed.
-        Raises WireError: when the line is too long.
-        """
+        """Read the next line.  Raises TimeoutError, OSError, WireError: at the deadline, for a lost connection and a long line."""
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)

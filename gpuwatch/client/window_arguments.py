@@ -36,10 +36,7 @@ def check_choices(on_reject: object, settings: object) -> None:
 
 
 def check_kind(kind: object) -> str:
-    """Return the word for a kind of other work as UTF-8.
-
-    Raises UsageError: for another type, and for an empty or long word.
-    """
+    """Return the kind of other work as UTF-8.  Raises UsageError: for another type, and for an empty or long word."""
     if not isinstance(kind, str) or not 0 < len(kind) <= NAME_LENGTH:
         raise UsageError(f"other_work: expected a word of at most {NAME_LENGTH} characters, found {found_words(kind)}")
     return clean_text(kind)

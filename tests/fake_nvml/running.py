@@ -1,6 +1,7 @@
 """Programs on the mock driver, each in a separate process.
 
-A real process finds the library as it finds a real driver's; a forked process gets it from the fork server, by its path.
+The mock driver replaces the real driver through LD_LIBRARY_PATH.  The loader reads that variable only when a process starts,
+so a forked process loads the library by path before its program runs.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Watch:
 
 @contextlib.contextmanager
 def watching(folder: Path, scene: Scene, library: Path, environment: Mapping[str, str] | None = None) -> Iterator[Watch]:
-    """Run a real daemon on the mock driver."""
+    """Run a daemon on the mock driver."""
     with live.running(folder, "nvml", environment={**scene.environment(library), **(environment or {})}) as found:
         yield Watch(found, scene, library)
 

@@ -23,7 +23,7 @@ Fill: TypeAlias = Callable[[Store, VirtualClock, float], None]
 
 @pytest.fixture(scope="module")
 def fill() -> Fill:
-    """Return a function that stores this duration of readings without pulses, which are made once for all tests."""
+    """Return a function that stores the first ``seconds`` of one series of readings without pulses, made once per module."""
     sweeps = tuple(stream(1200.0, loaded=True, pulses=False))
 
     def stored(store: Store, clock: VirtualClock, seconds: float) -> None:
@@ -38,7 +38,7 @@ class TestRetention:
         """Segments rotate, and the oldest are dropped because of the budget; reading across segments shows no gap."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=800_000, segment_bytes=1)
-        fill(store, clock, 1200.0)  # 1.3 MB
+        fill(store, clock, 1200.0)  # 1 MB
         statistics = store.statistics()
         assert 2 < len(segments(tmp_path)) < 8
         assert statistics["dropped_segments_count"] > 0
@@ -58,7 +58,7 @@ class TestRetention:
         for i in range(300):
             store.put_run(a_run(id=f"run{i:05d}", declared={"note": "x" * 6000}))
         assert store.flush(PATIENCE_S)
-        fill(store, clock, 1200.0)  # 1.3 MB
+        fill(store, clock, 1200.0)  # 1 MB
         statistics = store.statistics()
         assert statistics["ledger_bytes"] > 1_400_000
         assert 400_000 < statistics["readings_bytes"] < 1_100_000
