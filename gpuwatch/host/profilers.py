@@ -1,7 +1,7 @@
 """Detection of profilers and slowdowns of a process from outside: injected libraries, variables, a tracer.
 
-A finding is ``kind:name``.  ``library`` and ``variable`` show that a tool is switched on, and ``tracer`` names the
-debugger.  ``idle`` is a mapped profiling library, which proves nothing: torch's own wheels link CUPTI.
+A finding is ``kind:name``.  ``library`` and ``variable`` show that a tool or a slowing setting is switched on, and ``tracer``
+names the debugger.  ``idle`` is a mapped profiling library, which proves nothing: torch's own wheels link CUPTI.
 """
 
 import re

@@ -133,7 +133,10 @@ def watch(
     facts: dict[str, float] | None = None,
     claim: str = "sustained",
 ) -> str:
-    """Open one window over one simulated GPU and return its id."""
+    """Open one window over one simulated GPU and return its id; ``label`` is also the expected status.
+
+    Raises SystemExit: when the verdict has another status.
+    """
     import gpuwatch
 
     policy = gpuwatch.Policy(claim=gpuwatch.Claim(claim), accept=ACCEPTED)

@@ -137,7 +137,7 @@ def of_programs() -> Iterator[str]:
         "## Plain windows around honest programs",
         "",
         f"`python -m tests.hardware.programs OUT` on an {judged(PROGRAMS)[0][1].device_name}: each Python program does the same work before, in and after a window of 4 s.",
-        "The true deviation is the window's calls per second over the mean of both others.",
+        "The true deviation is the window's calls per second over the mean of both others, minus 1.",
         "`tests/proof/test_plain_windows.py` covers simulated programs in containers, in virtual machines and of other libraries.",
         "",
         "| program | verdict | disturbances at most | true deviation | missing proofs, or causes |",
