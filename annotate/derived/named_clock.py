@@ -60,7 +60,7 @@ def named_clock_bounds(blocks: ClockBlocks, mhz: float, beta: float, *, rule: st
     """Return the bias of mean and median at one clock against the named clock."""
     known_mhz = blocks.mhz[blocks.known]
     half_ratio = _DEVIATES * beta * (blocks.variance() / len(known_mhz)) ** 0.5
-    # The clock of the median at one clock is the window's own.
+    # At the window's mean clock, although ``measured_numbers`` may convert the median to the model's reference clock.
     at_own_ratio = float((mhz / known_mhz.mean()) ** beta) - 1.0
     return tuple(
         Bound(
