@@ -87,7 +87,9 @@ def sentence(verdict: Verdict) -> str:
     if verdict.status is Status.VALID:
         return "Everything that the claim requires was shown."
     if not counting:
-        return "Quote this number with its limits: it repeats less well than requested."
+        is_asked = verdict.budget is not None and verdict.budget.precision_ratio is not None
+        limits = "it repeats less well than requested" if is_asked else "an earlier judge flagged it and stored no cause"
+        return f"Quote this number with its limits: {limits}."
     more = len(counting) - 1
     rest = f" ({more} more below)" if more else ""
     means = "Do not use this number" if verdict.status is Status.REJECTED else "Quote this number with its hazard"

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from annotate.capsule.pack import unpack
+from annotate.claims import Claim
 from annotate.evidence import Evidence
+from annotate.judge import judge
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.errors import ExportError
 from gpuwatch.report import html_page, read_page, thinned_series
@@ -51,6 +54,21 @@ def test_page_begins_with_verdict_and_sentence(from_idle: Page) -> None:
     assert places == sorted(places)
     assert "What to do: Measure one state only" in from_idle.words
     assert "Why it matters." in from_idle.words
+
+
+def test_sentence_names_the_cause_and_no_unasked_precision() -> None:
+    """A cap under a fixed clock is the cause; only a requested precision makes the sentence speak of repeatability."""
+    capped = judge(scene("steady-gemm"), Policy(claim=Claim.FIXED_CLOCK))
+    assert (capped.status, [each.rule for each in capped.causes if each.severity == "flag"]) == (
+        Status.FLAGGED,
+        ["power-limited"],
+    )
+    assert html_page.sentence(capped).startswith("Quote this number with its hazard: power-capped")
+    earlier = replace(capped, findings=tuple(replace(each, kind="label", severity="note") for each in capped.hazards))
+    assert "stored no cause" in html_page.sentence(earlier)
+    assert earlier.budget is not None
+    asked = replace(earlier, budget=replace(earlier.budget, precision_ratio=0.01))
+    assert "repeats less well than requested" in html_page.sentence(asked)
 
 
 def test_time_line_has_every_observed_lane(from_idle: Page) -> None:
