@@ -14,7 +14,9 @@ import importlib
 import itertools
 import json
 import os
+import pickle
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -34,7 +36,9 @@ from tests.gpuwatch.live import running
 Row: TypeAlias = dict[str, Any]
 Call: TypeAlias = Callable[[], object]
 WARM_S, WINDOW_S, SHORT_S = 3.0, 3.0, 1.5
-EXPERIMENTS = ("contention", "trial_counts", "power_cap", "aggregations", "caches", "methods", "flags", "launches")
+# ``methods`` and ``cupti`` last: a profiler's CUPTI stays attached to its process.
+EXPERIMENTS = ("contention", "trial_counts", "power_cap", "aggregations", "caches", "flags", "launches", "methods", "cupti")
+_CUPTI_TURNS = 6
 _TRIMMED_RATIO = 0.1  # trimmed at each end, as in the essay
 _KERNEL = r"""
 extern "C" __global__ void waves(const float* in, float* out, int n) {
@@ -165,8 +169,11 @@ class Essays:
         """Measure the same call by each timing method in a window, after a pause of 0.2 s, as a script would."""
         from tests.hardware.workloads import gemm
 
-        for name, call in (("GEMM 4096", gemm(4096)), ("add of 1024", self._add)):
-            for method, measure in self._methods(call).items():
+        calls = {"GEMM 4096": gemm(4096), "add of 1024": self._add}
+        measures = {name: self._methods(call) for name, call in calls.items()}
+        for method in measures["GEMM 4096"]:
+            for name in calls:
+                measure = measures[name][method]
                 measure()  # compiles, captures, allocates
                 time.sleep(0.2)
                 with self.window(f"{name}, {method}") as window:
@@ -200,9 +207,10 @@ class Essays:
             return float(sum(each.device_time for each in kernels)) / 200 / 1e6
 
         return {
-            "events": events, "host clock": host, "torch profiler": profiler,
+            "events": events, "host clock": host,
             "do_bench": lambda: float(do_bench(call)) / 1e3, "do_bench_cudagraph": lambda: float(do_bench_cudagraph(call)) / 1e3,
             "torch Timer": lambda: float(Timer("call()", globals={"call": call}).blocked_autorange(min_run_time=0.2).median),
+            "torch profiler": profiler,
         }  # fmt: skip
 
     def launches(self) -> Iterator[Row]:
@@ -210,24 +218,46 @@ class Essays:
         torch = self.torch
         graphs = [self._graph(out).replay for out in self.tiny_out]
         adds = [partial(torch.add, self.tiny, 1.0, out=out) for out in self.tiny_out]
-        kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-        for name, call, profile in (
-            ("eager", self._add, None),
-            ("eager, alternating pointers", self._turns(adds), None),
-            ("graph", graphs[0], None),
-            ("graphs in turn, alternating pointers", self._turns(graphs), None),
-            ("eager, CUPTI collecting (torch profiler)", self._add, torch.profiler.profile(activities=kinds)),
+        for name, call in (
+            ("eager", self._add),
+            ("eager, alternating pointers", self._turns(adds)),
+            ("graph", graphs[0]),
+            ("graphs in turn, alternating pointers", self._turns(graphs)),
         ):
-            issued_s: list[float] = []
-            with profile or contextlib.nullcontext(), self.window(f"launches, {name}") as window:
-                end_s = time.perf_counter() + (SHORT_S if profile is None else SHORT_S / 3)
-                while time.perf_counter() < end_s:
-                    begin_s = time.perf_counter()
-                    for _ in range(100):
-                        call()
-                    issued_s.append((time.perf_counter() - begin_s) / 100)
-                    torch.cuda.synchronize()
-            yield self._row(window, name, issued_s)
+            yield self._launched(f"launches, {name}", name, call)
+
+    def _launched(self, label: str, condition: str, call: Call) -> Row:
+        issued_s: list[float] = []
+        with self.window(label) as window:
+            end_s = time.perf_counter() + SHORT_S
+            while time.perf_counter() < end_s:
+                begin_s = time.perf_counter()
+                for _ in range(100):
+                    call()
+                issued_s.append((time.perf_counter() - begin_s) / 100)
+                self.torch.cuda.synchronize()
+        return self._row(window, condition, issued_s)
+
+    def cupti(self) -> Iterator[Row]:
+        """Time launches without CUPTI, while it collects, and attached only, in fresh processes by turns."""
+        states = ("without", "collecting", "attached")
+        found = [{state: _fresh(self.settings, "launched_beside", state) for state in states} for _ in range(_CUPTI_TURNS)]
+        for state in states:
+            ratios = [each[state]["median_s"] / each["without"]["median_s"] for each in found]
+            yield {**found[-1][state], "ratios": None if state == "without" else ratios}
+
+    def launched_beside(self, state: str) -> Iterator[Row]:
+        """Time launches of a small kernel in this process, in this state of CUPTI."""
+        profile = self.torch.profiler.profile(activities=[self.torch.profiler.ProfilerActivity.CUDA])
+        for _ in range(20_000):
+            self._add()
+        self.torch.cuda.synchronize()
+        if state == "attached":
+            with profile:
+                self._add()
+                self.torch.cuda.synchronize()
+        with profile if state == "collecting" else contextlib.nullcontext():
+            yield self._launched(f"CUPTI {state}", f"eager, CUPTI {state}", self._add)
 
     def flags(self) -> Iterator[Row]:
         """Compare the same source with other compiler flags by ``gpuwatch.compare``."""
@@ -303,6 +333,19 @@ class Essays:
 def _compiled(cupy: Any, options: tuple[str, ...], source: Any, out: Any) -> Call:
     kernel = cupy.RawKernel(_KERNEL, "waves", options=options)
     return lambda: kernel(((source.size + 255) // 256,), (256,), (source, out, np.int32(source.size)))
+
+
+def _fresh(settings: Settings, experiment: str, *of: str) -> Row:
+    """Return the row of this experiment, run in a fresh process."""
+    code = (
+        "import json, pickle, sys; from tests.hardware.essays import Essays\n"
+        "settings, experiment, of = pickle.loads(sys.stdin.buffer.read())\n"
+        "print(json.dumps(next(getattr(Essays(settings), experiment)(*of))))"
+    )
+    given = pickle.dumps((settings, experiment, of))
+    done = subprocess.run([sys.executable, "-c", code], input=given, stdout=subprocess.PIPE, check=True)
+    row: Row = json.loads(done.stdout.splitlines()[-1])
+    return row
 
 
 def _events(call: Call, *, count: int) -> list[float]:

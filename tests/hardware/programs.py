@@ -3,7 +3,7 @@
     python -m tests.hardware.programs OUT
 
 Each Python program does the same work for 4 s before, in and after the window, and prints the window's calls per second over
-the mean of both others, minus 1.  C++ runs under ``gpuwatch run``.  ``OUT/essays.json`` and ``OUT/essays.capsule`` have the form
+the mean of both others, minus 1.  C++ runs under ``gpuwatch run``, and alone before and after it.  ``OUT/essays.json`` and ``OUT/essays.capsule`` have the form
 of ``essays.py``; the card's settings stay unchanged.
 """
 
@@ -121,10 +121,20 @@ def _command(settings: Settings, name: str, command: list[str]) -> Row:
     with Reader(settings.state) as reader:
         known = {run.id for run in reader.runs()}
     flags = ["--state", str(settings.state), "--socket", str(settings.socket)]
-    subprocess.run([sys.executable, "-m", "gpuwatch", *flags, "run", "--name", name, "--", *command], check=False)
+    before = _calls(command)
+    inside = _calls([sys.executable, "-m", "gpuwatch", *flags, "run", "--name", name, "--", *command])
+    deviation_ratio = 2 * inside / (before + _calls(command)) - 1
     with Reader(settings.state) as reader:
         fresh = [run.id for run in reader.runs() if run.id not in known]
-    return {"condition": name, "run": fresh[0]} if fresh else {"condition": name, "failed": "no window was stored"}
+    if not fresh:
+        return {"condition": name, "failed": "no window was stored"}
+    return {"condition": name, "run": fresh[0], "deviation_ratio": deviation_ratio}
+
+
+def _calls(command: list[str]) -> int:
+    """Return the count of calls that the program prints on a line of its own."""
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+    return next(int(line.split()[0]) for line in printed.splitlines() if line.endswith(" calls"))
 
 
 def main(out: Path) -> None:
