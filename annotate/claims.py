@@ -13,6 +13,8 @@ class Claim(StrEnum):
     SUSTAINED is steady throughput as shipped: a steady power cap is normal, gaps are not.  BURST is latency with idle time
     before each call: gaps are normal, a cap is not.  FIXED_CLOCK is efficiency at one clock: any cap or drift is a hazard.
 
+    Raises ValueError: when ``Claim(name)`` names no claim; ``Claim.of(name)`` raises UnknownNameError instead.
+
     Example:
         >>> gpuwatch.Claim("fixed-clock") is gpuwatch.Claim.FIXED_CLOCK
         True

@@ -17,6 +17,8 @@ LABEL = "label"
 class Answered(StrEnum):
     """The three results of a rule: FOUND, CLEAR, UNOBSERVED (evidence is missing, or the rule failed).
 
+    Raises ValueError: when ``Answered(name)`` names no result.
+
     Example:
         >>> from annotate.verdict import Answered
         >>> Answered("clear") is Answered.CLEAR
@@ -58,7 +60,7 @@ class FindingCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A rule's result for one window.  A verdict has one finding for every rule.
+    """A rule's result for one window.  A verdict has one finding for every rule; only the judge makes findings.
 
     Attributes:
         rule: Name of the rule, as ``gpuwatch explain RULE`` takes it.

@@ -32,6 +32,8 @@ class Status(StrEnum):
     repeatability exceeds a demanded precision, or a finding or broken proof flags at any size.  REJECTED: the number is off
     by more than five tolerances, or is not what it claims to be.
 
+    Raises ValueError: when ``Status(name)`` names no status.
+
     Example:
         >>> gpuwatch.Status("valid") is gpuwatch.Status.VALID
         True
@@ -54,7 +56,7 @@ class Status(StrEnum):
 class Verdict:
     """The judge's result for one window on one GPU: a status and the finding of every rule.
 
-    ``print`` shows a verdict to people; ``to_dict()`` is for programs.
+    ``print`` shows a verdict to people; ``to_dict()`` is for programs.  Only the judge and ``from_dict`` make verdicts.
 
     Attributes:
         status: Status of the window.
@@ -72,6 +74,8 @@ class Verdict:
         findings: One finding per rule.
         labels: Words that must be quoted with the number.
         budget: Numbers of the window, each with its bounds, estimate and repeatability, and the five proofs; None in schema 1.
+
+    Raises nothing when an attribute is read.
 
     Example:
         >>> verdict = judge(unpack(Path("window.capsule").read_bytes())[0])

@@ -20,7 +20,7 @@ def results() -> list[dict[str, object]]:
     Returns:
         One dict per closed window: at least ``face`` (the harness), ``label``, ``run``, ``status``, and ``causes`` or ``why``.
 
-    Raises nothing: a telemetry failure is the reason of an unproven verdict.
+    Raises nothing.  A telemetry failure is the reason of an unproven verdict.
 
     Example:
         >>> import gpuwatch.auto
@@ -38,7 +38,7 @@ def report() -> str:
     Returns:
         Lines of text; empty if no harness ran since the last call.
 
-    Raises nothing: a telemetry failure is the reason of an unproven verdict.
+    Raises nothing.  A telemetry failure is the reason of an unproven verdict.
 
     Example:
         >>> import gpuwatch.auto

@@ -27,6 +27,8 @@ class Decision(StrEnum):
     SAME: the difference lies inside the tolerance.  INCONCLUSIVE: the intervals do not decide, or median and mean disagree.
     INCOMPARABLE: the two do not compute the same, ran under conditions that differ, or one of the runs was rejected.
 
+    Raises ValueError: when ``Decision(name)`` names no decision.
+
     Example:
         >>> from annotate.compare.decision import Decision
         >>> Decision("same") is Decision.SAME
@@ -74,6 +76,8 @@ class Comparison:
 
     Times by the host's clock do not show the GPU's clock.  Then ``ratio`` compares alternating blocks, and ``own_ratio``
     compares each variant alone.
+
+    Raises nothing.
 
     Attributes:
         a: Name of the reference.

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 class OtherWork:
     """Work inside a window that its process declares and did not time as iterations.
 
+    Raises nothing.
+
     Attributes:
         at_ns: Start times on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).
         took_s: Durations in seconds; a float64 array of shape (n,).

@@ -37,6 +37,8 @@ class WindowRecord:
 class Timings:
     """Times of single iterations; ``in_order`` sorts the entries by start time.
 
+    Raises nothing.
+
     Attributes:
         at_ns: Start times on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).
         took_s: Durations in seconds; a float64 array of shape (n,).  For a batch, the mean time of one call.

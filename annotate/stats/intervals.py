@@ -18,6 +18,8 @@ class Interval:
 
     The limits are infinite if there are too few blocks to exclude anything.
 
+    Raises nothing.
+
     Attributes:
         centre: Estimate, in the unit of the values.
         low: Lower limit, in the same unit.

@@ -22,6 +22,7 @@ def verdicts(windows: Iterable[Window]) -> tuple[Verdict, ...]:
         The verdict of each window's worst GPU, in the order of ``windows``.
 
     Raises UsageError: when an element is not a window, or the block of a window has not ended.
+    Raises TypeError: when ``windows`` is not iterable, such as a single window.
 
     Example:
         >>> windows = []

@@ -21,7 +21,7 @@ def start(settings: Settings | None = None) -> None:
     Args:
         settings: Settings to use instead of the environment's and the files'.
 
-    Raises nothing: if no daemon can start, the verdicts of the windows give the reason.
+    Raises nothing.  If no daemon can start, the verdicts of the windows give the reason.
 
     Example:
         >>> gpuwatch.start()

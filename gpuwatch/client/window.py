@@ -242,6 +242,7 @@ def window(
         A new window, not yet entered.
 
     Raises UsageError: when an argument is invalid.
+    Raises RejectedError: at the end of the block, when the verdict is rejected and ``on_reject`` is ``"raise"``.
 
     Example:
         As a context manager:

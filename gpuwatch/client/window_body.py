@@ -153,7 +153,17 @@ class WindowBody:
         self._testimony.declare(facts)
 
     def tell(self, **facts: FactValue) -> None:
-        """Declare facts.  ``tell`` is the former name of ``declare`` and will be removed in 0.3."""
+        """Declare facts under the former name of ``declare``, which will be removed in 0.3.
+
+        Args:
+            facts: Values as in ``declare``.
+
+        Raises UsageError: as ``declare`` does.
+
+        Example:
+            >>> with gpuwatch.window("sum") as w:
+            ...     w.tell(warmup_count=10)
+        """
         self.declare(**facts)
 
     def _check_inside(self, doing: str) -> None:

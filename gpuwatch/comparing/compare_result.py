@@ -31,7 +31,7 @@ class Compared:
 
     Attributes:
         comparisons: One ``annotate.compare.decision.Comparison`` per variant besides the reference.
-        matches: Worst error of each variant's results against the reference's, and its limit, as ratios.
+        matches: By variant, the worst error of its results against the reference's, and the limit, as ratios.
         timer: Name of the blocks' timer, by default events or host.
         window: Window around the measurement; None with ``watch=False``.
         cache: State of the L2 cache before each call, cold or warm; None if the state was not controlled.

@@ -99,7 +99,7 @@ def compare(
     Returns:
         A ``Compared`` with one comparison per variant besides the reference.
 
-    Raises UsageError: when an argument is invalid, or results cannot be compared.
+    Raises UsageError: when an argument is invalid, needs a GPU that is missing, or results cannot be compared.
 
     Example:
         >>> numbers = list(range(2000))

@@ -84,7 +84,7 @@ def bench(
     Returns:
         A ``Measurement``: print it, read its figures, or store ``to_dict()``.
 
-    Raises UsageError: when an argument is invalid.
+    Raises UsageError: when an argument is invalid, or needs torch or a GPU that is missing.
     Raises WrongResultError: when the result differs from the reference.
 
     Example:

@@ -147,7 +147,7 @@ class TimeFigures:
 
     @property
     def ci_s(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of the median in seconds, autocorrelation included; None for an unknown width."""
+        """Return low and high end of the median's 95 % interval in seconds, autocorrelation included; None if unknown."""
         interval = self.attempt.interval
         return None if interval is None else (interval.low, interval.high)
 

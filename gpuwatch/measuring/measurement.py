@@ -29,7 +29,9 @@ class Measurement(RateFigures):
     """A benchmark's figures and verdict, as ``bench`` returns them: for people, programs and files.
 
     The figures are those of the attempt that counts: the last valid one, else the last, never the fastest.  ``print`` shows
-    them with the verdict.
+    them with the verdict.  Only ``bench`` makes measurements.
+
+    Raises nothing when a figure is read.
 
     Example:
         >>> measured = gpuwatch.bench(sum, args=(list(range(1000)),), min_s=0.05, max_s=0.1, warmup_max_s=0.05)

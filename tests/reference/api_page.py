@@ -106,7 +106,7 @@ def page() -> str:
             parts.append(f"## {_TITLES[module]}\n")
         parts.append({"gpuwatch.auto": _AUTO, "annotate.judge": _ANNOTATE}.get(module, ""))
         if module == "gpuwatch":
-            parts += [f"### `gpuwatch.{name}`\n\n*stable*\n\n{text}\n" for name, text in CONSTANTS.items()]
+            parts += ["\n".join([f"### `gpuwatch.{name}`\n\n*stable*\n", *_body(each)]) for name, each in CONSTANTS.items()]
         if module == "pytest_gpuwatch":
             window = next(each for each in names if each.path == "gpuwatch.window")
             parts.append(

@@ -34,7 +34,11 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "annotate.errors": ("AnnotateError", "UnknownNameError", "InvalidValueError", "CapsuleError"),
     "pytest_gpuwatch": ("gpu_window",),
 }  # fmt: skip
-CONSTANTS = {"__version__": "Version of gpuwatch, as text."}
+CONSTANTS = {
+    "__version__": split_docstring(
+        "Version of gpuwatch as text, such as ``0.2.0``.\n\nRaises nothing.\n\nExample:\n    >>> len(gpuwatch.__version__.split('.'))\n    3"
+    )
+}
 CALLED_BY_OTHERS = {"load_ipython_extension"}  # IPython calls it for `%load_ext gpuwatch`
 _OURS = ("annotate", "gpuwatch", "pytest_gpuwatch", "tests")  # "tests": the class with gaps in test_public_api
 _NOT_FIRST = {"what", "who", "which", "where", "whether", "how", "by", "this"}
@@ -122,11 +126,7 @@ def find_gaps(name: PublicName) -> Iterator[str]:
             yield from _summary_gaps(member)
             if not isinstance(member.value, property):
                 yield from _function_gaps(member)
-                if (
-                    not member.parts.example
-                    and f".{member.path.rpartition('.')[2]}(" not in name.parts.example
-                    and not _is_alias(member)
-                ):
+                if not member.parts.example and f".{member.path.rpartition('.')[2]}(" not in name.parts.example:
                     yield f"{member.path}: no example"
     else:
         yield from _function_gaps(name)
@@ -134,10 +134,6 @@ def find_gaps(name: PublicName) -> Iterator[str]:
         yield f"{name.path}: no example"
     if name.parts.example_file and not (ROOT / name.parts.example_file).is_file():
         yield f"{name.path}: no file {name.parts.example_file}"
-
-
-def _is_alias(member: PublicName) -> bool:
-    return "former name" in member.parts.summary
 
 
 def _summary_gaps(name: PublicName) -> Iterator[str]:
@@ -151,6 +147,8 @@ def _summary_gaps(name: PublicName) -> Iterator[str]:
 
 
 def _class_gaps(name: PublicName) -> Iterator[str]:
+    if not (name.parts.raises or issubclass(name.value, Exception)):
+        yield f"{name.path}: the exceptions are undocumented"
     if issubclass(name.value, enum.Enum):
         return
     described = documented_attributes(name.value)
@@ -163,8 +161,6 @@ def _class_gaps(name: PublicName) -> Iterator[str]:
 
 
 def _function_gaps(name: PublicName) -> Iterator[str]:
-    if _is_alias(name):
-        return
     signature = name.signature
     asked = [each for each in signature.parameters if each not in ("self", "cls", "request")]
     if asked != list(name.parts.arguments):

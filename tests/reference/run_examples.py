@@ -18,7 +18,7 @@ import gpuwatch
 from annotate.capsule.unpack import unpack
 from annotate.compare.decision import Decision
 from annotate.judge import judge
-from tests.reference.public_names import list_members, list_names
+from tests.reference.public_names import CONSTANTS, list_members, list_names
 
 VARIES = "# varies"
 _WORDS = re.compile("|".join([*map(str, gpuwatch.Status), "not rejected", *map(str, Decision)]), re.IGNORECASE)
@@ -40,7 +40,8 @@ class ExampleChecker(doctest.OutputChecker):
 
 
 def list_sessions() -> Iterator[tuple[str, str]]:
-    """Yield the name and the Python session of each function and class; a class's session includes its members' examples."""
+    """Yield the name and the Python session of each public name; a class's session includes its members' examples."""
+    yield from ((f"gpuwatch.{name}", parts.example) for name, parts in CONSTANTS.items())
     for name in list_names():
         examples = [name.parts.example, *(member.parts.example for member in list_members(name))]
         text = "\n\n".join(filter(None, examples))

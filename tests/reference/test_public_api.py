@@ -59,6 +59,7 @@ def test_example_files_run_in_tests() -> None:
 def test_every_example_belongs_to_a_session() -> None:
     sessions = dict(list_sessions())
     assert {name.path for name in list_names() if name.parts.example} <= set(sessions)
+    assert all(sessions[f"gpuwatch.{name}"] and parts.raises for name, parts in CONSTANTS.items())
 
 
 def _complete(count: int) -> int:
@@ -118,7 +119,7 @@ class _Undocumented:
         (_lacks_argument, ["expected the arguments ['count'], found []"]),
         (_lacks_unit, ["length: a number without a unit", "the exceptions are undocumented", "no example"]),
         (_begins_with_what, ["expected a verb or noun first", "expected the arguments", "the return value is undocumented"]),
-        (_Undocumented, ["undocumented attribute", "no docstring", "the exceptions are undocumented", "no example"]),
+        (_Undocumented, ["tests.value: the exceptions are", "undocumented attribute", "no docstring", "no example"]),
     ],
 )
 def test_gaps_of_a_docstring_are_found(value: Callable[..., object], found: list[str]) -> None:
