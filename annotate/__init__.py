@@ -5,3 +5,5 @@ verdicts of a recording, opens a file.  ``docs/JUDGE.md`` shows how to judge a r
 """
 
 __version__ = "0.2.0"
+
+__path__.append(f"{__path__[0]}/former_names")  # so that `import annotate.policy` works until 0.3

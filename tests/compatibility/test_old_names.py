@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import cache
 from typing import Any
 
@@ -54,6 +55,10 @@ def test_policies_may_name_every_old_rule_and_limit() -> None:
     assert policy.accept == frozenset(OLD["rules"])
     assert set(policy.limits) <= set(defaults)
     assert any(name in RETIRED for name in policy.accept)
+
+
+def test_former_module_of_the_policy_imports() -> None:
+    assert importlib.import_module("annotate.policy").Policy is Policy
 
 
 def test_positional_arguments_keep_their_order() -> None:
