@@ -1,7 +1,9 @@
 """The text of a budget: the numbers of the first line, the proofs, and the size of each cause."""
 
+import re
+
 from annotate.amount_words import duration_text
-from annotate.budget import Budget, Number, NumberBudget, ProofState
+from annotate.budget import Budget, Estimate, Number, NumberBudget, Proof, ProofState
 from annotate.ranges import TOLERANCE_RATIO
 from annotate.verdict import Finding, Status, Verdict
 
@@ -15,6 +17,9 @@ _NAMES = {
 _FINE_RATIO = 0.001  # smaller shares have two decimals
 _LEAST_SAID_RATIO = 0.0001  # smaller amounts are printed as this one: no witness resolves less
 _SEPARATOR = " · "
+_PRINTED = (ProofState.SHOWN, ProofState.NOT_ASKED)
+# The words of proofs that a valid window needs not repeat; "" too.
+_USUAL = re.compile(r"(busy [^,]*|books balance|clock steady to [\d.]+ %|nobody else|times steady to [\d.]+ %)?")
 
 
 def percent(ratio: float) -> str:
@@ -26,11 +31,26 @@ def percent(ratio: float) -> str:
 
 def headline(verdict: Verdict) -> str:
     """Return the deviation of a flagged or rejected number, and the numbers with repeatability; empty without a budget."""
+    return ", ".join(part for part in (leading_number(verdict), second_number(verdict)) if part)
+
+
+def leading_number(verdict: Verdict) -> str:
+    """Return the deviation of a flagged or rejected number, and the number that leads with interval, count and rate."""
     budget = verdict.budget
     if budget is None:
         return ""
     off = _off(budget) if verdict.status in (Status.FLAGGED, Status.REJECTED) else ""
-    return ", ".join(part for part in (off, *_numbers(budget)) if part)
+    leading = leading_words(verdict)
+    return ", ".join(part for part in (off, leading, *(_count_words(budget) if leading else ())) if part)
+
+
+def second_number(verdict: Verdict) -> str:
+    """Return the median at one clock, or the mean if that median leads; empty without times."""
+    budget = verdict.budget
+    if budget is None or budget.leading is None:
+        return ""
+    second = budget.number(Number.MEAN if budget.leading is Number.MEDIAN_AT_CLOCK else Number.MEDIAN_AT_CLOCK)
+    return number_words(second) if second is not None else ""
 
 
 def leading_words(verdict: Verdict) -> str:
@@ -58,17 +78,30 @@ def cards_words(number: NumberBudget) -> str:
     return " (this card)" if ratio is None else f" (other cards ±{percent(ratio)})"
 
 
+def short_shown_line(verdict: Verdict) -> str:
+    """Return the line "shown" of a valid verdict, whose proofs hold: the bound, unusual words of proofs, and the reference."""
+    budget = verdict.budget
+    if budget is None or not any(proof.state is ProofState.SHOWN for proof in budget.proofs):
+        return ""
+    proofs = [proof.says for proof in budget.proofs if proof.state in _PRINTED and not _USUAL.fullmatch(proof.says)]
+    return _SEPARATOR.join([_most_words(budget, verdict.policy.get("card_spread_ratio")), *proofs, _scope_words(budget)])
+
+
 def shown_line(verdict: Verdict) -> str:
     """Return the line "shown" with the claim's bound, the proofs and their reference; empty if no proof is shown."""
     budget = verdict.budget
     if budget is None:
         return ""
-    shown = [proof.says for proof in budget.proofs if proof.state in (ProofState.SHOWN, ProofState.NOT_ASKED) and proof.says]
+    shown = [proof.says for proof in budget.proofs if proof.state in _PRINTED and proof.says]
     if not any(proof.state is ProofState.SHOWN for proof in budget.proofs):
         return ""
-    count = budget.scope.windows_count
-    scope = f"against this card's record of {count} windows" if budget.scope.kind == "record" else "against itself only"
-    return _SEPARATOR.join([_most_words(budget, verdict.policy.get("card_spread_ratio")), *shown, scope])
+    return _SEPARATOR.join([_most_words(budget, verdict.policy.get("card_spread_ratio")), *shown, _scope_words(budget)])
+
+
+def has_times(verdict: Verdict) -> bool:
+    """Return True if the window has times of iterations."""
+    proofs = verdict.budget.proofs if verdict.budget is not None else ()
+    return any(each.proof is Proof.STEADY_TIMES and each.state is not ProofState.NOT_ASKED for each in proofs)
 
 
 def claim_line(verdict: Verdict) -> str:
@@ -89,8 +122,10 @@ def bound_words(finding: Finding, budget: Budget | None) -> str:
     claimed = [bound for bound in mine if bound.number in budget.claimed] or mine
     if not claimed:
         return ""
-    largest = max(claimed, key=lambda bound: bound.size_ratio)
-    return "effect unknown" if largest.ratio is None else f"at most {percent(largest.ratio)}"
+    largest = max(claimed, key=lambda bound: (bound.size_ratio, abs(bound.estimate.value_ratio) if bound.estimate else 0.0))
+    return (
+        _unbounded_words(largest.estimate) or "effect unknown" if largest.ratio is None else f"at most {percent(largest.ratio)}"
+    )
 
 
 def has_own_line(finding: Finding, budget: Budget | None) -> bool:
@@ -114,22 +149,34 @@ def _off(budget: Budget) -> str:
     return f"{_NAMES[worst.number]} {percent(abs(worst.estimate.value_ratio))} off ({span})"
 
 
-def _numbers(budget: Budget) -> list[str]:
-    """Return the leading number and the median at one clock, or the mean if that median leads."""
-    second = Number.MEAN if budget.leading is Number.MEDIAN_AT_CLOCK else Number.MEDIAN_AT_CLOCK
-    wanted = [number for number in (budget.leading, second) if number is not None] if budget.leading is not None else []
-    return [number_words(found) for number in wanted if (found := budget.number(number)) is not None]
+def _count_words(budget: Budget) -> list[str]:
+    """Return the count of the times and the rate of the calls, each if it is known."""
+    steady = next((proof for proof in budget.proofs if proof.proof is Proof.STEADY_TIMES), None)
+    count = steady.facts.get("entries_count") if steady is not None else None
+    rate = budget.number(Number.THROUGHPUT)
+    words = [f"n={count}"] if count is not None else []
+    return words + ([f"{rate.value:.4g}/s"] if rate is not None and rate.value is not None else [])
+
+
+def _scope_words(budget: Budget) -> str:
+    count = budget.scope.windows_count
+    return f"against this card's record of {count} windows" if budget.scope.kind == "record" else "against itself only"
+
+
+def _unbounded_words(estimate: Estimate | None) -> str:
+    """Return the estimate of an effect without an upper bound; empty without an estimate."""
+    return "" if estimate is None or not estimate.value_ratio else f"about {percent(abs(estimate.value_ratio))}, no upper bound"
 
 
 def _most_words(budget: Budget, card_spread_ratio: float | None) -> str:
     """Return the largest bound among the claimed numbers, and the thresholds that differ from the defaults."""
-    ratios = [found.bound_ratio for number in budget.claimed if (found := budget.number(number)) is not None]
-    known = [ratio for ratio in ratios if ratio is not None]
-    words = (
-        f"disturbances at most {percent(max(known, default=0.0))}"
-        if len(known) == len(ratios)
-        else "disturbances without a bound"
-    )
+    found = [each for number in budget.claimed if (each := budget.number(number)) is not None]
+    open_ends = [each for each in found if each.bound_ratio is None]
+    worst = max(open_ends, key=lambda each: abs(each.estimate.value_ratio) if each.estimate else 0.0, default=None)
+    if worst is not None:
+        words = f"disturbances {_unbounded_words(worst.estimate) or 'without a bound'}"
+    else:
+        words = f"disturbances at most {percent(max((each.bound_ratio or 0.0 for each in found), default=0.0))}"
     thresholds = [f"tolerance {percent(budget.tolerance_ratio)}"] if budget.tolerance_ratio != TOLERANCE_RATIO else []
     thresholds += [f"precision {percent(budget.precision_ratio)}"] if budget.precision_ratio is not None else []
     thresholds += [f"card spread {percent(card_spread_ratio)}"] if card_spread_ratio is not None else []

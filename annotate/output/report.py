@@ -3,21 +3,34 @@
 Labels, process names and device names come from outside, so they are always escaped for terminals and pages.
 """
 
-import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from annotate.output.budget_words import bound_words, claim_line, has_own_line, headline, launch_line, limits_line, shown_line
+from annotate.output.budget_words import (
+    bound_words,
+    claim_line,
+    has_own_line,
+    has_times,
+    headline,
+    launch_line,
+    leading_number,
+    limits_line,
+    second_number,
+    short_shown_line,
+    shown_line,
+)
 from annotate.output.markup import marked
+from annotate.output.terminal_text import pack_lines, shorten_uuid, wrap_line
 from annotate.verdict import Answered, Finding, Status, Verdict
 
-_NARROWEST = 30  # columns: narrower text is harder to read than lines broken by the terminal
 _LONGEST_LABEL_COUNT = 120  # characters: a longer label is cut, with an ellipsis
 
 _SEPARATOR = " · "
-_GIVEN = frozenset({"timings", "told"})  # the bases of evidence that the measuring program gives
+_TIMINGS = "timings"  # the basis of rules that need the times of iterations
+_UNTIMED = "steadiness of the times: not shown"  # the fifth proof without times
+_VALID_COUNT = 3  # lines of a valid verdict without notes
 _MORE = "`gpuwatch show -v` lists them"
 _BORDER = {Status.VALID: "#2e7d32", Status.UNPROVEN: "#6b7280", Status.FLAGGED: "#b45309", Status.REJECTED: "#b91c1c"}
 
@@ -34,8 +47,8 @@ def texts(verdicts: Sequence[Verdict], *, verbose: bool = False, more: str = _MO
     """Return the texts of one window's verdicts, one per GPU, worst first; UUIDs distinguish GPUs of one name."""
     names = Counter(verdict.device_name for verdict in verdicts)
     uuids = {verdict.device_uuid for verdict in verdicts if verdict.device_uuid}
-    alike = Counter(_shortened(uuid) for uuid in uuids)
-    apart = {uuid: _shortened(uuid) if alike[_shortened(uuid)] == 1 else uuid for uuid in uuids}
+    alike = Counter(shorten_uuid(uuid) for uuid in uuids)
+    apart = {uuid: shorten_uuid(uuid) if alike[shorten_uuid(uuid)] == 1 else uuid for uuid in uuids}
     ordered = sorted(verdicts, key=lambda verdict: verdict.status.badness, reverse=True)
     return "\n".join(
         _text(
@@ -100,77 +113,80 @@ def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int
         f"  {plain(finding.rule):<{column}}   {_marks(finding, verdict)}{_sentence(finding, verdict)}" for finding in listed
     ]
     if width is not None:
-        lines = [_wrapped(line, width, 4) for line in lines]
-        hazards = [_wrapped(line, width, column + 5) for line in hazards]
-        rest = [_wrapped(line, width, 4) for line in rest]
+        lines = (
+            pack_lines(lines, width, _VALID_COUNT)
+            if verdict.status is Status.VALID and not verbose
+            else [wrap_line(line, width, 4) for line in lines]
+        )
+        hazards = [wrap_line(line, width, column + 5) for line in hazards]
+        rest = [wrap_line(line, width, 4) for line in rest]
     return "\n".join([*lines, *hazards, *rest])
 
 
 def _before(verdict: Verdict, device: str) -> list[str]:
-    simulated = ["SIMULATED"] if verdict.simulated else []
-    head = [
-        verdict.status.value.upper(),
-        *simulated,
-        _label(verdict),
-        device,
-        length_words(verdict.length_s),
-        headline(verdict),
-    ]
-    lines = ["  ".join(part for part in head if part)]
+    lines = [_head(verdict, device, headline(verdict))]
     if verdict.why:
         lines.append(f"  {'why' if verdict.status is Status.UNPROVEN else 'not proven'}: {plain(verdict.why)}")
     lines += [f"  {line}" for line in _lines_below(verdict)]
     return lines
 
 
+def _head(verdict: Verdict, device: str, numbers: str) -> str:
+    simulated = "SIMULATED" if verdict.simulated else ""
+    head = (verdict.status.value.upper(), simulated, _label(verdict), device, length_words(verdict.length_s), numbers)
+    return "  ".join(part for part in head if part)
+
+
 def _briefly(verdict: Verdict, device: str, more: str) -> tuple[list[str], list[str]]:
     """Return the lines before and after the hazards; a valid window has at most three of these lines."""
-    before, rest = _before(verdict, device), _short(verdict, more)
     if verdict.status is not Status.VALID:
-        return before, rest
-    head, *others, shown = [*before, *rest] if len(before) + len(rest) > 1 else [*before, ""]
-    if rest and others:  # unchecked rules limit the proofs, so both share a line
-        shown = f"{others.pop()}{_SEPARATOR}{shown.strip()}"
-    middle = f"  {_SEPARATOR.join(line.strip() for line in others)}" if others else ""
-    return [line for line in (head, middle, shown) if line], []
+        return _before(verdict, device), _short(verdict, more)
+    lines = (_SEPARATOR.join(part for part in (second_number(verdict), *_conditions(verdict)) if part), _shown(verdict))
+    return [_head(verdict, device, leading_number(verdict)), *(f"  {line}" for line in lines if line)], []
 
 
 def _lines_below(verdict: Verdict) -> list[str]:
     """Return the lines below the first: labels, the GPU's share, the stated claim, overridden limits, and the proofs."""
+    shown = plain(shown_line(verdict))
+    return [line for line in (*_conditions(verdict), shown and f"shown: {shown}") if line]
+
+
+def _conditions(verdict: Verdict) -> tuple[str, ...]:
+    """Return labels, the GPU's share, the stated claim and overridden limits; each may be empty."""
     labels = _SEPARATOR.join(plain(label).rstrip(".") for label in verdict.labels)
-    claim, shown, limits = claim_line(verdict), plain(shown_line(verdict)), plain(limits_line(verdict))
-    named = (
-        labels,
-        plain(launch_line(verdict)),
-        claim and f"claim: {claim}",
-        limits and f"other limits: {limits}",
-        shown and f"shown: {shown}",
-    )
-    return [line for line in named if line]
+    claim, limits = claim_line(verdict), plain(limits_line(verdict))
+    return labels, plain(launch_line(verdict)), claim and f"claim: {claim}", limits and f"other limits: {limits}"
+
+
+def _shown(verdict: Verdict) -> str:
+    """Return the line of a valid verdict on its bound, its proofs and the unchecked rules."""
+    shown, count = plain(short_shown_line(verdict)), len(_open_to_action(verdict))
+    if count and _UNTIMED in shown:
+        return f"shown: {shown.replace(_UNTIMED, f'{_UNTIMED} ({_rules(count)})')}"
+    unchecked = f"not checked: {_rules(count)}" if count else ""
+    return _SEPARATOR.join(part for part in (shown and f"shown: {shown}", unchecked) if part)
 
 
 def _listed(verdict: Verdict, *, is_all: bool) -> list[Finding]:
     return [each for each in verdict.hazards if has_own_line(each, verdict.budget) or (is_all and not each.is_label)]
 
 
-def _wrapped(line: str, width: int, indent: int) -> str:
-    """Wrap a line at words and indent the rest to the text column, or by 4 if that column leaves too little room."""
-    if len(line) <= width:
-        return line
-    hanging = " " * (indent if indent + _NARROWEST <= width else 4)
-    return "\n".join(
-        textwrap.wrap(line, max(width, _NARROWEST), subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
-    )
-
-
-def _is_open_to_action(finding: Finding, verdict: Verdict) -> bool:
-    """Return True for a failed rule, or if the user can supply evidence: times, facts, or evidence that the status lacks."""
-    return finding.basis in _GIVEN or finding.failure is not None or finding.required or bool(verdict.why == finding.says != "")
+def _open_to_action(verdict: Verdict) -> list[Finding]:
+    """Return the unchecked rules that failed, that the status lacks, or that only lack times which the user can give."""
+    can_give_times = not has_times(verdict) and not verdict.claim_facts.whole_program
+    return [
+        each
+        for each in verdict.unobserved
+        if each.failure is not None
+        or each.required
+        or verdict.why == each.says != ""
+        or (can_give_times and each.basis == _TIMINGS)
+    ]
 
 
 def _short(verdict: Verdict, more: str) -> list[str]:
-    """Return a line with the number of unchecked rules whose evidence the user can supply; ``-v`` lists all unchecked rules."""
-    unseen = [finding for finding in verdict.unobserved if _is_open_to_action(finding, verdict)]
+    """Return a line with the number of unchecked rules that the user can act on; ``-v`` lists all unchecked rules."""
+    unseen = _open_to_action(verdict)
     if not unseen:
         return []
     count = len(unseen)
@@ -233,11 +249,6 @@ def _label(verdict: Verdict) -> str:
 def _device(verdict: Verdict, uuid: str = "") -> str:
     name = plain(verdict.device_name or "no GPU")
     return f"{name} ({plain(uuid)})" if uuid else name
-
-
-def _shortened(uuid: str) -> str:
-    """Return both ends of a UUID: GPUs of one batch begin alike, and simulated ones differ only in the last digits."""
-    return f"{uuid[:8]}…{uuid[-4:]}" if len(uuid) > 13 else uuid
 
 
 def length_words(length_s: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from annotate.output.report import markdown, plain, text, texts
 from annotate.user_policy import Policy
 from annotate.verdict import Answered, Finding, Status, Verdict
 from tests.annotate.builders import DEVICE, OWN, evidence
+from tests.annotate.derived.test_measured_numbers import STEADY
+from tests.annotate.derived.test_time_levels import timed
 from tests.examples import share_of
 
 
@@ -41,6 +44,12 @@ def verdict(*findings: Finding, **changes: Any) -> Verdict:
 
 def unobserved(rule: str, why: str, basis: str = "timings") -> Finding:
     return Finding(rule=rule, answered=Answered.UNOBSERVED, says=why, basis=basis)
+
+
+def as_valid(found: Verdict) -> Verdict:
+    """Return a verdict as if no rule had found a hazard."""
+    clear = tuple(each for each in found.findings if each not in found.hazards)
+    return replace(found, status=Status.VALID, why="", findings=clear)
 
 
 class TestText:
@@ -69,6 +78,22 @@ class TestText:
         ):
             assert due in text(verdict(hazard("idle-stretch", says=says), budget=budget))
 
+    def test_effect_without_upper_bound_is_the_same_everywhere(self) -> None:
+        """The first line, the line "shown" and the hazard's line state one estimate; without one the effect is unknown."""
+        about = judge(
+            evidence(length_s=4.0, processes=[OWN, replace(OWN, pid=7, ownership=Ownership.FOREIGN, utilization_ratio=0.4)])
+        )
+        shown = text(about)
+        found = re.search(r"throughput ([\d.]+ %) off", shown)
+        assert found
+        assert f"(about {found[1]}, no upper bound)" in shown
+        assert f"disturbances about {found[1]}, no upper bound" in shown
+        assert "unknown" not in shown
+        unknown = Bound(number=Number.THROUGHPUT, rule="idle-stretch", group=Group.IDLE, ratio=None)
+        numbers = (NumberBudget(number=Number.THROUGHPUT, bounds=(unknown,)),)
+        budget = Budget(tolerance_ratio=0.01, claimed=(Number.THROUGHPUT,), numbers=numbers)
+        assert "(effect unknown)" in text(verdict(hazard("idle-stretch"), budget=budget))
+
     def test_notes_and_accepted_hazards_are_marked(self) -> None:
         shown = text(verdict(hazard(severity="note"), hazard("idle-stretch", accepted=True)))
         assert "power-limited   note: capped" in shown
@@ -86,26 +111,36 @@ class TestText:
         assert text(verdict(*blind[:1])).endswith("  not checked: 1 rule (no times); `gpuwatch show -v` lists them")
 
     def test_rules_without_user_evidence_are_not_counted(self) -> None:
-        """Only rules whose evidence the user can supply are counted; verbose lists the others too."""
-        mixed = verdict(
-            unobserved("a", "no times"), unobserved("b", "no counter", "telemetry"), unobserved("c", "one", "baseline")
-        )
+        """Only rules that lack times or required evidence are counted; verbose lists the others too."""
+        mixed = verdict(unobserved("a", "no times"), unobserved("b", "no counter", "telemetry"), unobserved("c", "one", "told"))
         assert "  not checked: 1 rule (no times); " in text(mixed)
         assert "  not checked: b: no counter\n  not checked: c: one" in text(mixed, verbose=True)
         assert "not checked" not in text(verdict(unobserved("b", "no counter", "telemetry")))
 
     def test_valid_verdict_has_three_lines(self) -> None:
-        """Labels and claim share a line, and unchecked rules follow the proofs."""
-        shown = judge(evidence(declared={"whole_program": True}))
-        valid = replace(
-            shown, status=Status.VALID, why="", findings=tuple(each for each in shown.findings if each not in shown.hazards)
-        )
-        lines = text(valid).splitlines()
+        """Labels and claim share a line, and the third has bound, proofs, rules that need times, and reference."""
+        lines = text(as_valid(judge(evidence()))).splitlines()
+        assert len(lines) == 2
+        assert lines[1].endswith(" % · steadiness of the times: not shown (12 rules) · against itself only")
+        lines = text(as_valid(judge(evidence(declared={"whole_program": True})))).splitlines()
         assert len(lines) == 3
         assert "claim: sustained, a whole program" in lines[1]
         assert lines[2].startswith("  shown: ")
-        assert " · not checked: " in lines[2]
+        assert " rules" not in lines[2]  # a program under `gpuwatch run` cannot give times
         assert text(verdict(status=Status.VALID)).count("\n") == 0
+
+    def test_valid_verdict_with_times_fits_three_lines(self) -> None:
+        """At 80 columns three lines hold number, interval, count, rate, the number at one clock, bound and reference."""
+        found = replace(as_valid(judge(timed(STEADY, mhz=1450.0))), labels=("power-capped: 1450 MHz true, 692 W",))
+        shown = text(found, width=80)
+        assert len(shown.splitlines()) == 3
+        assert all(len(line) <= 80 for line in shown.splitlines())
+        words = " ".join(shown.split())
+        assert re.search(r"median at 1450 MHz [\d.]+ µs ±[\d.]+ % \([^)]+\), n=\d+, [\d.]+/s", words)
+        assert re.search(r"mean [\d.]+ µs ±", words)
+        assert "power-capped: 1450 MHz true, 692 W" in words
+        assert re.search(r"shown: disturbances at most [\d.]+ % · against itself only", words)
+        assert "books balance · clock steady" in text(found, verbose=True)
 
     def test_reason_above_is_not_repeated(self) -> None:
         shown = text(verdict(unobserved("a", "no GPU"), unobserved("b", "no times"), status=Status.UNPROVEN, why="no GPU"))
