@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
+from gpuwatch.host import named_gpus
 from gpuwatch.utf8 import found_words
 
 _FOLDERS = ("DIR",)  # metavars of folders, which may be the current folder
-_MEANINGS = {"GPU": "an index, a UUID or an end of it, or a PCI address"}  # by metavar
+_MEANINGS = {"GPU": named_gpus.MEANING}  # by metavar
 
 
 def wrong_value(parameter: click.Parameter, given: Mapping[str, Any], context: click.Context) -> str | None:

@@ -10,6 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
@@ -67,6 +68,7 @@ class Conversation:
         self._hand_over = HandOver()
 
     # A broad except: no failure of telemetry may break the benchmark.
+        self.refusal: str | None = None  # a wrong argument that only the daemon can find: a name of no GPU
     @contextlib.contextmanager
     def guard(self, doing: str) -> Iterator[None]:
         """Store a failure inside as ``absence``, and close the connection.
@@ -111,7 +113,7 @@ class Conversation:
             request = Open(
                 label=label,
                 claim=policy.claim.value,
-                policy=policy.to_dict(),
+                policy=readable_policy(client.welcome, policy.to_dict()),
                 gpus=gpus,
                 parent=parent,
                 declared=declared,
@@ -124,7 +126,9 @@ class Conversation:
         self._run_id, self._is_untrusted = opened.run, declared.get("untrusted") is True
         if self._is_untrusted and not self._client.welcome.holds_marks:
             raise DaemonError(f"untrusted code: {outdated(self._client.welcome, self._settings)}", "outdated")
-        if opened.warning:
+        if opened.warning and opened.warning.startswith("gpus:"):
+            self.refusal = opened.warning
+        elif opened.warning:
             say(opened.warning)
         if tags and not (daemon := self._client.welcome).takes_tags and daemon.pid not in _without_tags:
             _without_tags.add(daemon.pid)

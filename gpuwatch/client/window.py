@@ -51,7 +51,8 @@ class Window(WindowBody, WindowAnswers):
         verdict: Verdict of the worst GPU.  Waits for the judge, usually less than a second after the block.
         verdicts: One verdict per GPU, worst first.  Waits for the judge as ``verdict`` does.
 
-    Raises UsageError: when the window is entered twice, and when a verdict is read before the block has ended.
+    Raises UsageError: when the window is entered twice or names a GPU that the daemon does not watch, and when a verdict is
+        read before the block has ended.
 
     Example:
         >>> with gpuwatch.window("sum") as w:
@@ -122,6 +123,8 @@ class Window(WindowBody, WindowAnswers):
             self.run_id = self._conversation.open(self.label, self.policy, self._gpus, parent, tags=tags, meanwhile=begin)
             _enclosing.set(self)
         if self._sync:
+        if self._conversation.refusal is not None:
+            raise UsageError(self._conversation.refusal)
             with self._conversation.guard("synchronising"):
                 torch_state.synchronize()
             self._testimony.stamp()

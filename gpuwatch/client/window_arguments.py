@@ -96,14 +96,14 @@ def _policy_of(claim: str, accept: Any, limits: Any) -> Policy:  # of any type: 
 def list_gpus(gpus: object) -> list[str] | None:
     """Return the GPUs' names as a list; None for None.
 
-    Raises UsageError: for other types, such as an index.
+    Raises UsageError: for other types, such as a number.
     """
-    wrong = "an index names different GPUs in CUDA and in the driver"
     if gpus is None or isinstance(gpus, str):
         return None if gpus is None else [gpus]
-    if not isinstance(gpus, list | tuple):
-        raise UsageError(f"gpus: expected a list of UUIDs, found {found_words(gpus)}; {wrong}")
-    for name in gpus:
-        if not isinstance(name, str):
-            raise UsageError(f"gpus: expected UUIDs, found {found_words(name)}; {wrong}")
-    return list(gpus)
+    names = [gpus] if not isinstance(gpus, list | tuple) else list(gpus)
+    for wrong in (name for name in names if not isinstance(name, str)):
+        raise UsageError(
+            f"gpus: expected texts, found {found_words(wrong)}; write UUIDs, or gpus=['0'] for the driver's index, which can "
+            "differ from CUDA's"
+        )
+    return names

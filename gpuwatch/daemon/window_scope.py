@@ -2,14 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from annotate.evidence import Host, Pause, ProcessList
+from annotate.evidence import Device, Host, Pause, ProcessList
 from gpuwatch import clock
 from gpuwatch.daemon.user_turns import InThread
-from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers, thread_pauses
+from gpuwatch.errors import UsageError
+from gpuwatch.host import cpu_pressure, gpu_sharing, named_gpus, processes, profilers, thread_pauses
 from gpuwatch.host.cpu_pressure import Pressure
 from gpuwatch.host.mark_members import OwnProcesses, TreeMembers
 from gpuwatch.wire.messages import FactValue
@@ -153,18 +154,23 @@ class WindowGpus:
         return (), _NO_CONTEXT.format(option) if is_visible else _UNSEEN
 
 
-def find_named(names: Sequence[str] | None, watched: Sequence[str]) -> tuple[tuple[str, ...] | None, str | None]:
-    """Return the watched GPUs of these names (None for None), and an error message for a wrong name."""
+def find_named(
+    names: Sequence[str] | None, devices: Iterable[Device], *, missing_count: int = 0
+) -> tuple[tuple[str, ...] | None, str | None]:
+    """Return the watched GPUs of these names (None for None), and an error message for a wrong name.
+
+    ``missing_count`` counts GPUs that the driver lists and that do not answer.  The client takes a message that begins with
+    "gpus:" for a wrong argument, so the message for a machine without GPUs begins otherwise.
+    """
     if names is None:
         return None, None
-    found: list[str] = []
-    for name in names:
-        matches = [uuid for uuid in watched if uuid.startswith((name, f"GPU-{name}"))]
-        if len(matches) != 1:
-            known = ", ".join(watched) or "none"
-            return (), f"gpus: expected the UUID of one GPU, found {name!r}; watched GPUs: {known}"
-        found += matches
-    return tuple(dict.fromkeys(found)), None
+    if not (known := named_gpus.list_named(devices)):
+        return (), f"no GPU is being watched, so none is named {', '.join(names)}"
+    try:
+        chosen = named_gpus.choose_named(names, known, option="gpus", missing_count=missing_count)
+    except UsageError as error:
+        return (), str(error)
+    return tuple(gpu.device.uuid for gpu in chosen), None
 
 
 def declared_gpus(declared: Mapping[str, FactValue], watched: Sequence[str]) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ class Windows:
             check_windows((window.run.uid for window in self._tracked.values()), uid)
         self._services.before_edge()
         watched = self._services.gpus
-        named, warning = find_named(request.gpus, watched.uuids)
+        named, warning = find_named(request.gpus, watched.devices.values(), missing_count=len(watched.source.unanswered))
         gpus = WindowGpus(named)
         window = self._made(request, policy, gpus, warning, pid=pid, uid=uid, own=own)
         window.open()

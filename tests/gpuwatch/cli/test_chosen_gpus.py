@@ -30,10 +30,11 @@ def test_choose_accepts_every_name_of_a_gpu(name: str, capfd: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("2", "found '2'; GPUs here: GPU 0: NVIDIA H200, GPU-9bb9"),
-        ("GPU-", "found 'GPU-', which names 2 of them; GPUs here: GPU 0: NVIDIA H200"),
+        ("2", "found '2'; GPUs here: 0 (GPU-9bb9…8888), 1 (GPU-11aa…7777)"),
+        ("GPU-", "found 'GPU-', which names 2 GPUs; GPUs here: 0 (GPU-9bb9"),
         ("6:00.0", "found '6:00.0'; GPUs here"),
-        ("nope", "expected one GPU by index, UUID, either end of a UUID, or PCI address, found 'nope'; GPUs here: GPU 0: "),
+        ("nope", "expected an index, a UUID or an end of it, or a PCI address, found 'nope'; GPUs here: 0 ("),
+        ("0,1", "expected one GPU for each name, found '0,1'; write: --gpu 0 --gpu 1"),
     ],
 )
 def test_choose_lists_the_gpus_for_a_name_of_none_or_several(name: str, words: str) -> None:
@@ -44,7 +45,7 @@ def test_choose_lists_the_gpus_for_a_name_of_none_or_several(name: str, words: s
 
 def test_gpu_index_of_a_shared_board_is_ambiguous() -> None:
     """MIG instances share a board's index and address; only the UUIDs distinguish them."""
-    with pytest.raises(UsageError, match="'1', which names 2 of them"):
+    with pytest.raises(UsageError, match="'1', which names 2 GPUs"):
         choose(["1"], [EARLIER, LATER, MIG])
     assert choose(["MIG-7cc7"], [EARLIER, LATER, MIG]) == (MIG.uuid,)
 

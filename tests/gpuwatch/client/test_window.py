@@ -190,12 +190,25 @@ def test_window_makes_a_policy_of_accept_and_limits(copying: Settings, accept: l
     assert gpuwatch.window(accept="outliers").policy.accept == {"outliers"}
 
 
-def test_window_of_an_unknown_gpu_is_unproven(copying: Settings, capfd: pytest.CaptureFixture[str]) -> None:
-    with gpuwatch.window(settings=copying, gpus="GPU-nowhere") as w:
-        sample_for(0.05)
-    assert w.verdict.status is gpuwatch.Status.UNPROVEN
-    assert "GPU-nowhere" in w.verdict.why
-    assert "GPU-nowhere" in capfd.readouterr().err
+def test_window_of_an_unknown_gpu_is_refused_on_entry(copying: Settings) -> None:
+    """A name of no GPU is a wrong argument: the block does not run, and an enclosing window stays open."""
+    with gpuwatch.window(settings=copying) as outer:
+        refused = pytest.raises(gpuwatch.UsageError, match=r"gpus: expected an index, .* found 'GPU-nowhere'; GPUs here: 0")
+        with refused, gpuwatch.window(settings=copying, gpus="GPU-nowhere"):
+            pytest.fail("the block ran")
+        assert outer.end_ns is None
+    with pytest.raises(gpuwatch.UsageError, match=r"found '0,1'; write: gpus=\['0', '1'\]"):
+        gpuwatch.window(settings=copying, gpus=["0,1"]).__enter__()
+
+
+def test_window_names_a_gpu_as_the_command_line_does(two_gpus: Settings) -> None:
+    """An index names the GPU of that place, as --gpu does."""
+    with connect(two_gpus) as client:
+        listed = [gpu["uuid"] for gpu in client.status()["gpus"]]
+    for name, uuid in (("1", listed[1]), (listed[0][-4:], listed[0])):
+        with gpuwatch.window(settings=two_gpus, gpus=[name]) as w:
+            sample_for(0.05)
+        assert [verdict.device_uuid for verdict in w.verdicts] == [uuid]
 
 
 def test_window_cannot_be_entered_twice(copying: Settings) -> None:

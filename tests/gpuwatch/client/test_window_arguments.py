@@ -37,8 +37,8 @@ def test_decorator_refuses_a_generator() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"gpus": 0}, "gpus: expected a list of UUIDs, found 0"),
-        ({"gpus": [0]}, "gpus: expected UUIDs, found 0"),
+        ({"gpus": 0}, "gpus: expected texts, found 0; write UUIDs, or gpus=['0']"),
+        ({"gpus": [0]}, "gpus: expected texts, found 0; write UUIDs, or gpus=['0']"),
         ({"policy": "strict"}, "policy: expected a gpuwatch.Policy, found 'strict'"),
         ({"policy": "strict", "claim": "burst"}, "policy: expected"),
         ({"accept": ["outlier"]}, "did you mean 'outliers'?"),

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from typing import Any
 
-from annotate.evidence import Host, Process, ProcessList
+from annotate.evidence import Device, Host, Process, ProcessList
 from gpuwatch.daemon.window_scope import WindowGpus, WindowHost, declared_gpus, find_named
 
 A, B = "GPU-aaaa", "GPU-bbbb"
@@ -48,11 +48,18 @@ def test_window_gpus_name_the_option_of_the_interface_used() -> None:
         assert WindowGpus().covered(declared, (A, B), None, is_visible=True)[1].endswith(f": {option}")
 
 
-def test_window_gpus_are_named_by_unique_prefixes() -> None:
-    assert find_named(None, (A, B)) == (None, None)
-    assert find_named(["aa", A], (A, B)) == ((A,), None)
-    found, warning = find_named(["0"], (A, B))
-    assert (found, "watched GPUs: GPU-aaaa, GPU-bbbb" in (warning or "")) == ((), True)
+def test_window_gpus_are_named_as_on_the_command_line() -> None:
+    """A name is an index, a UUID or either end of one, or a PCI address; a wrong name gives a message."""
+    boards = [Device(uuid=A, name="x", pci_bus_id="00000000:5D:00.0"), Device(uuid=B, name="x", pci_bus_id="00000000:18:00.0")]
+    assert find_named(None, boards) == (None, None)
+    assert find_named(["aa", A, "1", "5d:00.0", "aaaa"], boards) == ((A,), None)
+    found, warning = find_named(["7"], boards)
+    assert found == ()
+    assert warning == (
+        "gpus: expected an index, a UUID or an end of it, or a PCI address, found '7'; GPUs here: 0 (GPU-bbbb), 1 (GPU-aaaa)"
+    )
+    assert str(find_named(["7"], ())[1]).startswith("no GPU is being watched")
+    assert "expected a UUID while 1 GPU does not answer" in str(find_named(["1"], boards, missing_count=1)[1])
 
 
 def test_window_edges_read_declared_gpus_or_all() -> None:
