@@ -17,7 +17,6 @@ _NAMES = {
 _FINE_RATIO = 0.001  # smaller shares have two decimals
 _LEAST_SAID_RATIO = 0.0001  # smaller amounts are printed as this one: no witness resolves less
 _SEPARATOR = " · "
-_PRINTED = (ProofState.SHOWN, ProofState.NOT_ASKED)
 # The words of proofs that a valid window needs not repeat; "" too.
 _USUAL = re.compile(r"(busy [^,]*|books balance|clock steady to [\d.]+ %|nobody else|times steady to [\d.]+ %)?")
 
@@ -83,7 +82,7 @@ def short_shown_line(verdict: Verdict) -> str:
     budget = verdict.budget
     if budget is None or not any(proof.state is ProofState.SHOWN for proof in budget.proofs):
         return ""
-    proofs = [proof.says for proof in budget.proofs if proof.state in _PRINTED and not _USUAL.fullmatch(proof.says)]
+    proofs = [proof.says for proof in budget.proofs if proof.state is ProofState.SHOWN and not _USUAL.fullmatch(proof.says)]
     return _SEPARATOR.join([_most_words(budget, verdict.policy.get("card_spread_ratio")), *proofs, _scope_words(budget)])
 
 
@@ -92,7 +91,7 @@ def shown_line(verdict: Verdict) -> str:
     budget = verdict.budget
     if budget is None:
         return ""
-    shown = [proof.says for proof in budget.proofs if proof.state in _PRINTED and proof.says]
+    shown = [proof.says for proof in budget.proofs if proof.state in (ProofState.SHOWN, ProofState.NOT_ASKED) and proof.says]
     if not any(proof.state is ProofState.SHOWN for proof in budget.proofs):
         return ""
     return _SEPARATOR.join([_most_words(budget, verdict.policy.get("card_spread_ratio")), *shown, _scope_words(budget)])

@@ -29,7 +29,6 @@ _LONGEST_LABEL_COUNT = 120  # characters: a longer label is cut, with an ellipsi
 
 _SEPARATOR = " · "
 _TIMINGS = "timings"  # the basis of rules that need the times of iterations
-_UNTIMED = "steadiness of the times: not shown"  # the fifth proof without times
 _VALID_COUNT = 3  # lines of a valid verdict without notes
 _MORE = "`gpuwatch show -v` lists them"
 _BORDER = {Status.VALID: "#2e7d32", Status.UNPROVEN: "#6b7280", Status.FLAGGED: "#b45309", Status.REJECTED: "#b91c1c"}
@@ -161,9 +160,9 @@ def _conditions(verdict: Verdict) -> tuple[str, ...]:
 def _shown(verdict: Verdict) -> str:
     """Return the line of a valid verdict on its bound, its proofs and the unchecked rules."""
     shown, count = plain(short_shown_line(verdict)), len(_open_to_action(verdict))
-    if count and _UNTIMED in shown:
-        return f"shown: {shown.replace(_UNTIMED, f'{_UNTIMED} ({_rules(count)})')}"
     unchecked = f"not checked: {_rules(count)}" if count else ""
+    if shown and not has_times(verdict):
+        unchecked = f"{_rules(count)} need times" if count else "no times"
     return _SEPARATOR.join(part for part in (shown and f"shown: {shown}", unchecked) if part)
 
 

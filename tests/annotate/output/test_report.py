@@ -121,12 +121,12 @@ class TestText:
         """Labels and claim share a line, and the third has bound, proofs, rules that need times, and reference."""
         lines = text(as_valid(judge(evidence()))).splitlines()
         assert len(lines) == 2
-        assert lines[1].endswith(" % · steadiness of the times: not shown (12 rules) · against itself only")
+        assert lines[1] == "  shown: disturbances at most 0.0 % · against itself only · 12 rules need times"
         lines = text(as_valid(judge(evidence(declared={"whole_program": True})))).splitlines()
         assert len(lines) == 3
         assert "claim: sustained, a whole program" in lines[1]
         assert lines[2].startswith("  shown: ")
-        assert " rules" not in lines[2]  # a program under `gpuwatch run` cannot give times
+        assert lines[2].endswith("against itself only · no times")  # a program under `gpuwatch run` cannot give times
         assert text(verdict(status=Status.VALID)).count("\n") == 0
 
     def test_valid_verdict_with_times_fits_three_lines(self) -> None:
