@@ -179,11 +179,12 @@ def _severities(budgets: Iterable[NumberBudget], tolerance_ratio: float) -> dict
     found: dict[str, Severity] = {}
     for budget in budgets:
         made = severity(budget, tolerance_ratio)
+        flagging = _flagging(budget, tolerance_ratio)
         for bound in budget.bounds:
             mine = Severity.NOTE
             if made is Severity.REJECT and _rejects(bound, budget, tolerance_ratio):
                 mine = Severity.REJECT
-            elif made is not Severity.NOTE and _flags(bound, budget, tolerance_ratio):
+            elif made is not Severity.NOTE and any(bound is each for each in flagging):
                 mine = Severity.FLAG
             found[bound.rule] = max(found.get(bound.rule, Severity.NOTE), mine, key=_WEIGHT.index)
     return found
@@ -197,11 +198,14 @@ def _rejects(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool
     return (above and bound.estimate.above_ratio >= least_ratio) or (below and bound.estimate.below_ratio >= least_ratio)
 
 
-def _flags(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
-    """Return True if this cause has no bound, or is its group's largest and either printed or the largest of all."""
-    is_large = bound.size_ratio >= PRINTED_RATIO * tolerance_ratio or bound is budget.bounds[0]
-    counting = [*budget.counted, *(each for each in budget.largest if each.group is not Group.WHOLE)]
-    return bound.ratio is None or (is_large and any(bound is each for each in counting))
+def _flagging(budget: NumberBudget, tolerance_ratio: float) -> list[Bound]:
+    """Return the causes without a bound, and the largest others without which the rest would be within the tolerance."""
+    found = [each for each in budget.bounds if each.ratio is None]
+    for adding in (budget.counted, [each for each in budget.largest if each.group is not Group.WHOLE]):
+        rest = [each for each in adding if each.ratio is not None]
+        while fsum(each.size_ratio for each in rest) > tolerance_ratio:
+            found.append(rest.pop(0))
+    return found
 
 
 def _unproven(grounds: Grounds, policy: Policy) -> tuple[str, ...]:
