@@ -20,15 +20,17 @@ from annotate.derived.time_overlap import TimeOverlap, time_overlap
 from annotate.evidence import Evidence, Timings
 from annotate.evidence.asked import Kept
 from annotate.times.at_one_clock import OneClockTimes, loosely_at_one_clock, one_clock_times
-from annotate.times.reference_clock import reference_clock_mhz
+from annotate.times.reference_clock import ReferenceClock, reference_clock_mhz, set_clock_mhz
 
 
 class Case(CaseSeries):
     """The derived facts of a window that several rules and proofs use; each ``Kept`` fact is computed once."""
 
-    def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED, *, reference_mhz: float | None = None) -> None:
+    def __init__(
+        self, evidence: Evidence, claim: Claim = Claim.SUSTAINED, *, reference_mhz: ReferenceClock | None = None
+    ) -> None:
         super().__init__(evidence, claim)
-        self._given_mhz = reference_mhz  # None: the reference clock of the model
+        self._given = reference_mhz  # None: the reference clock of the model
 
     @Kept
     def busy_shares(self) -> tuple[BusyShare, ...]:
@@ -116,9 +118,30 @@ class Case(CaseSeries):
 
     @property
     def reference_mhz(self) -> float | None:
-        """Return the clock for numbers at one clock: the given clock, else the model's, or None for an unknown model."""
+        """Return the clock for numbers at one clock: the given clock, else the model's.
+
+        Return None, for the window's own clock, for an unknown model, a clock that the card lacks, and under ``fixed-clock``.
+        """
         device = self.evidence.device
-        return reference_clock_mhz(device.name if device is not None else None, self._given_mhz)
+        mhz = reference_clock_mhz(device.name if device is not None else None, self._given)
+        return None if mhz is None or self._why_refused(mhz) else mhz
+
+    @property
+    def off_reference(self) -> str:
+        """Return the reason why no time at the given reference clock is known; empty if it is, or without one."""
+        device, times = self.evidence.device, self.one_clock
+        mhz = set_clock_mhz(device.name if device is not None else None, self._given)
+        if mhz is None or (times.clock_mhz is not None and round(times.clock_mhz) == round(mhz)):
+            return ""
+        why = self._why_refused(mhz) or times.why_not_at(mhz)
+        return f"no time at {mhz:.0f} MHz: {why}" if why else ""
+
+    def _why_refused(self, mhz: float) -> str:
+        device = self.evidence.device
+        most_mhz = device.sm_clock_max_mhz if device is not None else None
+        if most_mhz and mhz > most_mhz:
+            return f"the card's highest SM clock is {most_mhz} MHz"
+        return "the claim fixed-clock is about the locked clock" if self.claim is Claim.FIXED_CLOCK else ""
 
     @Kept
     def numbers(self) -> MeasuredNumbers:

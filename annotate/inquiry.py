@@ -65,9 +65,10 @@ class _Passes:
         none = Memory((self._some, TIMES), (self._all, FACTS | TIMES))
         timed = replace(evidence, declared=claimed_only)
         heard = replace(evidence, declared=_Heard(evidence.declared, self._all.ears))
-        self.last = Case(Asked.of(heard, self._all), policy.claim)
-        self._timed = Case(Asked.of(timed, self._some), policy.claim)
-        self._witnessed = Case(Asked.of(replace(timed, timings=None, other_work=None), none), policy.claim)
+        case = partial(Case, claim=policy.claim, reference_mhz=policy.reference_clock_mhz)
+        self.last = case(Asked.of(heard, self._all))
+        self._timed = case(Asked.of(timed, self._some))
+        self._witnessed = case(Asked.of(replace(timed, timings=None, other_work=None), none))
         self._has_times = evidence.timings is not None or evidence.other_work is not None
 
     def ask(self, question: Callable[[Case], _Answered]) -> dict[AskingPass, _Answered]:

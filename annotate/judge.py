@@ -70,7 +70,11 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
         end_ns=whole.window.end_ns,
         simulated=bool(evidence.device and evidence.device.simulated),
         policy=policy.to_dict(),
-        labels=(*_part_label(whole, evidence), *(finding.says for finding in findings if finding.is_label)),
+        labels=(
+            *_part_label(whole, evidence),
+            *_reference_label(inquired),
+            *(finding.says for finding in findings if finding.is_label),
+        ),
         budget=decision.budget,
         why=(evidence.absence or _short(decision.why)) if decision.why else "",
     )
@@ -79,6 +83,15 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
 def _part_label(whole: Evidence, part: Evidence) -> tuple[str, ...]:
     words = describe_part(whole, part)
     return () if words is None else (words,)
+
+
+def _reference_label(inquired: Inquired) -> tuple[str, ...]:
+    """Return the label that the number is not at the policy's reference clock; none without times."""
+    try:
+        words = inquired.case.off_reference if inquired.case.has_times else ""
+    except (ArithmeticError, ValueError):  # unusable times, which rules report
+        return ()
+    return (_short(words),) if words else ()
 
 
 def _usable(evidence: Evidence) -> Evidence:

@@ -32,4 +32,5 @@ Bytes: TypeAlias = Annotated[float, Range(0.0, 1e12)]
 TOLERANCE_RATIO = 0.01  # the specification's default
 TOLERANCES = Range(0.0001, 0.2)  # no witness resolves 0.01 %; five times 20 % is the whole number
 PRECISIONS = Range(0.0001, 0.5)
+REFERENCE_CLOCKS = Range(100.0, 5000.0)  # MHz: no SM works at a clock outside
 CARD_SPREADS = Range(0.0001, 0.3)  # GPUs of one model differ by up to 22 % (Sinha et al., SC 2022)

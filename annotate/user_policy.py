@@ -9,6 +9,7 @@ from typing import Any
 from annotate.claims import Claim
 from annotate.errors import InvalidValueError, UnknownNameError
 from annotate.ranges import CARD_SPREADS, PRECISIONS, TOLERANCE_RATIO, TOLERANCES, Range
+from annotate.times.reference_clock import ReferenceClock, checked_clock
 
 _THRESHOLDS = ("tolerance", "precision", "card_spread")
 
@@ -26,6 +27,8 @@ class Policy:
         tolerance_ratio: Ratio by which disturbances may change a number before the window is flagged, from 0.0001 to 0.2.
         precision_ratio: Largest accepted repeatability of a number, a ratio from 0.0001 to 0.5; None for no limit.
         card_spread_ratio: Spread between cards of a model at one clock, a ratio from 0.0001 to 0.3; None for the recorded one.
+        reference_clock_mhz: SM clock for the time at one clock, from 100 to 5000 MHz, or a table of such clocks by the driver's
+            names of models; None for the recorded one.
 
     Raises UnknownNameError: when a claim, rule or limit does not exist; the message suggests the nearest, or lists all.
     Raises InvalidValueError: when a value has the wrong type or lies outside its range.
@@ -45,6 +48,7 @@ class Policy:
     tolerance_ratio: float = TOLERANCE_RATIO
     precision_ratio: float | None = None
     card_spread_ratio: float | None = None
+    reference_clock_mhz: ReferenceClock | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "claim", Claim.of(_text("claim", self.claim)))
@@ -53,6 +57,8 @@ class Policy:
             object.__setattr__(self, "precision_ratio", _share("precision_ratio", self.precision_ratio, PRECISIONS))
         if self.card_spread_ratio is not None:
             object.__setattr__(self, "card_spread_ratio", _share("card_spread_ratio", self.card_spread_ratio, CARD_SPREADS))
+        if self.reference_clock_mhz is not None:
+            object.__setattr__(self, "reference_clock_mhz", _clock(self.reference_clock_mhz))
         if isinstance(self.accept, str) or not isinstance(self.accept, Iterable):
             raise InvalidValueError(f"accept: expected a list of rule names, found {self.accept!r}")
         object.__setattr__(self, "accept", frozenset(_text("accept", name) for name in self.accept))
@@ -97,14 +103,19 @@ class Policy:
         return replace(self, **changes)
 
     def or_thresholds(
-        self, tolerance_ratio: float | None, precision_ratio: float | None, card_spread_ratio: float | None = None
+        self,
+        tolerance_ratio: float | None,
+        precision_ratio: float | None,
+        card_spread_ratio: float | None = None,
+        reference_clock_mhz: ReferenceClock | None = None,
     ) -> Policy:
-        """Return the policy with these thresholds in place of default ones.
+        """Return the policy with these thresholds, and this reference clock, in place of default ones.
 
         Args:
             tolerance_ratio: Tolerance, a ratio; None or 0 changes nothing.
             precision_ratio: Precision, a ratio; None or 0 changes nothing.
             card_spread_ratio: Spread between cards of a model, a ratio; None or 0 changes nothing.
+            reference_clock_mhz: Reference clock in MHz, or a table by model; None changes nothing.
 
         Raises InvalidValueError: when a threshold lies outside its range.
 
@@ -119,6 +130,7 @@ class Policy:
             else self.tolerance_ratio,
             precision_ratio=self.precision_ratio or precision_ratio or None,
             card_spread_ratio=self.card_spread_ratio or card_spread_ratio or None,
+            reference_clock_mhz=self.reference_clock_mhz or reference_clock_mhz,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,6 +153,9 @@ class Policy:
             data["precision_ratio"] = self.precision_ratio
         if self.card_spread_ratio is not None:
             data["card_spread_ratio"] = self.card_spread_ratio
+        if self.reference_clock_mhz is not None:
+            given = self.reference_clock_mhz
+            data["reference_clock_mhz"] = dict(given) if isinstance(given, Mapping) else given
         return data
 
     @staticmethod
@@ -173,6 +188,13 @@ def _text(what: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValueError(f"{what}: expected a name, found {value!r}")
     return value
+
+
+def _clock(value: object) -> ReferenceClock:
+    try:
+        return checked_clock(value)
+    except ValueError as error:
+        raise InvalidValueError(f"reference_clock_mhz: {error}") from error
 
 
 def _share(what: str, value: object, range_: Range) -> float:

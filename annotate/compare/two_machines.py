@@ -19,7 +19,7 @@ from annotate.stats.intervals import Interval
 from annotate.stats.robust import centre
 from annotate.times.at_one_clock import STILL_RATIO
 from annotate.times.durations import usable
-from annotate.times.reference_clock import card_spread_ratio, reference_clock_mhz
+from annotate.times.reference_clock import ReferenceClock, card_spread_ratio, reference_clock_mhz
 from annotate.verdict import Verdict
 
 # The largest difference of identical work, timed in sequence and corrected to one clock, with a margin.
@@ -33,11 +33,13 @@ _NARROW = 1.645 / 1.960  # a normal 90 % interval over its 95 %
 class MachineTerms:
     """The terms of a comparison of two machines: the user's clock and spread in place of the model's.
 
+    ``clock_mhz`` is the clock to compare at, ``reference_clock_mhz`` that of models, for times that do not follow the clock.
     ``is_ratio`` requests the ratio of two models.  ``is_identified`` is false if equal names in two files may mean different
     cards, for example because names were redacted; ``unidentified`` is the reason.
     """
 
     clock_mhz: float | None = None
+    reference_clock_mhz: ReferenceClock | None = None
     card_spread_ratio: float | None = None
     is_ratio: bool = False
     is_identified: bool = True
@@ -118,9 +120,11 @@ def _middle_mhz(runs: tuple[Evidence, Evidence]) -> float | None:
 def _side(run: Evidence, verdict: Verdict, terms: MachineTerms) -> _Side | Refusal:
     """Return the number of a run at the clock of the terms, else at its model's reference clock."""
     model = run.device.name if run.device is not None else None
-    mhz = reference_clock_mhz(model, terms.clock_mhz)
+    mhz = reference_clock_mhz(model, terms.clock_mhz or terms.reference_clock_mhz)
     if mhz is None:
-        return Refusal(f"no reference clock of {model or 'its GPU'} is on record (give one with --clock MHZ)")
+        return Refusal(
+            f"no reference clock of {model or 'its GPU'} is on record (give one with --clock MHZ, or set reference_clock)"
+        )
     case = Case(replace(run, timings=usable(run.timings, run.window), baseline=None), reference_mhz=mhz)
     if not case.has_times:
         return Refusal("no times of single iterations were recorded")

@@ -30,7 +30,6 @@ UNTIMED, TOO_FEW, TOO_SHORT = "no times were given", "fewer than 6 times", "capp
 _UNKNOWN_MEDIAN = "too few independent times hold the median"
 _SAME_CLOCK_RATIO = 0.01  # numbers at clocks further apart are not comparable
 _MEDIAN_ERROR = 1.2533  # ratio of a median's standard error to a mean's, for normal values
-_FAR_RATIO = 0.25  # greatest logarithm of a clock ratio over which the exponent extrapolates
 _CONFIDENCE = 0.95
 # By the specification, medians at one clock of the same clean work differ by up to 0.06 %.  No raw number repeats better.
 LEAST_RATIO = 6e-4
@@ -143,7 +142,7 @@ def _at_one_clock(evidence: Evidence, times: OneClockTimes, reference_mhz: float
     if times.clock_mhz is None:
         return NumberBudget(number=number, unit="s", repeatability=Repeatability(kind=times.refusal))
     mhz = times.clock_mhz
-    if reference_mhz is not None and times.fit is not None and abs(float(np.log(reference_mhz / mhz))) <= _FAR_RATIO:
+    if reference_mhz is not None and times.fit is not None and not times.why_not_at(reference_mhz):
         mhz = reference_mhz
     middle_s = centre(times.took_s)
     value_s = middle_s * times.factor(mhz)

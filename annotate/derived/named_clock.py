@@ -56,12 +56,16 @@ def off_blocks_ratio(
     return float((np.abs(stamped_mhz / mhz - 1.0) > off_ratio).mean()) if len(stamped_mhz) else 0.0
 
 
-def named_clock_bounds(blocks: ClockBlocks, mhz: float, beta: float, *, rule: str = "locked-clock-missed") -> tuple[Bound, ...]:
-    """Return the bias of mean and median at one clock against the named clock."""
+def named_clock_bounds(
+    blocks: ClockBlocks, mhz: float, beta: float, *, quoted_mhz: float | None = None, rule: str = "locked-clock-missed"
+) -> tuple[Bound, ...]:
+    """Return the bias of mean and median at one clock against the named clock.
+
+    ``quoted_mhz`` is the clock of the quoted median, the window's own under ``fixed-clock``; by default the mean clock.
+    """
     known_mhz = blocks.mhz[blocks.known]
     half_ratio = _DEVIATES * beta * (blocks.variance() / len(known_mhz)) ** 0.5
-    # At the window's mean clock, although ``measured_numbers`` may convert the median to the model's reference clock.
-    at_own_ratio = float((mhz / known_mhz.mean()) ** beta) - 1.0
+    at_own_ratio = float((mhz / (quoted_mhz or known_mhz.mean())) ** beta) - 1.0
     return tuple(
         Bound(
             number=number,

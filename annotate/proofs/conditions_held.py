@@ -83,7 +83,7 @@ def condition_bounds(case: Case) -> tuple[Bound, ...]:
     if case.clock_shift is not None:
         found.append(clock_bounds(case.clock_shift, case.clock_shift.rule))
     if case.claim is Claim.FIXED_CLOCK and case.blocks is not None and (named := named_clock(evidence)) is not None:
-        found.append(named_clock_bounds(case.blocks, named.mhz, beta))
+        found.append(named_clock_bounds(case.blocks, named.mhz, beta, quoted_mhz=case.one_clock.clock_mhz))
     return tuple(chain.from_iterable(found))
 
 

@@ -90,7 +90,7 @@ def _missed_named_clock(case: Case) -> Answer:
     by = "the stamped iterations" if case.is_stamped else None
     facts = _lock_facts(named.mhz, clock_mhz, capped, by=by)
     facts |= {"named_by": named.by, "off_blocks_ratio": off_blocks_ratio(blocks, named.mhz)}
-    bounds = named_clock_bounds(blocks, named.mhz, case.beta)
+    bounds = named_clock_bounds(blocks, named.mhz, case.beta, quoted_mhz=case.one_clock.clock_mhz)
     is_missed = capped is not None or any(bound.size_ratio > _STEADY_RATIO for bound in bounds)
     return Found(facts=facts, bounds=bounds) if is_missed else Clear(facts)
 

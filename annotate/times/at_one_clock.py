@@ -9,6 +9,7 @@ from annotate.stats.robust import centre, quantiles
 from annotate.times.clock_sensitivity import NoFit, Sensitivity
 
 STILL_RATIO = 0.01  # a clock that varies by less allows no fit of an exponent, and needs none
+FAR_RATIO = 0.25  # greatest logarithm of a clock ratio over which the exponent extrapolates
 _LEAST_STAMPED_RATIO = 0.5
 
 
@@ -29,6 +30,15 @@ class OneClockTimes:
     @property
     def is_at_one_clock(self) -> bool:
         return self.clock_mhz is not None
+
+    def why_not_at(self, mhz: float) -> str:
+        """Return the reason why no time at this clock is known; empty if the time is known."""
+        if self.clock_mhz is None:
+            return self.refusal[:1].lower() + self.refusal[1:].rstrip(".")
+        if self.fit is None:
+            return f"the clock stayed at {self.clock_mhz:.0f} MHz, so the effect of another clock is unknown"
+        is_far = abs(float(np.log(mhz / self.clock_mhz))) > FAR_RATIO
+        return f"the window ran too far away, at {self.clock_mhz:.0f} MHz" if is_far else ""
 
     def moved_ratio(self, mhz: float) -> float:
         """Return the relative error of a time converted to this clock, due to the exponent's uncertainty; 0 without a fit."""

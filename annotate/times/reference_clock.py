@@ -6,6 +6,11 @@ to the reference clock, the less the error of the exponent counts.
 
 import math
 from collections.abc import Mapping
+from typing import TypeAlias
+
+from annotate.ranges import REFERENCE_CLOCKS
+
+ReferenceClock: TypeAlias = float | Mapping[str, float]  # MHz, for all models or by model
 
 # Keys are the driver's names of models; the longest key that a device's name begins with counts.
 #
@@ -22,19 +27,40 @@ CARD_SPREADS_RATIO = {"NVIDIA H200": 0.0034}
 # H200: the exponents of a GEMM on five cards are 0.93 to 1.03.  At 1330 MHz the times of the cards differ by 0.25 %, at 1500
 # MHz by 1.3 % (docs/COMPARE.md).
 CARD_EXPONENTS = 0.1
-LEAST_MHZ, MOST_MHZ = 100.0, 10_000.0  # no SM works at a clock outside this range
 
 
-def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> float | None:
-    """Return the given clock, else the model's, or None for an unmeasured model.
+def reference_clock_mhz(model: str | None, given: ReferenceClock | None = None) -> float | None:
+    """Return the given clock of this model, else the table's, or None for an unmeasured model.
 
-    Raises ValueError: for a given clock outside 100 to 10 000 MHz.
+    Raises ValueError: as ``checked_clock``.
     """
-    if given_mhz is not None:
-        if not LEAST_MHZ <= given_mhz <= MOST_MHZ:
-            raise ValueError(f"expected a reference clock from {LEAST_MHZ:.0f} to {MOST_MHZ:.0f} MHz, found {given_mhz}")
-        return float(given_mhz)
-    return _of_model(REFERENCE_CLOCKS_MHZ, model)
+    set_mhz = set_clock_mhz(model, given)
+    return _of_model(REFERENCE_CLOCKS_MHZ, model) if set_mhz is None else set_mhz
+
+
+def set_clock_mhz(model: str | None, given: ReferenceClock | None) -> float | None:
+    """Return the given clock of this model, or None if none was given.  Raises ValueError: as ``checked_clock``."""
+    checked = None if given is None else checked_clock(given)
+    return _of_model(checked, model) if isinstance(checked, Mapping) else checked
+
+
+def checked_clock(given: object) -> ReferenceClock:
+    """Return a reference clock, or reference clocks by model, as floats.
+
+    Raises ValueError: for another type, a table without models, and a clock outside 100 to 5000 MHz.
+    """
+    by_model = given if isinstance(given, Mapping) else {"": given}
+    checked: dict[str, float] = {}
+    for model, mhz in by_model.items():
+        if not REFERENCE_CLOCKS.holds(mhz):
+            of_model = f" of {model}" if model else ""
+            raise ValueError(f"expected a reference clock{of_model} from {REFERENCE_CLOCKS} MHz, found {mhz!r}")
+        checked[model] = float(mhz)
+    if by_model is not given:
+        return checked[""]
+    if not checked or not all(isinstance(model, str) and model for model in checked):
+        raise ValueError(f"expected a clock, or clocks by the driver's names of models, found {given!r}")
+    return checked
 
 
 def card_spread_ratio(model: str | None, given_ratio: float | None = None, *, moved: float = 0.0) -> float | None:

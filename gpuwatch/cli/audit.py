@@ -113,7 +113,7 @@ def command(
 ) -> Exit:
     """List the windows in the store, worst first.
 
-    With --claim, --accept, --limit, --tolerance, --precision or --rejudge, judge the stored evidence again.  --from and --to
+    With --rejudge, or with options of a policy such as --claim or --tolerance, judge the stored evidence again.  --from and --to
     judge any interval on the daemon's readings.  --trace judges a recording; --from and --to can then be seconds into it.
     """
     failing = options.fail_on(fail_on)
@@ -122,9 +122,7 @@ def command(
         given = {"--since": listing.since, "--label": listing.label, "--status": listing.status, "--count": listing.count}
         more = {"--tag": listing.tags or None, "--rejudge": listing.again or None}
         _refuse({**given, **more}, "expected a list of windows, found an interval or recording")
-        found = options.settings()
-        thresholds = (found.tolerance_ratio, found.precision_ratio, found.card_spread_ratio)
-        chosen = (policy or Policy()).or_thresholds(*thresholds)
+        chosen = options.settings().complete(policy or Policy())
         return _show(rejudge.judged(_evidence(interval), chosen), failing, verbose=interval.verbose, as_json=as_json)
     _refuse(
         {"--gpu": interval.gpus or None, "--pid": interval.pids or None, "--verbose": interval.verbose or None},

@@ -118,8 +118,13 @@ def command(
     if command:
         child.refuse_if_missing(command[0])
     settings = options.settings()
-    machine = MachineTerms(clock_mhz=gated.clock_mhz, card_spread_ratio=settings.card_spread_ratio or None)
-    terms = GateTerms(options.fail_on(gated.fail_on or Status.REJECTED.value), policy_options.policy(), machine)
+    policy = policy_options.policy()
+    machine = MachineTerms(
+        clock_mhz=gated.clock_mhz,
+        reference_clock_mhz=settings.complete(policy or Policy()).reference_clock_mhz,
+        card_spread_ratio=settings.card_spread_ratio or None,
+    )
+    terms = GateTerms(options.fail_on(gated.fail_on or Status.REJECTED.value), policy, machine)
     files.check()
     code = 0
     found: list[GatedWindow] = []

@@ -144,8 +144,13 @@ def _compare_records(
     from annotate.compare.two_machines import MachineTerms
     from gpuwatch.cli.compared_sides import compare_sides
 
-    spread_ratio = options.settings().card_spread_ratio or None
-    terms = MachineTerms(clock_mhz=records.clock_mhz, card_spread_ratio=spread_ratio, is_ratio=records.is_ratio)
+    settings = options.settings()
+    terms = MachineTerms(
+        clock_mhz=records.clock_mhz,
+        reference_clock_mhz=settings.complete(policy or Policy()).reference_clock_mhz,
+        card_spread_ratio=settings.card_spread_ratio or None,
+        is_ratio=records.is_ratio,
+    )
     return compare_sides(texts, policy, terms)
 
 
@@ -184,7 +189,8 @@ def read_decisions(text: str | None) -> set[str]:
 def _check_functions(variants: tuple[str, ...], are_functions: list[bool], revision: str | None, policy: Policy | None) -> None:
     if policy is not None:
         raise UsageError(
-            "--claim, --accept, --limit, --precision: expected two runs, found functions, which no policy applies to"
+            "--claim, --accept, --limit, --precision, --reference-clock: expected two runs, found functions, "
+            "which no policy applies to"
         )
     if not all(are_functions):
         expected = "a function FILE.py:FUNCTION" if revision is not None or len(variants) == 1 else "two runs or two functions"

@@ -40,7 +40,7 @@ def show(origin: bool, as_json: bool) -> None:
 
 def _entry(settings: config.Settings, key: Key) -> dict[str, Any]:
     value = getattr(settings, key.field)
-    plain = value if isinstance(value, int | float) else str(value)
+    plain = value if isinstance(value, int | float | dict) else str(value)
     return {key.field: plain, "text": key.write(value), "origin": settings.origin(key.field), "meaning": key.meaning}
 
 

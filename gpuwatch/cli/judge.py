@@ -117,7 +117,7 @@ def command(
         return context.invoke(audit.command, trace=file, fail_on=fail_on, as_json=as_json, **asdict(part), **policy)
     given = {"--from": part.begin, "--to": part.end, "--gpu": part.gpus, "--query": part.query, "--fail-on": fail_on}
     _refuse(
-        given | {f"--{name.removesuffix('s')}": value for name, value in policy.items()},
+        given | {f"--{name.removesuffix('s').replace('_', '-')}": value for name, value in policy.items()},
         "expected a log or recording, found a report",
     )
     return context.invoke(verify.command, file=file, trust=trust, as_json=as_json)

@@ -105,8 +105,7 @@ def judge_results(
     """
     failing, (verbose, as_json) = options.fail_on(fail_on), shown
     settings = options.settings()
-    thresholds = (settings.tolerance_ratio, settings.precision_ratio, settings.card_spread_ratio)
-    chosen = (policy or Policy()).or_thresholds(*thresholds)
+    chosen = settings.complete(policy or Policy())
     found = read(path, wanted)
     try:
         pieces = _place(found, path, wanted, place)

@@ -104,8 +104,7 @@ def begin(
     """
     settings, name, terms = options.settings(), _checked(name), term_options.terms()
     ClaimOptions(None, work).check(is_untrusted=stated_options.untrusted)
-    given = policy_options.policy() or Policy()
-    policy = given.or_thresholds(settings.tolerance_ratio, settings.precision_ratio, settings.card_spread_ratio)
+    policy = settings.complete(policy_options.policy() or Policy())
     chosen = chosen_gpus.choose_of_daemon(gpus, settings) if gpus else ()
     stated = stated_options.arguments()
     tags = WindowTags(check_tags(stated.pop("tags"))).at_opening(None)

@@ -78,7 +78,7 @@ class NvtxRanges:
         """Return the variables that load and configure the library; empty if no ranges are requested."""
         if self.folder is None:
             return {}
-        policy = watched.policy
+        policy = settings.complete(watched.policy)
         opening: dict[str, Any] = {"claim": policy.claim.value, "policy": policy.to_dict(), "tags": watched.tags.given}
         if named := list(gpus):
             opening["gpus"] = named

@@ -5,14 +5,14 @@ import importlib
 import os
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
 from annotate.claims import Claim
-from annotate.times.reference_clock import LEAST_MHZ, MOST_MHZ
+from annotate.ranges import REFERENCE_CLOCKS
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.cli.output import say
@@ -20,19 +20,22 @@ from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.client.window_tags import read_tags
 from gpuwatch.config.keys import BY_NAME
 from gpuwatch.config.paths import default_socket
-from gpuwatch.config.quantities import QuantityError, duration_ns, share_ratio
+from gpuwatch.config.quantities import QuantityError, duration_ns, reference_clock, share_ratio
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
 
 # Types of numbers that several commands accept; a value out of range is a mistake.
 PID = click.IntRange(1, 1 << 22)  # PID_MAX_LIMIT of Linux
 UID = click.IntRange(0, (1 << 32) - 2)  # Linux reserves 2^32 - 1 for "no user"
-CLOCK_MHZ = click.FloatRange(LEAST_MHZ, MOST_MHZ)
+CLOCK_MHZ = click.FloatRange(REFERENCE_CLOCKS.least, REFERENCE_CLOCKS.most)
 COUNT = click.IntRange(1, (1 << 53) - 1)  # the largest integer that every JSON reader keeps exact
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_Amount = TypeVar("_Amount")
 FLAGS = "gpuwatch.flags"  # key of the given settings in a click context
 LIBRARY_SOCKET = "GPUWATCH_NVTX_SOCKET"  # which the C library prefers to the setting
+
+_REFERENCE_HELP = "State the time at one clock at this SM clock, such as 1410, or MODEL=MHZ. Default: the model's."
 
 _SETTINGS = (
     ("source", "SOURCE", "Read GPUs from auto, nvml, simulated[:SCENE,…] or replay:PATH."),
@@ -144,17 +147,19 @@ def gathered(record: type[Any], name: str) -> Callable[[_F], _F]:
 
 @dataclass(frozen=True, slots=True)
 class PolicyOptions:
-    """The values of --claim, --accept, --limit, --tolerance and --precision."""
+    """The values of --claim, --accept, --limit, --tolerance, --precision and --reference-clock."""
 
     claim: str | None
     accept: tuple[str, ...]
     limits: tuple[str, ...]
     tolerance: str | None
     precision: str | None
+    reference_clock: str | None
 
     def policy(self) -> Policy | None:
         """Make the policy; None without options.  Raises UsageError, UnknownNameError, InvalidValueError: for wrong options."""
-        if self.claim is None and not (self.accept or self.limits or self.tolerance or self.precision):
+        given = (self.accept, self.limits, self.tolerance, self.precision, self.reference_clock)
+        if self.claim is None and not any(given):
             return None
         by_rule: dict[str, dict[str, float]] = {}
         for text in self.limits:
@@ -164,18 +169,23 @@ class PolicyOptions:
         claim = Claim.of(self.claim) if self.claim is not None else Claim.SUSTAINED
         thresholds = {name: read_share(f"--{name}", getattr(self, name)) for name in ("tolerance", "precision")}
         policy = Policy(claim=claim, accept=names, limits=by_rule)
-        for rule, given in by_rule.items():
-            for retired in given.keys() - policy.limits.get(rule, {}).keys():
+        for rule, amounts in by_rule.items():
+            for retired in amounts.keys() - policy.limits.get(rule, {}).keys():
                 say(f"gpuwatch: --limit {rule}.{retired} has no effect since version 0.2: `gpuwatch explain {rule}`")
         for name, ratio in thresholds.items():
             policy = policy if ratio is None else policy.with_threshold(name, ratio)
-        return policy
+        clock = _read("--reference-clock", self.reference_clock, reference_clock)
+        return policy if clock is None else replace(policy, reference_clock_mhz=clock)
 
 
 def read_share(option: str, text: str | None) -> float | None:
     """Read an option's share, such as 0.5% or 0.005; None for None.  Raises UsageError: for other text."""
+    return _read(option, text, share_ratio)
+
+
+def _read(option: str, text: str | None, read: Callable[[str], _Amount]) -> _Amount | None:
     try:
-        return None if text is None else share_ratio(text)
+        return None if text is None else read(text)
     except QuantityError as error:
         raise UsageError(f"{option}: {error}") from error
 
@@ -192,8 +202,13 @@ def _read_limit(text: str) -> tuple[str, str, float]:
     return rule, limit, amount
 
 
+def _repeatable(flag: str, name: str, metavar: str, complete: str, text: str) -> Callable[[_F], _F]:
+    completion = completed_by(complete)
+    return click.option(flag, name, metavar=metavar, multiple=True, shell_complete=completion, help=f"{text} Repeatable.")
+
+
 def policy_options(command: _F) -> _F:
-    """Add --claim, --accept, --limit, --tolerance and --precision as one argument ``policy_options``."""
+    """Add the options of ``PolicyOptions`` as one argument ``policy_options``."""
     return policy_options_with("Flag numbers that disturbances can have changed by more than this. Default: 1%.")(command)
 
 
@@ -203,27 +218,11 @@ def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
     def decorate(command: _F) -> _F:
         command = gathered(PolicyOptions, "policy_options")(command)
         for option in (
-            click.option(
-                "--precision",
-                metavar="SHARE",
-                help="Flag numbers that vary from window to window by more than this, such as 2%.",
-            ),
+            click.option("--reference-clock", metavar="MHZ", help=_REFERENCE_HELP),
+            click.option("--precision", metavar="SHARE", help="Flag numbers that vary between windows by more than this: 2%."),
             click.option("--tolerance", metavar="SHARE", help=tolerance_help),
-            click.option(
-                "--limit",
-                "limits",
-                metavar="RULE.NAME=VALUE",
-                multiple=True,
-                shell_complete=completed_by("limits"),
-                help="Change a limit of a rule. Repeatable.",
-            ),
-            click.option(
-                "--accept",
-                metavar="RULE",
-                multiple=True,
-                shell_complete=completed_by("rules"),
-                help="Accept this rule's hazard; it stays in the verdict. Repeatable.",
-            ),
+            _repeatable("--limit", "limits", "RULE.NAME=VALUE", "limits", "Change a limit of a rule."),
+            _repeatable("--accept", "accept", "RULE", "rules", "Accept this rule's hazard; it stays in the verdict."),
             click.option("--claim", metavar="CLAIM", help="Judge as sustained (default), burst or fixed-clock."),
         ):
             command = option(command)
@@ -244,10 +243,8 @@ class StatedOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return the values as arguments of ``window()``.  Raises UsageError: for wrong amounts and tags."""
-        try:
-            every_s = None if self.every is None else duration_ns(self.every) / 1e9
-        except QuantityError as error:
-            raise UsageError(f"--every: {error}") from error
+        every_ns = _read("--every", self.every, duration_ns)
+        every_s = None if every_ns is None else every_ns / 1e9
         stated = {"locked_mhz": self.locked_mhz, "every": every_s, "varies": self.varies, "untrusted": self.untrusted}
         try:
             StatedClaim.checked(**stated)

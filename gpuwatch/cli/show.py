@@ -37,7 +37,7 @@ def command(
 ) -> Exit:
     """Print the verdict of RUN: an id, the start of an id, or a label.  Default: the latest window.
 
-    With --claim, --accept, --limit, --tolerance or --precision, judge the stored evidence again and keep the stored verdict.
+    With options of a policy, such as --claim or --tolerance, judge the stored evidence again and keep the stored verdict.
     """
     from annotate.output import report
     from annotate.output.report import plain

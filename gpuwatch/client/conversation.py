@@ -34,6 +34,14 @@ def outdated(welcome: Welcome, settings: Settings) -> str:
     return f"expected a daemon of this version, found version {welcome.version} (pid {welcome.pid}); stop it with: {stop}"
 
 
+def readable_policy(welcome: Welcome, policy: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy's data as this daemon reads it; a daemon of an earlier version refuses a reference clock."""
+    if welcome.takes_reference_clock or "reference_clock_mhz" not in policy:
+        return policy
+    say(f"the daemon (pid {welcome.pid}) runs gpuwatch {welcome.version} without reference_clock; run: gpuwatch daemon stop")
+    return {name: value for name, value in policy.items() if name != "reference_clock_mhz"}
+
+
 class Connections:
     """Connections that many windows share to request verdicts: one per settings, dropped after a failure."""
 
@@ -106,7 +114,7 @@ class Conversation:
         declared: dict[str, FactValue] = {}
         self._settings = self._settings or load()
         settings = self._settings
-        policy = policy.or_thresholds(settings.tolerance_ratio, settings.precision_ratio, settings.card_spread_ratio)
+        policy = settings.complete(policy)
 
         # Only quick steps may follow between the start as the daemon records it and the start of the block.
         def open_with(client: Client) -> Opened:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpuwatch.client.connection import VERDICT_S, Client
-from gpuwatch.client.conversation import outdated
+from gpuwatch.client.conversation import outdated, readable_policy
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.wire.messages import Closed, CloseMark, FactValue, JudgedReply, Opened, OpenMark
@@ -15,7 +17,8 @@ def begin(client: Client, settings: Settings, request: OpenMark) -> Opened:
     Raises DaemonError: when the daemon refuses the mark, or is too old for marks.
     """
     _check(client, settings)
-    return client.exchange(request, Opened)
+    policy = readable_policy(client.welcome, request.policy)
+    return client.exchange(msgspec.structs.replace(request, policy=policy), Opened)
 
 
 def end(client: Client, settings: Settings, name: str, uid: int | None, declared: dict[str, FactValue]) -> str:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Literal
 
 from annotate.claims import Claim
+from annotate.times.reference_clock import ReferenceClock
 from annotate.user_policy import Policy
 from gpuwatch import clock
 from gpuwatch.client import start
@@ -208,6 +209,7 @@ def window(
     limits: Mapping[str, Mapping[str, float]] | None = None,
     tolerance: float | None = None,
     precision: float | None = None,
+    reference_clock: ReferenceClock | None = None,
     gpus: list[str] | tuple[str, ...] | str | None = None,
     sync: bool = True,
     warm_up: Callable[[], object] | None = None,
@@ -232,6 +234,8 @@ def window(
         limits: Limits to override by rule and name, such as ``{"outliers": {"host_ratio": 0.8}}``.
         tolerance: Share by which disturbances may change a number before the window is flagged; 0.01 by default.
         precision: Share to which a number must repeat from window to window; not required by default.
+        reference_clock: SM clock for the time at one clock, in MHz, or a table such as ``{"NVIDIA B200": 1500}``; by default
+            the model's recorded clock.
         gpus: UUIDs of the GPUs to judge, or unique prefixes.  Default: the GPUs on which this process or a descendant
             holds a context.
         sync: False skips ``torch.cuda.synchronize()`` at both ends; only processes with a CUDA context synchronize.
@@ -268,7 +272,7 @@ def window(
     check_choices(on_reject, settings)
     made = Window(
         check_label(label),
-        check_policy(claim, policy, tolerance, precision, accept=accept, limits=limits),
+        check_policy(claim, policy, tolerance, precision, reference_clock, accept=accept, limits=limits),
         gpus=list_gpus(gpus),
         sync=sync,
         on_reject=on_reject,

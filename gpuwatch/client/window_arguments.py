@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from annotate.claims import Claim
@@ -56,11 +57,12 @@ def check_policy(
     policy: object,
     tolerance: object = None,
     precision: object = None,
+    reference_clock: object = None,
     *,
     accept: object = (),
     limits: object = None,
 ) -> Policy:
-    """Return the given policy, or a new one of claim, accepted hazards and limits, with the given thresholds.
+    """Return the given policy, or a new one of claim, accepted hazards and limits, with the given thresholds and reference clock.
 
     Raises UsageError: for wrong types and amounts, an unknown claim, rule or limit, and arguments that contradict the policy.
     """
@@ -78,13 +80,13 @@ def check_policy(
         raise UsageError(str(error)) from error
     if claim not in (Claim.SUSTAINED, chosen.claim):
         raise UsageError(f"claim: {found_words(claim)} contradicts the policy's {chosen.claim.value!r}; give only one")
-    for name, amount in (("tolerance", tolerance), ("precision", precision)):
-        if amount is None:
-            continue
+    amounts = {"tolerance_ratio": tolerance, "precision_ratio": precision, "reference_clock_mhz": reference_clock}
+    for name, amount in amounts.items():
+        given: dict[str, Any] = {} if amount is None else {name: amount}
         try:
-            chosen = chosen.with_threshold(name, amount)
+            chosen = replace(chosen, **given)
         except AnnotateError as error:
-            raise UsageError(str(error).replace("_ratio", "", 1)) from error
+            raise UsageError(str(error).replace(name, name.rpartition("_")[0], 1)) from error
     return chosen
 
 

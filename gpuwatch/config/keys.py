@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from annotate.ranges import CARD_SPREADS, PRECISIONS, TOLERANCES, Range
+from annotate.times.reference_clock import ReferenceClock
 from gpuwatch.config import paths, quantities
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.utf8 import found_words
@@ -106,6 +107,10 @@ def _threshold_text(ratio: float) -> str:
     return quantities.share_text(ratio) if ratio else "none"
 
 
+def _reference_clock(found: object) -> ReferenceClock:
+    return 0.0 if found == "none" else quantities.reference_clock(_text('a clock such as "1410 MHz"', found))
+
+
 def _bytes(found: object) -> int:
     size = quantities.size_bytes(_text('a size with its unit, such as "2GiB"', found))
     if size < 1 << 20:
@@ -182,6 +187,9 @@ KEYS: tuple[Key, ...] = (
         "share to which a number must repeat from window to window; none: not required"),
     Key("card_spread", "card_spread_ratio", 0.0, _threshold(CARD_SPREADS), _threshold_text,
         "share by which two cards of a model differ in time at one clock; none: the model's recorded spread (H200: 0.34 %)"),
+    Key("reference_clock", "reference_clock_mhz", 0.0, _reference_clock,
+        lambda clock: quantities.reference_clock_text(clock) if clock else "none",
+        "SM clock for the time at one clock, for all models or MODEL=MHZ, …; none: the model's recorded clock (H200: 1500 MHz)"),
     Key("sampling.idle_period", "idle_period_ns", 50_000_000, _period, quantities.duration_text,
         "period of the fast lane of a busy GPU; in windows, of its signals but clock and reasons, at most 50 ms"),
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,

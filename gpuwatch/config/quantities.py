@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
+from annotate.times.reference_clock import ReferenceClock, checked_clock
+
 _DURATIONS_NS: Mapping[str, int] = {
     "ns": 1,
     "us": 1_000,
@@ -28,6 +30,7 @@ _SIZES_BYTES: Mapping[str, int] = {
 }
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ%]*)\s*\Z", re.ASCII)
 
+_CLOCK = 'a clock such as "1410 MHz", or one per model such as "NVIDIA B200=1500 MHz, NVIDIA A100=1200 MHz"'
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?\s*\Z", re.ASCII)
 
 
@@ -63,6 +66,32 @@ def share_ratio(text: str) -> float:
     if unit != "%" or amount > 100:
         raise QuantityError(f"expected {expected}, found {text!r}")
     return float(amount / 100)
+
+
+def reference_clock(text: str) -> ReferenceClock:
+    """Return a clock, such as ``1410 MHz``, or clocks by model, such as ``NVIDIA B200=1500, NVIDIA A100=1200``, in MHz.
+
+    Raises QuantityError: for other text, a model that occurs twice, and a clock outside 100 to 5000 MHz.
+    """
+    by_model: dict[str, float] = {}
+    for part in text.split(","):
+        model, equals, clock = ("", "", part) if "=" not in part else part.rpartition("=")
+        amount, unit = _split(clock, _CLOCK)
+        if unit not in ("", "MHz") or bool(equals) != bool(model.strip()) or model.strip() in by_model:
+            raise QuantityError(f"expected {_CLOCK}, found {text!r}")
+        by_model[model.strip()] = float(amount)
+    if len(by_model) > 1 and "" in by_model:
+        raise QuantityError(f"expected {_CLOCK}, found {text!r}")
+    try:
+        return checked_clock(by_model.get("", by_model))
+    except ValueError as error:
+        raise QuantityError(str(error)) from error
+
+
+def reference_clock_text(clock: ReferenceClock) -> str:
+    """Write a clock or clocks by model as ``reference_clock`` reads them."""
+    by_model = clock if isinstance(clock, Mapping) else {"": clock}
+    return ", ".join(f"{model}{'=' if model else ''}{mhz:.12g} MHz" for model, mhz in by_model.items())
 
 
 def duration_text(amount_ns: int) -> str:

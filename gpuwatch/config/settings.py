@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from annotate.times.reference_clock import ReferenceClock
+from annotate.user_policy import Policy
 from gpuwatch.config.keys import BY_NAME, KEYS, Key, path_of
 from gpuwatch.config.paths import (
     SYSTEM_CONFIG,
@@ -41,6 +43,7 @@ class Settings:
     tolerance_ratio: float  # 0 for none, as in precision_ratio
     precision_ratio: float
     card_spread_ratio: float  # of two cards of a model; 0 for the model's recorded spread
+    reference_clock_mhz: ReferenceClock = field(hash=False)  # 0 for the model's recorded clock
     idle_period_ns: int
     active_period_ns: int
     budget_ratio: float
@@ -62,6 +65,12 @@ class Settings:
     def simulated(self) -> bool:
         """Return True if the source is a simulation or a recording."""
         return self.source.partition(":")[0] in ("simulated", "replay")
+
+    def complete(self, policy: Policy) -> Policy:
+        """Return the policy with these settings in place of the thresholds that it leaves open."""
+        return policy.or_thresholds(
+            self.tolerance_ratio, self.precision_ratio, self.card_spread_ratio, self.reference_clock_mhz or None
+        )
 
     @property
     def log(self) -> Path:

@@ -35,6 +35,7 @@ class Greeting:
             takes_spans=True,
             takes_tags=True,
             holds_marks=True,
+            takes_reference_clock=True,
         )
 
     def _refusal(self, hello: messages.Hello) -> messages.Refused | None:

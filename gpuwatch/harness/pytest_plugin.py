@@ -20,7 +20,7 @@ from gpuwatch.utf8 import found_words
 from pytest_gpuwatch import UnwatchedWindow
 
 FACE = "pytest"
-_ARGUMENTS = ("claim", "tolerance", "precision", "accept", "limits")
+_ARGUMENTS = ("claim", "tolerance", "precision", "reference_clock", "accept", "limits")
 _FIXTURES = ("benchmark", "benchmark_weave")
 
 
@@ -166,6 +166,7 @@ def policy_of(item: pytest.Item) -> Policy:
             None,
             given.get("tolerance"),
             given.get("precision"),
+            given.get("reference_clock"),
             accept=given.get("accept", ()),
             limits=given.get("limits"),
         )

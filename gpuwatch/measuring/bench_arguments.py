@@ -11,6 +11,7 @@ from numbers import Real
 from typing import Any, Literal
 
 from annotate.claims import Claim
+from annotate.times.reference_clock import ReferenceClock
 from annotate.user_policy import Policy
 from gpuwatch import timers
 from gpuwatch.config.settings import Settings
@@ -43,14 +44,7 @@ class Work:
 
         Raises UsageError: when an argument is invalid, or both args and rotate are given.
         """
-        if not callable(fn):
-            raise UsageError(
-                f"bench: expected a function, found {fn!r}; give the function itself, and its arguments as args=(...)"
-            )
-        if defers_work(fn):
-            raise UsageError(
-                "bench: expected a function that does its work when it is called, found a coroutine or generator function"
-            )
+        check_function(fn, "bench")
         if not isinstance(args, tuple | list):
             raise UsageError(f"args: expected a tuple of arguments, found {type(args).__name__}")
         limit_ratio = amount_or_none("rtol", rtol, zero=True)
@@ -112,7 +106,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """The arguments of one bench() call; ``claim``, ``policy`` and ``settings`` are checked by the window."""
+    """The arguments of one bench() call; the window checks claim, policy, clock and settings."""
 
     work: Work
     cost: CallCost
@@ -122,6 +116,7 @@ class BenchRequest:
     label: str
     claim: Claim | str
     policy: Policy | None
+    reference_clock: ReferenceClock | None
     settings: Settings | None
     progress: bool | None
     tags: Mapping[str, str]

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, closing
 from typing import Any
 
 from annotate.claims import Claim
+from annotate.times.reference_clock import ReferenceClock
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.client.testimony import spared
@@ -37,6 +38,7 @@ def bench(
     label: str | None = None,
     claim: Claim | str = Claim.SUSTAINED,
     policy: Policy | None = None,
+    reference_clock: ReferenceClock | None = None,
     min_s: float | None = None,
     max_s: float = 10.0,
     target_ratio: float = 0.005,
@@ -69,6 +71,7 @@ def bench(
         label: Name of the window, at most 256 characters; by default the function's name.
         claim: Meaning of the number: ``"sustained"``, ``"burst"`` or ``"fixed-clock"``.
         policy: A ``Policy`` with accepted hazards, limits and thresholds.
+        reference_clock: SM clock for the time at one clock, in MHz, or a table by model; by default the model's recorded clock.
         min_s: Shortest time to measure, in seconds.  By default 1 s; 3 s on a GPU whose true clock is unknown, or more than
             3 % below the maximum.
         max_s: Longest time to measure, in seconds.
@@ -106,6 +109,7 @@ def bench(
         label=bench_arguments.label_for(fn, label),
         claim=claim,
         policy=policy,
+        reference_clock=reference_clock,
         settings=settings,
         progress=progress,
         tags=check_tags(tags),
@@ -164,8 +168,8 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
 
 
 def _open_window(request: BenchRequest, environment: BenchEnvironment) -> AbstractContextManager[MeasuredWindow]:
-    stated = {"claim": request.claim, "policy": request.policy, "tags": request.tags}
-    return environment.window(request.label, settings=request.settings, **stated)
+    stated = {"claim": request.claim, "policy": request.policy, "reference_clock": request.reference_clock}
+    return environment.window(request.label, settings=request.settings, tags=request.tags, **stated)
 
 
 def _is_worth_repeating(last: Attempt) -> bool:

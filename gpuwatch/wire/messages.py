@@ -14,8 +14,7 @@ from gpuwatch.wire.bound_errors import explain_bound, one_line
 from gpuwatch.wire.mark_bounds import ROOTS_COUNT, Own
 from gpuwatch.wire.shown import Shown, ShownGpu
 
-PROTOCOL = 2  # since 2 verdicts have budgets; a client of protocol 1 gets schema 1
-OLDEST_PROTOCOL = 1
+PROTOCOL, OLDEST_PROTOCOL = 2, 1  # since 2 verdicts have budgets; a client of protocol 1 gets schema 1
 LINE_BYTES = 1 << 20  # far above any declared facts; the daemon refuses a longer line
 ANSWER_BYTES = 16 << 20  # above any daemon's answer: 64 GPUs of a window have verdicts of 60 kB each
 # Bounds of a client's messages.  Every text, list and map of a request has a bound; a test finds a missing bound.
@@ -48,7 +47,7 @@ _Limits: TypeAlias = Annotated[dict[_Name, _LimitValue], Meta(max_length=LIMITS_
 _PolicyValue: TypeAlias = (
     _Name
     | Annotated[list[_Name], Meta(max_length=RULES_COUNT)]
-    | Annotated[dict[_Name, _Limits], Meta(max_length=RULES_COUNT)]
+    | Annotated[dict[_Name, _Limits | float], Meta(max_length=RULES_COUNT)]  # also reference clocks by model
     | float  # a threshold: the policy refuses values outside its range
     | None
 )
@@ -183,6 +182,7 @@ class Welcome(Message, tag="welcome", frozen=True):
     takes_spans: bool = False  # older daemons do not send this field
     takes_tags: bool = False
     holds_marks: bool = False  # older daemons do not send this field, and do not support untrusted code
+    takes_reference_clock: bool = False
 
 
 class Opened(Message, tag="opened", frozen=True):

@@ -42,8 +42,9 @@ def test_policy_leaves_out_default_thresholds() -> None:
     assert Policy.from_dict(old) == Policy()
     assert Policy().to_dict() == old
     assert (Policy().tolerance_ratio, Policy().precision_ratio) == (0.01, None)
-    stated = Policy(tolerance_ratio=0.005, precision_ratio=0.02, card_spread_ratio=0.01)
-    assert stated.to_dict() == {**old, "tolerance_ratio": 0.005, "precision_ratio": 0.02, "card_spread_ratio": 0.01}
+    data: dict[str, Any] = {"tolerance_ratio": 0.005, "precision_ratio": 0.02, "card_spread_ratio": 0.01, "reference_clock_mhz": 1410.0}
+    stated = Policy(**data)
+    assert stated.to_dict() == {**old, **data}
     assert Policy.from_dict(json.loads(json.dumps(stated.to_dict()))) == stated
 
 
@@ -51,7 +52,10 @@ def test_settings_fill_open_thresholds() -> None:
     """Settings replace default thresholds only; a setting of 0 changes nothing."""
     filled = Policy(precision_ratio=0.02).or_thresholds(0.005, 0.05, 0.01)
     assert filled == Policy(tolerance_ratio=0.005, precision_ratio=0.02, card_spread_ratio=0.01)
-    assert Policy().or_thresholds(0.0, 0.0, 0.0) == Policy()
+    assert Policy().or_thresholds(0.0, 0.0, 0.0, None) == Policy()
+    clocks = {"NVIDIA H200": 1410.0}
+    assert Policy().or_thresholds(0.0, 0.0, reference_clock_mhz=clocks).reference_clock_mhz == clocks
+    assert Policy(reference_clock_mhz=1500.0).or_thresholds(0.0, 0.0, 0.0, clocks).reference_clock_mhz == 1500.0
 
 
 @pytest.mark.parametrize(
@@ -105,6 +109,13 @@ def test_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint: st
         {"card_spread_ratio": 0.5},
         {"precision_ratio": [0.01]},
         {"precision_ratio": 10**400},
+        {"reference_clock_mhz": 99},
+        {"reference_clock_mhz": 5001.0},
+        {"reference_clock_mhz": "1410"},
+        {"reference_clock_mhz": True},
+        {"reference_clock_mhz": {}},
+        {"reference_clock_mhz": {"": 1410.0}},
+        {"reference_clock_mhz": {"NVIDIA H200": None}},
     ],
 )
 def test_wrong_policy_value_is_refused_in_one_line(data: Any) -> None:

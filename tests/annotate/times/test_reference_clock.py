@@ -28,8 +28,15 @@ def test_given_reference_clock_wins(model: str | None) -> None:
 
 @pytest.mark.parametrize("mhz", [0.0, -1.0, 20_000.0, float("nan"), float("inf")])
 def test_given_reference_clock_outside_any_sm_is_refused(mhz: float) -> None:
-    with pytest.raises(ValueError, match="expected a reference clock from 100 to 10000 MHz, found"):
+    with pytest.raises(ValueError, match="expected a reference clock from 100 to 5000 MHz, found"):
         reference_clock_mhz("NVIDIA H200", mhz)
+
+
+def test_given_table_precedes_the_recorded_one() -> None:
+    """The longest name of a model counts, and models outside the given table keep the recorded clock."""
+    given = {"NVIDIA H100": 1410, "NVIDIA H100 NVL": 1300, "NVIDIA B200": 1500}
+    models = ("NVIDIA H100 80GB HBM3", "NVIDIA H100 NVL", "NVIDIA H200", "NVIDIA A100-SXM4-80GB")
+    assert [reference_clock_mhz(model, given) for model in models] == [1410.0, 1300.0, 1500.0, None]
 
 
 def test_every_reference_clock_is_a_possible_sm_clock() -> None:

@@ -32,6 +32,31 @@ def test_lapse_ns_reads_bare_seconds_and_m_for_minutes(text: str, amount_s: floa
     assert quantities.lapse_ns(text) == amount_s * 1e9
 
 
+@pytest.mark.parametrize(
+    ("text", "clock", "written"),
+    [
+        ("1410", 1410.0, "1410 MHz"),
+        (" 1410.5MHz ", 1410.5, "1410.5 MHz"),
+        (
+            "NVIDIA B200=1500,NVIDIA H100 80GB HBM3 = 1410 MHz",
+            {"NVIDIA B200": 1500.0, "NVIDIA H100 80GB HBM3": 1410.0},
+            "NVIDIA B200=1500 MHz, NVIDIA H100 80GB HBM3=1410 MHz",
+        ),
+    ],
+)
+def test_reference_clock_reads_one_clock_or_one_per_model(text: str, clock: object, written: str) -> None:
+    """The written form of a reference clock is read as the same clock."""
+    found = quantities.reference_clock(text)
+    assert (found, quantities.reference_clock_text(found)) == (clock, written)
+    assert quantities.reference_clock(written) == clock
+
+
+@pytest.mark.parametrize("text", ["", "fast", "1410 GHz", "99", "5001", "=1410", "A=1410,", "A=1410,1500", "A=1410,A=1500"])
+def test_reference_clock_refuses_other_text(text: str) -> None:
+    with pytest.raises(QuantityError, match=r"\Aexpected a (reference )?clock"):
+        quantities.reference_clock(text)
+
+
 @pytest.mark.parametrize("text", ["", "m", "-5m", "1e9", "5mm", "soon"])
 def test_lapse_ns_refuses_other_text(text: str) -> None:
     with pytest.raises(QuantityError, match="expected a duration"):
