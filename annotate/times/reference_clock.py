@@ -12,7 +12,8 @@ from annotate.ranges import REFERENCE_CLOCKS
 
 ReferenceClock: TypeAlias = float | Mapping[str, float]  # MHz, for all models or by model
 
-# Keys are the driver's names of models; the longest key that a device's name begins with counts.
+# Keys are the driver's names of models; the longest key that a device's name begins with counts.  The setting
+# `reference_clock` adds or replaces models (docs/concepts/one-clock.md); an entry here needs a measurement as its source.
 #
 # H200: capped kernels ran at clocks around 1500 MHz, where clean windows differed by at most 0.20 % (docs/RULE_TABLE.md).
 REFERENCE_CLOCKS_MHZ = {"NVIDIA H200": 1500.0}

@@ -35,6 +35,7 @@ _Amount = TypeVar("_Amount")
 FLAGS = "gpuwatch.flags"  # key of the given settings in a click context
 LIBRARY_SOCKET = "GPUWATCH_NVTX_SOCKET"  # which the C library prefers to the setting
 
+_PRECISION_HELP = "Flag numbers that vary from window to window by more than this, such as 2%."
 _REFERENCE_HELP = "State the time at one clock at this SM clock, such as 1410, or MODEL=MHZ. Default: the model's."
 
 _SETTINGS = (
@@ -219,7 +220,7 @@ def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
         command = gathered(PolicyOptions, "policy_options")(command)
         for option in (
             click.option("--reference-clock", metavar="MHZ", help=_REFERENCE_HELP),
-            click.option("--precision", metavar="SHARE", help="Flag numbers that vary between windows by more than this: 2%."),
+            click.option("--precision", metavar="SHARE", help=_PRECISION_HELP),
             click.option("--tolerance", metavar="SHARE", help=tolerance_help),
             _repeatable("--limit", "limits", "RULE.NAME=VALUE", "limits", "Change a limit of a rule."),
             _repeatable("--accept", "accept", "RULE", "rules", "Accept this rule's hazard; it stays in the verdict."),
