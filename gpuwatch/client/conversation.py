@@ -68,6 +68,7 @@ class Conversation:
 
     def __init__(self, settings: Settings | None) -> None:
         self.absence: str | None = None
+        self.refusal: str | None = None  # a wrong argument that only the daemon can find: a name of no GPU
         self._settings = settings
         self._run_id = ""
         self._client: Client | None = None
@@ -76,7 +77,6 @@ class Conversation:
         self._hand_over = HandOver()
 
     # A broad except: no failure of telemetry may break the benchmark.
-        self.refusal: str | None = None  # a wrong argument that only the daemon can find: a name of no GPU
     @contextlib.contextmanager
     def guard(self, doing: str) -> Iterator[None]:
         """Store a failure inside as ``absence``, and close the connection.

@@ -123,9 +123,9 @@ class Window(WindowBody, WindowAnswers):
             tags = self.tags.at_opening(self.parent.tags if self.parent is not None else None)
             self.run_id = self._conversation.open(self.label, self.policy, self._gpus, parent, tags=tags, meanwhile=begin)
             _enclosing.set(self)
-        if self._sync:
         if self._conversation.refusal is not None:
             raise UsageError(self._conversation.refusal)
+        if self._sync:
             with self._conversation.guard("synchronising"):
                 torch_state.synchronize()
             self._testimony.stamp()
@@ -236,8 +236,8 @@ def window(
         precision: Share to which a number must repeat from window to window; not required by default.
         reference_clock: SM clock for the time at one clock, in MHz, or a table such as ``{"NVIDIA B200": 1500}``; by default
             the model's recorded clock.
-        gpus: UUIDs of the GPUs to judge, or unique prefixes.  Default: the GPUs on which this process or a descendant
-            holds a context.
+        gpus: GPUs to judge, each by the driver's index as text, UUID, either end of a UUID, or PCI address.  Default: the GPUs
+            on which this process or a descendant holds a context.
         sync: False skips ``torch.cuda.synchronize()`` at both ends; only processes with a CUDA context synchronize.
         warm_up: Step of the work, a function without arguments.  The step runs before the block until times and clock are
             steady, for 10 s at most.
