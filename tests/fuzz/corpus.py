@@ -1,6 +1,6 @@
 """The kept inputs of each target.
 
-Apart from seeds, ``keep`` leaves only inputs that reach a line that no seed and no smaller input reaches.
+Apart from seeds and past crashes, ``keep`` leaves only inputs that reach a line that no smaller input reaches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from tests.fuzz.targets import target
 
 FOLDER = Path(__file__).parent / "corpus"
-SEED = "seed-"  # prefix of inputs that are handwritten or come from real files
+LASTING = ("seed-", "crash-")  # prefixes of inputs that stay: handwritten or from real files, and findings of the past
 MOST_COUNT, MOST_BYTES = 60, 4096
 _OURS = ("/gpuwatch/", "/annotate/")
 
@@ -24,11 +24,16 @@ def inputs(name: str) -> list[Path]:
     return sorted((FOLDER / name).iterdir()) if (FOLDER / name).is_dir() else []
 
 
-def keep(name: str, candidates: Iterable[Path]) -> int:
-    """Rebuild the corpus from the old one and the candidates, smallest first; return the number of kept inputs."""
-    found = target(name)
-    seeds = [path for path in inputs(name) if path.name.startswith(SEED)]
-    blobs = {path.read_bytes() for path in (*inputs(name), *candidates)} - {path.read_bytes() for path in seeds}
+def keep(name: str, candidates: Iterable[Path], folder: Path | None = None) -> int:
+    """Rebuild the corpus from the old one and the candidates, smallest first; return the number of kept inputs.
+
+    ``folder`` replaces the target's folder of ``FOLDER``.
+    """
+    found, folder = target(name), folder or FOLDER / name
+    folder.mkdir(parents=True, exist_ok=True)
+    old = sorted(folder.iterdir())
+    seeds = [path for path in old if path.name.startswith(LASTING)]
+    blobs = {path.read_bytes() for path in (*old, *candidates)} - {path.read_bytes() for path in seeds}
     reached: set[tuple[str, int]] = set()
     kept: list[bytes] = []
     for path in seeds:
@@ -38,9 +43,7 @@ def keep(name: str, candidates: Iterable[Path]) -> int:
         if lines - reached and len(kept) < MOST_COUNT:
             kept.append(blob)
         reached |= lines
-    folder = FOLDER / name
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in set(inputs(name)) - set(seeds):
+    for path in set(old) - set(seeds):
         path.unlink()
     for blob in kept:
         (folder / hashlib.sha256(blob).hexdigest()[:16]).write_bytes(blob)

@@ -35,6 +35,16 @@ def test_kept_fuzz_inputs_pass(name: str) -> None:
         run(name, path.read_bytes())
 
 
+def test_rebuilt_corpus_keeps_names_of_seeds_and_past_crashes(tmp_path: Path) -> None:
+    """An input that reaches no new line stays if it is a seed or a past crash; another one leaves."""
+    folder = tmp_path / "sides"
+    folder.mkdir()
+    for name in ("seed-a", "crash-a", "0123"):
+        (folder / name).write_bytes(b"")
+    assert corpus.keep(NAMES[0], [], folder) == 2
+    assert {path.name for path in folder.iterdir()} == {"seed-a", "crash-a"}
+
+
 @st.composite
 def mutated(draw: st.DrawFn, kept: list[bytes]) -> bytes:
     """Return a kept input with random changes, the end of another kept input, and random bytes."""

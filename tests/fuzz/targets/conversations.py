@@ -13,8 +13,10 @@ import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from annotate.evidence import Device
 from gpuwatch import clock
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.greeting import Greeting
@@ -43,6 +45,8 @@ class _Witness:
     """Two GPUs without work."""
 
     uuids = _UUIDS
+    devices = MappingProxyType({uuid: Device(uuid=uuid, name="GPU") for uuid in _UUIDS})
+    unanswered = ()
     name = "simulated"
     is_simulated = True
     absence = None
