@@ -18,6 +18,7 @@ from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, rejudge, times
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Run
 from gpuwatch.utf8 import clean_text
@@ -168,7 +169,7 @@ def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], 
     if as_json:
         output.emit_json({"rejudged": is_rejudged, "counts": _counts(listed), "runs": [_plain(each) for each in listed]})
     else:
-        _table(listed, options.repeated(settings))
+        _table(listed, settings)
         if is_rejudged:
             output.say(_changes(listed))
         if listing.count is None and len(listed) == most:
@@ -248,9 +249,11 @@ def _hazards(each: _Listed) -> list[str]:
     return list(dict.fromkeys(finding.rule for finding in findings if not finding.accepted))
 
 
-def _table(listed: Sequence[_Listed], flags: str) -> None:
+def _table(listed: Sequence[_Listed], settings: Settings) -> None:
+    flags = options.repeated(settings)
     if not listed:
-        output.say(f"no window matches; create one with: gpuwatch run{flags} -- COMMAND")
+        found = open_store.hint_at_simulated(settings)
+        output.say(f"no window matches{found or f'; create one with: gpuwatch run{flags} -- COMMAND'}")
         return
     columns = output.width(sys.stdout)
     narrow = columns is not None and columns < _ROOMY

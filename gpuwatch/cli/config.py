@@ -5,10 +5,12 @@ from typing import Any
 
 import click
 
+from annotate.output.report import plain
 from gpuwatch.cli import options, output
 from gpuwatch.cli.checked_commands import CheckedGroup
 from gpuwatch.config import settings as config
 from gpuwatch.config.keys import KEYS, Key
+from gpuwatch.errors import UsageError
 
 
 @click.group("config", cls=CheckedGroup, short_help="Show and check the settings.")
@@ -52,9 +54,17 @@ def _entry(settings: config.Settings, key: Key) -> dict[str, Any]:
 @options.settings_options
 def validate(file: str | None, as_json: bool) -> None:
     """Check every key and value of FILE, or of the files in force.  Exits 2 if one is wrong."""
+    flags = {**click.get_current_context().meta.get(options.FLAGS, {}), **({"config": file} if file else {})}
+    *others, last = config.list_errors(flags, os.environ) or [""]
+    if last and as_json:
+        raise UsageError("; ".join([*others, last]))
+    for error in others:
+        output.say(f"gpuwatch: {plain(error)}")
+    if last:
+        raise UsageError(last)
     options.settings({"config": file} if file else None)
     _warn()
-    read = config.files({"config": file} if file else {}, os.environ)
+    read = config.files(flags, os.environ)
     text = "\n".join(f"{path}: right" for path in read) or "no configuration file: defaults are in force"
     output.emit_either({"valid": True, "files": [str(path) for path in read]}, text, as_json=as_json)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from annotate.output.report import plain
 from gpuwatch.cli import options, output
 from gpuwatch.config.settings import SYSTEM_STATE, Settings
-from gpuwatch.errors import DaemonError, StoreError
+from gpuwatch.errors import DaemonError, StoreError, UsageError
 from gpuwatch.utf8 import clean_text
 
 if TYPE_CHECKING:
@@ -64,7 +66,8 @@ def reader(settings: Settings) -> Reader:
 
     where = readable_folder(settings)
     if not (where / DATABASE).is_file():  # opening a pipe of this name would block
-        raise StoreError(f"{where}: expected a store, found none; the first window creates one, or name another with --state")
+        remedy = hint_at_simulated(settings) or "; the first window creates one, or name another with --state"
+        raise StoreError(f"{where}: expected a store, found none{remedy}")
     return Reader(where)
 
 
@@ -77,18 +80,25 @@ def name_left_out(store: Reader) -> None:
         output.say(f"gpuwatch: {len(lines) - _DECLARED_COUNT} more windows cannot be read and are left out")
 
 
-def _instead() -> str:
-    """Return a hint if another store of simulated GPUs may hold the window; else an empty text."""
-    settings = options.settings()
-    others = () if settings.simulated else settings.state.parent.glob(f"{settings.state.name}-simulated-*")
-    return "; for windows of simulated GPUs, give --source simulated:…" if any(others) else ""
+def hint_at_simulated(settings: Settings) -> str:
+    """Return the option for the latest store of simulated GPUs, which may hold the window; else an empty text."""
+    from gpuwatch.store import Reader
+
+    others = () if settings.simulated else settings.state.parent.glob(f"{settings.state.name}-simulated-*/{DATABASE}")
+    for database in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[:1]:
+        with contextlib.suppress(StoreError), Reader(database.parent) as store:
+            source = next((run.source for run in store.runs(limit=1)), "simulated:…")
+            return f"; for windows of simulated GPUs, give {shlex.quote(f'--source={source}')}"
+    return ""
 
 
 def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
     """Return the run with this id, unique start of an id, or label (the latest); without a name the ``back``-th from the end.
 
-    Raises StoreError: when no run matches.
+    Raises UsageError: when no run or several match.
+    Raises StoreError: when the store has no window, and when the run cannot be read.
     """
+    settings = options.settings()
     if name is not None:
         name = clean_text(name)  # an argument may be any bytes
         try:
@@ -96,12 +106,20 @@ def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
         except StoreError as error:
             if labelled := store.runs(label=name, limit=1):
                 return labelled[0]
-            raise StoreError(f"{error}{_instead()}") from error
+            if not (why := str(error)).startswith("run"):  # about a damaged file
+                raise
+            if "found none" in why:
+                why = f"RUN: expected an id, the start of an id, or a label of a window in {store.state}, found {name!r}"
+            listing = f"; list the windows with: gpuwatch audit{options.repeated(settings)}"
+            raise UsageError(f"{why}{hint_at_simulated(settings) or listing}") from error
     latest = store.runs(limit=back)
     if len(latest) < back:
         if store.left_out:
             raise StoreError(next(iter(store.left_out.values())))
         if latest:
-            raise StoreError(f"expected at least {back} windows in the store, found {len(latest)}")
-        raise StoreError("expected a window in the store, found none; create one with: gpuwatch run -- COMMAND")
+            last = f"-1 to -{len(latest)}" if len(latest) > 1 else "-1"
+            raise UsageError(f"-{back}: expected {last}, as the store holds {output.counted(len(latest), 'window')}")
+        raise StoreError(
+            f"expected a window in the store, found none; create one with: gpuwatch run{options.repeated(settings)} -- COMMAND"
+        )
     return latest[-1]

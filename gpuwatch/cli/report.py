@@ -76,7 +76,11 @@ def command(
     if trace is not None and run_ids:
         raise UsageError(f"expected runs or --trace, found both: {run_ids[0]} --trace {trace}")
     if target is None and not form.markdown and not form.junit:
-        raise UsageError("--output: expected -o FILE.html, found none")
+        what = f"--trace {trace}" if trace is not None else " ".join(run_ids) or "RUN"
+        raise UsageError(
+            f"--output: expected -o FILE for the HTML report, found none; write: gpuwatch report {what} -o report.html, or "
+            "--markdown, which goes to standard output"
+        )
     target = None if target == "-" else target
     failing, without = options.fail_on(fail_on), redaction.kinds(form.redact)
     if target is not None:

@@ -144,6 +144,22 @@ def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Pat
     return tuple(path for path in (user_config(environment), SYSTEM_CONFIG) if os.access(path, os.F_OK))
 
 
+def list_errors(flags: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
+    """Return the error of every wrong key and value in the configuration files; settings may still contradict each other.
+
+    Raises UsageError: as ``files``, and for a file that cannot be read.
+    """
+    found = []
+    for file in files(flags, environment):
+        for name, raw, place in _read_entries(file):
+            try:
+                key = _known_key(name, raw, place)
+                _read(key.read, raw, place, f"{name}: ")
+            except UsageError as error:
+                found.append(str(error))
+    return found
+
+
 def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
     """List the unknown GPUWATCH_ variables.  An unknown one is not an error, because an orchestrator may set GPUWATCH_PORT."""
     known = {key.variable for key in KEYS} | _OTHER_VARIABLES
@@ -152,6 +168,19 @@ def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _read_file(path: Path) -> Iterator[tuple[Key, object, str]]:
+    for name, raw, place in _read_entries(path):
+        yield _known_key(name, raw, place), raw, place
+
+
+def _known_key(name: str, raw: object, place: str) -> Key:
+    if name in _TABLES:
+        raise UsageError(f"{place}: {name}: expected a table [{name}], found {raw!r}")
+    if name not in BY_NAME:
+        raise UsageError(f"{place}: unknown key {name!r}; {_hint(name)}")
+    return BY_NAME[name]
+
+
+def _read_entries(path: Path) -> Iterator[tuple[str, object, str]]:
     import tomllib  # imported late: slow, and most processes have no file to read
 
     try:
@@ -164,12 +193,7 @@ def _read_file(path: Path) -> Iterator[tuple[Key, object, str]]:
     except ValueError as error:  # also for a number of more than 4300 digits
         raise UsageError(f"{path}: expected TOML, found: {error}") from error
     for name, raw in _flat(table):
-        place = f"{path}:{line}" if (line := _line_of(name, text)) else str(path)
-        if name in _TABLES:
-            raise UsageError(f"{place}: {name}: expected a table [{name}], found {raw!r}")
-        if name not in BY_NAME:
-            raise UsageError(f"{place}: unknown key {name!r}; {_hint(name)}")
-        yield BY_NAME[name], raw, place
+        yield name, raw, f"{path}:{line}" if (line := _line_of(name, text)) else str(path)
 
 
 def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -233,6 +257,7 @@ __all__ = [
     "Settings",
     "ensure_socket_folder",
     "files",
+    "list_errors",
     "load",
     "unknown_variables",
     "user_config",

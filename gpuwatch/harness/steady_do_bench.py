@@ -10,6 +10,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.harness.patching import original_of
 from gpuwatch.harness.session import is_off
 from gpuwatch.harness.triton_testing import watch_do_bench
+from gpuwatch.measuring.bench_arguments import check_function
 from gpuwatch.measuring.warm_up import warm_until_steady
 
 
@@ -44,6 +45,7 @@ def do_bench(
 
     Example: ``examples/harness/triton_steady.py``
     """
+    check_function(fn, "do_bench")
     try:
         testing = importlib.import_module("triton.testing")
     except ModuleNotFoundError as error:

@@ -122,6 +122,17 @@ class BenchRequest:
     tags: Mapping[str, str]
 
 
+def check_function(fn: object, caller: str) -> None:
+    """Check the function to time.  Raises UsageError: for other values, and for a function that does its work later."""
+    if not callable(fn):
+        arguments = ", and its arguments as args=(...)" if caller == "bench" else ""
+        raise UsageError(f"{caller}: expected a function, found {fn!r}; give the function itself{arguments}")
+    if defers_work(fn):
+        raise UsageError(
+            f"{caller}: expected a function that does its work when it is called, found a coroutine or generator function"
+        )
+
+
 def defers_work(fn: object) -> bool:
     """Return True if a call only creates a coroutine or a generator, and does no work."""
     return any(is_kind(fn) or is_kind(getattr(fn, "__call__", None)) for is_kind in _DEFERRING)  # noqa: B004 - its function is read

@@ -81,7 +81,11 @@ def has_driver(devices: Path = Path("/dev")) -> bool:
 
 
 def _hint(kind: str) -> str:
-    return f"{kind!r} takes no argument" if kind in DRIVER_KINDS else nearest(kind, KINDS)
+    if kind in DRIVER_KINDS:
+        return f"{kind!r} takes no argument"
+    if kind == "replay":
+        return "give the path of a recording: replay:FILE.capsule"
+    return "name scenes after the colon, or leave it out" if kind == "simulated" else nearest(kind, KINDS)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

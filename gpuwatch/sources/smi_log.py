@@ -23,6 +23,7 @@ from gpuwatch.sources.smi_columns import FAULT_REASONS, IDENTITY, REASON_COLUMNS
 
 _LINE_BYTES = 65_536  # nvidia-smi has some 150 columns of at most 64 characters
 _EXPECTED = "a log with a header of nvidia-smi, such as `timestamp, uuid, clocks.current.sm [MHz], power.draw [W]`"
+_ELSE = "; for another table: gpuwatch judge FILE --times COLUMN; other files: gpuwatch judge --help"
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
             try:
                 text = raw.decode("utf-8-sig")
             except UnicodeDecodeError:
-                raise UsageError(f"{where}: expected {_EXPECTED}, found bytes that are not UTF-8 text") from None
+                raise UsageError(f"{where}: expected {_EXPECTED}, found bytes that are not UTF-8 text{_ELSE}") from None
             if "\0" in text:
                 raise UsageError(f"{where}: expected text, found NUL bytes, as after a power loss: remove these lines")
             if text.strip():
@@ -102,7 +103,7 @@ def _readers(where: str, header: list[str]) -> tuple[ColumnReader, ...]:
     if _is_time(header[0]):
         raise UsageError(f"{where}: expected {_EXPECTED}, found a row: log without noheader, or name the columns with --query")
     if "timestamp" not in names:
-        raise UsageError(f"{where}: expected {_EXPECTED}, found {_short(', '.join(header))}")
+        raise UsageError(f"{where}: expected {_EXPECTED}, found {_short(', '.join(header))}{_ELSE}")
     readers = tuple(ColumnReader.of(where, cell) for cell in header)
     if not any(name in SIGNAL_COLUMNS or name in REASON_COLUMNS for name in names):
         raise UsageError(f"{where}: expected a column of clocks, power, temperature or load, found only {', '.join(names)}")

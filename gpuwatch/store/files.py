@@ -255,7 +255,7 @@ def lock(folder: Path, *, mode: int) -> int:
         try:
             _lock_patiently(descriptor)
         except BlockingIOError as error:
-            pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
             raise StoreError(f"{folder}: {_owned(pid, store_owner.recorded_socket(folder))}") from error
         (folder / store_owner.NAME).unlink(missing_ok=True)  # the previous owner's record
         os.ftruncate(descriptor, 0)
@@ -277,8 +277,10 @@ def _lock_patiently(descriptor: int) -> None:
 
 
 def _owned(pid: str, socket: Path | None) -> str:
-    found = f"expected a store without a writer, found the gpuwatch daemon of pid {pid} writing it"
+    writer = f"the gpuwatch daemon of pid {pid}" if pid else "another gpuwatch daemon"  # no PID: it has just started
+    found = f"expected a store without a writer, found {writer} writing it"
     if socket is None:
-        return f"{found}; stop it with: kill {pid}, or choose another --state and --socket"
+        stop = f"stop it with: kill {pid}" if pid else "try again in a second"
+        return f"{found}; {stop}, or choose another --state and --socket"
     option = shlex.quote(f"--socket={socket}")
     return f"{found}; use its socket with {option}, or stop it with: gpuwatch {option} daemon stop"

@@ -39,6 +39,21 @@ def test_config_validate_confirms_a_right_file(gpuwatch: Gpuwatch, home: Path) -
     assert gpuwatch("config", "validate", "--json").data["files"] == []
 
 
+def test_config_validate_names_every_wrong_key(gpuwatch: Gpuwatch, home: Path) -> None:
+    """Each wrong key and value has a line with its place; JSON has all of them in one message."""
+    (home / "c.toml").write_text('tolerance = "x"\n[sampling]\nperoid = "1s"\nidle_period = "q"\n')
+    ended = gpuwatch("config", "validate", str(home / "c.toml"))
+    assert ended.code == 2
+    assert [line.split(": ")[2] for line in ended.err.splitlines()] == [
+        "tolerance",
+        "unknown key 'sampling.peroid'; did you mean 'sampling.idle_period'?",
+        "sampling.idle_period",
+    ]
+    assert [line.split(": ")[1].rpartition(":")[2] for line in ended.err.splitlines()] == ["1", "3", "4"]
+    message = gpuwatch("config", "validate", str(home / "c.toml"), "--json").data["error"]["message"]
+    assert message.count("c.toml:") == 3
+
+
 def test_config_validate_warns_of_a_misspelt_variable(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUWATCH_SORCE", "nvml")
     ended = gpuwatch("config", "validate")

@@ -88,6 +88,8 @@ def test_demo_prints_commands_that_work(gpuwatch: Gpuwatch, home: Path, monkeypa
     assert (home / "short.html").stat().st_size > 100_000
     listed = gpuwatch("audit", "--json", "--source=simulated:short,steady-copy").data["runs"]
     assert {run["label"] for run in listed} == {"short", "steady-copy"}
+    for command in (("audit",), ("show",), ("show", "short")):  # without --source
+        assert "give --source=simulated:short,steady-copy" in gpuwatch(*command).err
 
 
 def test_demo_starts_the_daemon_before_the_benchmark_prepares(gpuwatch: Gpuwatch, tmp_path: Path) -> None:

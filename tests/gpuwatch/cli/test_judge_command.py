@@ -47,6 +47,7 @@ def test_judge_refuses_wrong_options_and_files(gpuwatch: Gpuwatch, tmp_path: Pat
         ((str(tmp_path / "a.html"), "--gpu", "0"), "--gpu: expected a log or recording"),
         ((str(tmp_path / "none.csv"),), "expected a file, found nothing to read"),
         ((str(tmp_path / "a.html"),), "expected a gpuwatch report"),
+        ((__file__,), "for another table: gpuwatch judge FILE --times COLUMN; other files: gpuwatch judge --help"),
     ):
         ended = gpuwatch("judge", *arguments)
         assert (ended.code, ended.out) == (2, "")

@@ -85,9 +85,14 @@ def test_limits_of_earlier_versions_have_no_effect_and_say_so(gpuwatch: Gpuwatch
 
 
 def test_show_of_an_unknown_run_fails_and_names_the_run(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+    """A name of no window, or a number beyond the first window, is a wrong argument; the line names the remedy."""
     ended = gpuwatch(*daemon.flags(), "show", "ffffffff")
-    assert (ended.code, ended.out) == (1, "")
-    assert "ffffffff" in ended.err
+    assert (ended.code, ended.out) == (2, "")
+    assert "expected an id, the start of an id, or a label of a window in " in ended.err
+    assert "found 'ffffffff'; list the windows with: gpuwatch audit --source=simulated" in ended.err
+    report = gpuwatch(*daemon.flags(), "report")
+    assert report.code == 2
+    assert "write: gpuwatch report RUN -o report.html" in report.err
 
 
 def test_show_finds_a_window_by_label_or_from_the_last(
@@ -106,7 +111,8 @@ def test_show_finds_a_window_by_label_or_from_the_last(
     both = gpuwatch(*daemon.flags(), "show", "short", "-2")
     assert (both.code, "expected a run or -2, found both: short -2" in both.err) == (2, True)
     if len(listed) < 9:  # other tests use the daemon as well
-        assert "windows in the store, found" in gpuwatch(*daemon.flags(), "show", "-9").err
+        beyond = gpuwatch(*daemon.flags(), "show", "-9")
+        assert (beyond.code, f"-9: expected -1 to -{len(listed)}, as the store holds" in beyond.err) == (2, True)
 
 
 def test_audit_lists_the_worst_window_first(gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window) -> None:

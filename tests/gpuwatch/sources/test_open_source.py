@@ -27,10 +27,10 @@ def test_open_source_replays_a_path() -> None:
     ("spec", "says"),
     [
         ("simulatd", "did you mean 'simulated'"),
-        ("simulated:", "expected auto"),
+        ("simulated:", "; name scenes after the colon, or leave it out"),
         ("simulated:steady-gem", "did you mean 'steady-gemm'"),
         ("simulated:steady-gemm,,", "no scene ''"),
-        ("replay", "expected auto"),
+        ("replay", "; give the path of a recording: replay:FILE.capsule"),
         ("replay:", "expected auto"),
         ("replay:/no/such/file", "nothing to read"),
         ("nvml:0", "takes no argument"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 from pathlib import Path
 
@@ -9,7 +11,8 @@ import pytest
 
 from gpuwatch.clock import VirtualClock
 from gpuwatch.errors import StoreError
-from gpuwatch.store import Reader
+from gpuwatch.store import Reader, files
+from gpuwatch.wire.store_owner import LOCK
 from tests.gpuwatch.store.stored import WALL_OFFSET_NS, a_run, execute, feed, opened, segments
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID, fast, stream
 
@@ -106,3 +109,18 @@ class TestStarting:
         store = opened(tmp_path)
         assert len(segments(tmp_path)) == 2
         store.close()
+
+
+def test_lock_of_a_writer_without_its_pid_names_no_process(tmp_path: Path) -> None:
+    """A writer locks the file before it writes its PID, so the file can be empty: then no process can be stopped."""
+    held = os.open(tmp_path / LOCK, os.O_CREAT | os.O_RDWR)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match="found another gpuwatch daemon writing it; try again in a second") as refused:
+            files.lock(tmp_path, mode=0o600)
+        assert "kill" not in str(refused.value)
+        os.pwrite(held, b"4242\n", 0)
+        with pytest.raises(StoreError, match="daemon of pid 4242 writing it; stop it with: kill 4242"):
+            files.lock(tmp_path, mode=0o600)
+    finally:
+        os.close(held)
