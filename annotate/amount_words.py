@@ -9,6 +9,13 @@ def duration_text(seconds: float, digits_count: int = 4) -> str:
     return _text(seconds, _TIMES, digits_count)
 
 
+def span_text(begin_s: float, end_s: float) -> str:
+    """Return both ends of a span in the unit that fits the end, such as "0 to 20 ms"."""
+    if end_s < 0.9995:
+        return f"{1e3 * begin_s:.3g} to {1e3 * end_s:.3g} ms"
+    return f"{begin_s:.2f} to {end_s:.2f} s"
+
+
 def amount_text(amount: float, unit: str) -> str:
     """Return an amount or a rate as text, with three digits and a prefix of the unit."""
     return _text(amount, _PREFIXES, 3) + unit

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from annotate.amount_words import span_text
 from annotate.claims import Claim
 from annotate.derived.idle_gaps import SAMPLE_NS
 from annotate.derived.power_dips import resting_power_w, work_quantile
@@ -34,7 +35,7 @@ def describe_part(whole: Evidence, part: Evidence) -> str | None:
     if part is whole:
         return None
     begin_s, end_s = ((at_ns - whole.window.begin_ns) / 1e9 for at_ns in (part.window.begin_ns, part.window.end_ns))
-    return f"judged from {begin_s:.2f} to {end_s:.2f} s, between the program's first work on the GPU and its last"
+    return f"judged from {span_text(begin_s, end_s)}, between the program's first work on the GPU and its last"
 
 
 def _by_power(evidence: Evidence) -> tuple[int, int] | None:

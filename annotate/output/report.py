@@ -21,6 +21,7 @@ from annotate.output.budget_words import (
     short_shown_line,
     shown_line,
 )
+from annotate.output.fact_words import describe_facts
 from annotate.output.markup import marked
 from annotate.output.terminal_text import pack_lines, shorten_uuid, wrap_line
 from annotate.verdict import Answered, Finding, Status, Verdict
@@ -195,10 +196,10 @@ def _short(verdict: Verdict, more: str) -> list[str]:
 
 
 def _full(verdict: Verdict, *, has_figures: bool = True) -> list[str]:
-    lines = [f"  claim: {plain(verdict.claim)}; judge {plain(verdict.judge_version)}"]
-    for finding in verdict.hazards if has_figures else ():
-        facts = ((name, _value(value)) for name, value in finding.facts.items())
-        lines += [f"  {plain(finding.rule)}: {plain(name)} = {value}" for name, value in facts if value]
+    claim = "" if claim_line(verdict) else f"claim: {plain(verdict.claim)}; "  # else an upper line states the claim
+    lines = [f"  {claim}judge {plain(verdict.judge_version)}"]
+    figures = ((each.rule, describe_facts(each)) for each in (verdict.hazards if has_figures else ()))
+    lines += [f"  figures of {plain(rule)}: {plain(words)}" for rule, words in figures if words]
     by_reason: dict[str, list[str]] = {}
     for finding in verdict.unobserved:
         by_reason.setdefault(plain(finding.says), []).append(plain(finding.rule))
@@ -261,13 +262,6 @@ def length_words(length_s: float) -> str:
 
 def _rules(count: int) -> str:
     return f"{count} rule" if count == 1 else f"{count} rules"
-
-
-def _value(value: object) -> str:
-    """Return a fact as text, without the comma or colon that joins it to a rule's sentence; empty for an unused phrase."""
-    if value is None:
-        return "not observed"
-    return f"{value:.6g}" if isinstance(value, float) else plain(str(value)).lstrip(",;: ")
 
 
 def html(verdicts: Sequence[Verdict]) -> str:

@@ -25,7 +25,8 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
         return ProofShown(proof=Proof.STEADY_TIMES, state=ProofState.NOT_ASKED, says=NOT_SHOWN)
     missing, levels = _missing(case), case.time_levels
     if missing or levels is None:
-        return ProofShown(proof=Proof.STEADY_TIMES, state=ProofState.UNPROVEN, says=NOT_SHOWN, missing=(missing,))
+        facts: dict[str, Figure] = {"entries_count": len(case.timings.at_ns)}  # for the verdict's first line
+        return ProofShown(proof=Proof.STEADY_TIMES, state=ProofState.UNPROVEN, says=NOT_SHOWN, missing=(missing,), facts=facts)
     broken_by = tuple(name for name in _CONTRADICTED_BY if _rejects(found.get(name)))
     return ProofShown(
         proof=Proof.STEADY_TIMES,

@@ -8,10 +8,12 @@ from typing import Any, Protocol
 
 import click
 
+from annotate.errors import AnnotateError
 from gpuwatch.cli import chosen_gpus, options
 from gpuwatch.cli.checked_commands import CheckedCommand
+from gpuwatch.cli.refusals import refusal_words
 from gpuwatch.client.window import Window, window
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import GpuwatchError, UsageError
 
 
 class CellResult(Protocol):
@@ -29,6 +31,13 @@ class Shell(Protocol):
     def run_cell(self, raw_cell: str) -> CellResult: ...
 
 
+class CellError(UsageError):
+    """A wrong line ``%%gpuwatch``, which IPython shows without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
 def load_ipython_extension(shell: Shell) -> None:
     """Add the magic ``%%gpuwatch``; `%load_ext gpuwatch` calls this function."""
 
@@ -37,7 +46,9 @@ def load_ipython_extension(shell: Shell) -> None:
         try:
             watched = _open.main(shlex.split(line), prog_name="%%gpuwatch", standalone_mode=False)
         except click.ClickException as error:
-            raise UsageError(f"%%gpuwatch: {error.format_message()}") from None
+            raise CellError(f"%%gpuwatch: {refusal_words(error)}") from None
+        except (GpuwatchError, AnnotateError, ValueError) as error:  # ValueError: a quotation without its end
+            raise CellError(f"%%gpuwatch: {error}") from None
         if not isinstance(watched, Window):  # --help was given
             return None
         # IPython has shown the cell's error already; the window must record that the cell failed.
@@ -48,7 +59,7 @@ def load_ipython_extension(shell: Shell) -> None:
     shell.register_magic_function(watch_cell, "cell", "gpuwatch")
 
 
-@click.command("gpuwatch", cls=CheckedCommand)
+@click.command("gpuwatch", cls=CheckedCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("label", required=False)
 @options.gpu_option("Judge this GPU: index, UUID or part of it, PCI address. Repeatable.")
 @options.policy_options

@@ -17,6 +17,7 @@ from annotate.output.report import plain
 from annotate.verdict import Status, Verdict
 from gpuwatch import atomic_write
 from gpuwatch.cli.exit_codes import Exit, ReaderLeft, Stop
+from gpuwatch.cli.option_words import name_options
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import clean_text
 
@@ -144,8 +145,9 @@ def coloured(text: str, stream: IO[str] | None) -> str:
 
 
 def lay_out(verdicts: Sequence[Verdict], stream: IO[str] | None, *, more: str, verbose: bool = False) -> str:
-    """Return verdicts as text for a stream, at the stream's width and with colours if ``is_coloured``."""
-    return coloured(_for_runner(report.texts(verdicts, verbose=verbose, more=more, width=width(stream))), stream)
+    """Return verdicts as text for a stream, with the command line's options, at its width, with colours if ``is_coloured``."""
+    named = [name_options(verdict) for verdict in verdicts]
+    return coloured(_for_runner(report.texts(named, verbose=verbose, more=more, width=width(stream))), stream)
 
 
 def _for_runner(text: str) -> str:

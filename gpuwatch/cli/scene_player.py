@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from annotate.output.report import length_words
 from gpuwatch import clock
 from gpuwatch.cli import output
 from gpuwatch.client.connection import connect
@@ -52,14 +53,14 @@ def play(names: str, settings: config.Settings, folder: Path) -> list[tuple[Scen
 def _measure(scene: Scene, uuid: str, epoch_ns: int, settings: config.Settings, stop: threading.Event) -> Window:
     time = clock.MonotonicClock()
     begin_ns, end_ns = _bench(scene, epoch_ns, time.now_ns())
-    output.say(f"  {scene.name}: {scene.says}; its window opens in {max(0, begin_ns - time.now_ns()) / 1e9:.1f} s")
+    output.say(f"  {scene.name}: {scene.says}; its window opens in {length_words(max(0, begin_ns - time.now_ns()) / 1e9)}")
     measured = window(scene.name, gpus=[uuid], sync=False, settings=settings)
     if time.wait_until(begin_ns, stop):
         return measured  # not entered: the daemon may have exited, and the window would start another
     with measured:
         stopped = time.wait_until(end_ns, stop)
     if not stopped:
-        output.say(f"  {scene.name}: measured {(end_ns - begin_ns) / 1e9:.1f} s, waiting for the judge")
+        output.say(f"  {scene.name}: measured {length_words((end_ns - begin_ns) / 1e9)}, waiting for the judge")
     return measured
 
 

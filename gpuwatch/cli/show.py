@@ -8,6 +8,7 @@ import click
 from gpuwatch.cli import open_store, options, output, rejudge, times
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
+from gpuwatch.cli.option_words import name_options
 from gpuwatch.client.stated_claim import describe
 from gpuwatch.errors import UsageError
 
@@ -53,7 +54,7 @@ def command(
         data = {"run": run.id, "label": run.label, "begun_wall_s": run.begun_wall_s, "rejudged": policy is not None}
         output.emit_json({**data, "tags": dict(run.tags), "verdicts": [verdict.to_dict() for verdict in verdicts]})
     elif markdown:
-        output.emit("\n".join(report.markdown(verdict) for verdict in verdicts).rstrip())
+        output.emit("\n".join(report.markdown(name_options(verdict)) for verdict in verdicts).rstrip())
     else:
         output.emit(output.lay_out(verdicts, sys.stdout, verbose=verbose, more="`-v` lists them"))
         if stated := describe(run.declared):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 
+from annotate.amount_words import duration_text
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import found_words
 from gpuwatch.wire.messages import FactValue
@@ -65,7 +66,7 @@ def describe(facts: Mapping[str, object]) -> str:
     if isinstance(locked_mhz := facts.get("locked_mhz"), int | float):
         words.append(f"clock locked at {locked_mhz:g} MHz")
     if isinstance(every_s := facts.get("every_s"), int | float):
-        words.append(f"one call every {every_s:g} s")
+        words.append(f"one call every {duration_text(every_s)}")
     if facts.get("varies") is True:
         words.append("times vary by design")
     if isinstance(own := facts.get("own_processes"), str):

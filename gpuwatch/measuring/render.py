@@ -4,6 +4,7 @@ import math
 from html import escape
 
 from annotate.output import report
+from annotate.output.report import length_words
 from annotate.times.clock_sensitivity import NoFit
 from annotate.verdict import Status
 from gpuwatch.measuring import garbage_collection
@@ -64,8 +65,8 @@ def figures(measured: RateFigures) -> list[str]:
     lines = [
         f"mean {time(m.mean_s)} · trimmed {time(m.trimmed_mean_s)} · min {time(m.min_s)} · p95 {time(m.p95_s)} · "
         f"p99 {time(m.p99_s)} · CV {_percent(m.cv_ratio)}",
-        f"{m.count} entries{of}, worth {m.effective_count:.0f} independent ones, in {m.attempt.took_s:.1f} s after "
-        f"{m.warmup.took_s:.1f} s of warm-up; {how}, garbage collector {garbage_collection.HELD_OFF}",
+        f"{m.count} entries{of}, worth {m.effective_count:.0f} independent ones, in {length_words(m.attempt.took_s)} after "
+        f"{length_words(m.warmup.took_s)} of warm-up; {how}, garbage collector {garbage_collection.HELD_OFF}",
     ]
     rates = []
     if m.flops_per_s is not None:
@@ -103,7 +104,7 @@ def notes(measured: RateFigures) -> list[str]:
     if m.output_unchanged:
         found.append("note: the result stayed the same when the inputs changed: it may be cached, not computed")
     if not m.warmup.steady:
-        found.append(f"note: not steady after {m.warmup.took_s:.1f} s of warm-up: these times may still drift")
+        found.append(f"note: not steady after {length_words(m.warmup.took_s)} of warm-up: these times may still drift")
     if m.host_bound and m.issue_s is not None:
         found.append(
             f"note: the host needs {time(m.issue_s)} to launch a call, longer than the GPU needs to run it: "

@@ -181,13 +181,29 @@ class TestText:
         about = judge(evidence(length_s=4.0, signals={"power_limit_w": 500.0}))
         shown = text(about, verbose=True)
         assert all(finding.rule in shown for finding in about.findings)
-        assert "clock-controller-present: power_limit_w = 500" in shown
+        assert re.search("figures of clock-controller-present: .*power limit 500 W", shown)
+        assert (
+            shown.count("claim: ")
+            == text(judge(evidence(declared={"whole_program": True})), verbose=True).count("claim: ")
+            == 1
+        )
 
     def test_verbose_facts_have_no_punctuation_or_gaps(self) -> None:
         """Facts lose leading punctuation, empty facts have no line, and missing values read "not observed"."""
-        shown = text(verdict(hazard(facts={"figures": ": 683 W", "share": "", "clock_mhz": None})), verbose=True)
-        assert "figures = 683 W\n  power-limited: clock_mhz = not observed" in shown
-        assert "share" not in shown
+        facts = {
+            "figures": ": 683 W",
+            "share": "",
+            "clock_mhz": None,
+            "capped_ratio": 0.9992,
+            "seen_s": 0.0192,
+            "by_stamps": False,
+        }
+        facts |= {"held_bytes": 724_000_000, "others_count": 2, "said": "capped for"}
+        shown = text(verdict(hazard(facts=facts)), verbose=True)
+        assert (
+            "figures of power-limited: figures: 683 W, clock not observed, capped 99.9 %, seen 19.2 ms, by stamps: no, "
+            "held 724 MB, others count 2\n"
+        ) in shown + "\n"
 
     def test_long_label_is_cut(self) -> None:
         assert len(text(verdict(label="x" * 10_000)).splitlines()[0]) < 200

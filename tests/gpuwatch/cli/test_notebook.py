@@ -86,7 +86,26 @@ def test_verdict_names_the_exception_of_a_cell(notebook: Notebook, daemon: Setti
     assert error in watched.verdict.why
 
 
-def test_wrong_option_is_refused_before_the_cell(notebook: Notebook) -> None:
-    with pytest.raises(UsageError, match=r"%%gpuwatch: .*--clam"):
-        notebook.magics["gpuwatch"]("gemm --clam burst", "answer = 1")
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("gemm --clam burst", "unknown option '--clam'; did you mean '--claim'?"),
+        ("gemm --claim fast", "unknown claim 'fast'; known: burst, fixed-clock, sustained"),
+        ("gemm --limit x", "--limit: expected RULE.NAME=NUMBER, found 'x'"),
+        ("'gemm", "No closing quotation"),
+    ],
+)
+def test_wrong_line_is_refused_in_one_line_before_the_cell(notebook: Notebook, line: str, words: str) -> None:
+    """IPython prints the text of ``_render_traceback_`` instead of a traceback."""
+    with pytest.raises(UsageError) as refused:
+        notebook.magics["gpuwatch"](line, "answer = 1")
+    (shown,) = getattr(refused.value, "_render_traceback_")()  # noqa: B009 - IPython's name
+    assert shown.startswith(f"%%gpuwatch: {words}")
+    assert "answer" not in notebook.names
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_of_the_magic_runs_no_cell(notebook: Notebook, option: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert notebook.magics["gpuwatch"](option, "answer = 1") is None
+    assert "Usage: %%gpuwatch [OPTIONS] [LABEL]" in capfd.readouterr().out
     assert "answer" not in notebook.names
