@@ -39,6 +39,8 @@ NOT_RUN_WHOLE: Mapping[str, str] = {
 # Exit codes of gates, whose windows a busy machine may spoil; every other command exits with 0.
 EXIT_CODES: Mapping[str, tuple[int, ...]] = {
     "gpuwatch mark end train --fail-on flagged,rejected": (0, 10, 11),
+    "gpuwatch run --fail-on flagged,rejected -- python bench.py": (0, 10, 11),
+    "gpuwatch ci --fail-on flagged,rejected,unproven -- python bench.py": (0, 1),
     "gpuwatch ci --since 30m --fail-on flagged,rejected": (0, 1),
     "gpuwatch ci --fail-on flagged,rejected -- python examples/ci/bench.py": (0, 1),
 }
