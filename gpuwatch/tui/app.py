@@ -19,7 +19,16 @@ from gpuwatch.tui.screens.screen_base import BaseScreen
 from gpuwatch.tui.text import time_text
 from gpuwatch.tui.time_travel import END_NS
 from gpuwatch.tui.time_travel_app import TimeTravelApp
-from gpuwatch.tui.widgets.status_line import LEAST_COLUMNS, LEAST_LINES, Banner, ScreenState, StatusLine, screen_state
+from gpuwatch.tui.widgets.status_line import (
+    LEAST_COLUMNS,
+    LEAST_LINES,
+    STARTABLE,
+    Banner,
+    Notice,
+    ScreenState,
+    StatusLine,
+    screen_state,
+)
 from gpuwatch.view.live import Looker
 
 
@@ -30,6 +39,7 @@ class TopApp(TimeTravelApp):
     CSS = """
     StatusLine { height: 1; background: $panel; }
     Banner { height: 1; background: $warning; color: auto; text-style: bold; text-align: center; display: none; }
+    Notice { height: auto; padding: 0 1; background: $panel; display: none; }
     #gpus { height: auto; max-height: 60%; }
     #windows { height: 1fr; border-top: solid $primary; }
     .old QuietScroll { opacity: 75%; }
@@ -39,7 +49,7 @@ class TopApp(TimeTravelApp):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "processes", "processes", id="processes", show=False, tooltip="Every process on every GPU"),
         Binding("v", "events", "events", id="events", show=False, tooltip="Driver reports and windows of the last hour"),
-        Binding("r", "retry", "start", id="retry", tooltip="Refresh now; start a daemon if none runs"),
+        Binding("r", "retry", "start", id="retry", tooltip="Start a daemon if none runs"),
         Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Keys and letters"),
         Binding("q,ctrl+c", "quit", "quit", id="quit", key_display="q", tooltip="Leave the monitor; the daemon keeps running"),
         Binding("ctrl+z", "suspend_process", "suspend", id="suspend", show=False, tooltip="Suspend to the shell; fg returns"),
@@ -116,34 +126,36 @@ class TopApp(TimeTravelApp):
                 is_paused=self._is_paused,
                 past_ns=self.past_ns,
             )
-        if (state := screen_state(self.content, problem)) is not self._state:
+        if (state := screen_state(self.content, problem, self.feed.code)) is not self._state:
             self._state = state
             self.refresh_bindings()
         screens = [screen for screen in self.screen_stack if isinstance(screen, BaseScreen)]
         if not screens or not screens[-1].is_whole:
             return
         top = screens[-1]
-        top.set_class(state is ScreenState.GONE, "old")
+        top.set_class(state in (ScreenState.GONE, ScreenState.REFUSED), "old")
         for line in top.query(StatusLine):
             now_ns, is_small = (
                 live.at_ns if live is not None else None,
                 self.size.width < LEAST_COLUMNS or self.size.height < LEAST_LINES,
             )
-            line.show_content(self.content, problem, self.size.width - 1, now_ns, is_small=is_small)
+            line.show_content(self.content, state, self.size.width - 1, now_ns, is_small=is_small)
+        for notice in top.query(Notice):
+            notice.show_problem(state, problem, self.feed.code)
         if self.content is not None:
             for banner in top.query(Banner):
                 banner.show_live(self.content.live)
             top.show_content(self.content)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer live, hold and retry only if they have an effect now."""
+        """Offer live, hold, open and retry only if they have an effect now."""
         match action:
             case "live":
                 return self._state is ScreenState.PAST and self.feed.source is not None
             case "hold":
-                return parameters[0] is not self.is_held
+                return self.content is not None and parameters[0] is not self.is_held
             case "retry":
-                return self.feed.source is not None and self._state in (ScreenState.GONE, ScreenState.ASKING)
+                return self.feed.source is not None and self._state is ScreenState.GONE and self.feed.code in STARTABLE
             case _:
                 return True
 

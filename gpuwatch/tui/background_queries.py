@@ -21,6 +21,7 @@ class LiveFeed:
         self.source = source
         self.live: Live | None = None
         self.problem: str | None = None  # why the last poll failed or has no answer
+        self.code = ""  # the code of that failure, as in DaemonError
         self._polled_ns: int | None = None  # start of the pending poll
 
     def begin(self) -> bool:
@@ -37,7 +38,7 @@ class LiveFeed:
         try:
             self.live, self.problem = await asyncio.to_thread(self.source.look), None
         except DaemonError as error:
-            self.problem = str(error)
+            self.problem, self.code = str(error), error.code
             return None
         finally:
             self._polled_ns = None
@@ -48,7 +49,7 @@ class LiveFeed:
         silent_s = (clock.now_ns() - self._polled_ns) / 1e9 if self._polled_ns is not None else 0.0
         if silent_s <= SILENT_S or self.live is None:
             return False
-        self.problem = f"no answer from the daemon for {silent_s:.0f} s"
+        self.problem, self.code = f"no answer from the daemon for {silent_s:.0f} s", "silent"
         return True
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from annotate.evidence import Column, Event, Lane, ProcessList, Reading, Trace
+from gpuwatch.tui.text.plot import HOLDS_NS
 from gpuwatch.view.live import LiveGpu
 
 SIGNALS = ("sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "event_reasons_mask", "utilization_ratio")
@@ -39,6 +40,17 @@ class GpuHistory:
         if gpu.process_list is not None and (not known.process_lists or gpu.process_list.at_ns > known.process_lists[-1].at_ns):
             known = replace(known, process_lists=(*known.process_lists, gpu.process_list))
         self.trace = known
+
+    def first_ns(self, since_ns: int) -> int:
+        """Return the first reading since a moment; the moment itself without a clear pause before that reading.
+
+        Before a query has covered that time, or without a reading, return the moment.
+        """
+        if self._known_ns is None or self._known_ns[0] > since_ns:
+            return since_ns
+        near = (each.at_ns[np.searchsorted(each.at_ns, since_ns - HOLDS_NS) :] for each in self.trace.columns.values())
+        first_ns = min((int(at_ns[0]) for at_ns in near if len(at_ns)), default=since_ns)
+        return first_ns if first_ns > since_ns + HOLDS_NS else since_ns
 
     def next_query(self, begin_ns: int, end_ns: int, *, every_ns: int = 0) -> tuple[int, int] | None:
         """Return the next interval to query, or None if at most the last ``every_ns`` are missing."""

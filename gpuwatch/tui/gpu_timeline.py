@@ -37,7 +37,7 @@ class GpuTimeline:
         last_ns = self._span_ns[1] if self._span_ns is not None else 0
         newest_ns = content.live.at_ns if content.past_ns is None else max(last_ns, content.past_ns)
         whole_ns = self._span_ns if content.live.source.startswith("replay:") else None
-        return Viewport(newest_ns, content.past_ns, max(cells_count, 1), whole_ns)
+        return Viewport(newest_ns, content.past_ns, max(cells_count, 1), whole_ns, self.history.first_ns)
 
     def redraw_every_ns(self, viewport: Viewport) -> int:
         """Return the least time between drawings; a longer range is drawn less often."""

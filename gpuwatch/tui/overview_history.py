@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from annotate.evidence import Device, Lane, Trace
+from annotate.evidence import Device, Lane, Trace, Values
 from gpuwatch.tui.data_interfaces import HistorySource
 from gpuwatch.tui.gpu_history import GpuHistory
 from gpuwatch.tui.text import plot, reason_strip
@@ -26,11 +26,26 @@ BEFORE = Chip(" ", "before the first reading", Tone.DIM)
 
 @dataclass(frozen=True, slots=True)
 class HistoryLines:
-    """One GPU's line of clocks and line of reasons over the same time, and the range of the clocks."""
+    """One GPU's line of clocks and line of reasons over the same time, and the least and greatest clock."""
 
     clock: tuple[Piece, ...]
     reasons: tuple[Piece, ...]
-    clock_range: str
+    low_mhz: float = 0.0
+    high_mhz: float = 0.0
+
+    @property
+    def clock_range(self) -> str:
+        if self.high_mhz - self.low_mhz >= 1.0:
+            return f"{self.low_mhz:.0f}–{self.high_mhz:.0f} MHz"
+        return f"{self.high_mhz:.0f} MHz" if self.high_mhz else "clock"
+
+    def with_clocks(self, mhz: Values) -> HistoryLines:
+        """Return these lines with a range that includes later readings."""
+        seen = mhz[~np.isnan(mhz)]
+        if not len(seen) or (self.high_mhz and self.low_mhz <= seen.min() and seen.max() <= self.high_mhz):
+            return self
+        low = min(self.low_mhz, float(seen.min())) if self.high_mhz else float(seen.min())
+        return replace(self, low_mhz=low, high_mhz=max(self.high_mhz, float(seen.max())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +65,7 @@ class HistoryQuery:
         span_ns = past.span_ns()
         last_ns = span_ns[1] if span_ns is not None else self.at_ns
         end_ns = max(min(self.end_ns, last_ns), self.at_ns)
-        first_ns = span_ns[0] if span_ns is not None else None
-        return HistoryAnswer(past.trace(self.uuid, self.begin_ns, end_ns), end_ns, max(last_ns, self.at_ns), first_ns)
+        return HistoryAnswer(past.trace(self.uuid, self.begin_ns, end_ns), end_ns, max(last_ns, self.at_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,6 @@ class HistoryAnswer:
     trace: Trace
     end_ns: int
     now_ns: int
-    first_ns: int | None = None  # the first recorded moment; None for a query of the present
 
 
 class OverviewHistory:
@@ -70,7 +83,6 @@ class OverviewHistory:
     def __init__(self) -> None:
         self._histories: dict[str, GpuHistory] = {}
         self._drawn: dict[str, tuple[plot.Span, HistoryLines]] = {}
-        self._first_ns: int | None = None
 
     def add_live(self, live: Live) -> None:
         """Add a live answer, and drop GPUs that are missing from it."""
@@ -94,7 +106,6 @@ class OverviewHistory:
         return None
 
     def add_answer(self, query: HistoryQuery, answer: HistoryAnswer) -> None:
-        self._first_ns = answer.first_ns
         lean = Trace(
             columns={name: answer.trace.columns[name] for name in (CLOCK, REASONS) if name in answer.trace.columns},
             gaps=tuple(gap for gap in answer.trace.gaps if gap.lane == Lane.FAST),
@@ -103,19 +114,23 @@ class OverviewHistory:
         self._drawn.pop(query.uuid, None)
 
     def range_ns(self, live: Live) -> int:
-        """Return the length of the lines: two minutes, or less for a shorter recording."""
-        if self._first_ns is None or not live.source.startswith("replay:"):
-            return RANGE_NS
-        return min(RANGE_NS, max(live.at_ns - self._first_ns, LEAST_RANGE_NS))
+        """Return the length of the lines: two minutes, or less if the first reading of all GPUs is later."""
+        begin_ns = live.at_ns - RANGE_NS
+        first_ns = min((self.history(gpu.device.uuid).first_ns(begin_ns) for gpu in live.gpus), default=begin_ns)
+        return max(live.at_ns - first_ns, LEAST_RANGE_NS)
 
     def lines(self, device: Device, at_ns: int, count: int, range_ns: int = RANGE_NS) -> HistoryLines:
-        """Draw the ``count`` whole cells before a moment: the lines change once per cell, not at every answer."""
+        """Draw the ``count`` whole cells before a moment: the lines change once per cell, not at every answer.
+
+        The range of the clocks includes the readings after the last whole cell.
+        """
         slice_ns = max(range_ns // count, 1)
         end_ns = at_ns // slice_ns * slice_ns
         span, drawn = plot.Span(end_ns - count * slice_ns, end_ns, count), self._drawn.get(device.uuid)
         if drawn is None or drawn[0] != span:
             drawn = self._drawn[device.uuid] = span, draw_lines(self.history(device.uuid).trace, device, span)
-        return drawn[1]
+        clock = self.history(device.uuid).trace.column(CLOCK)
+        return drawn[1].with_clocks(clock.values[slice(*np.searchsorted(clock.at_ns, [end_ns, at_ns + 1]))])
 
     def history(self, uuid: str) -> GpuHistory:
         """Return the history of one GPU, empty for a new GPU."""
@@ -123,16 +138,14 @@ class OverviewHistory:
 
 
 def draw_lines(trace: Trace, device: Device, span: plot.Span) -> HistoryLines:
-    """Draw each cell's lowest clock, scaled to the range of all cells, and gravest reason; a blank and a dash in a gap."""
+    """Draw each cell's lowest clock, scaled to the range of all readings, and gravest reason; a blank and a dash in a gap."""
     chips = reason_strip.letters(reason_strip.slices(plot.without(trace.column(REASONS), trace.gaps), span))
-    lowest = plot.band(plot.without(trace.column(CLOCK), trace.gaps), span).low
-    ends = lowest[~np.isnan(lowest)]
-    low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 0.0)
+    clocks = plot.band(plot.without(trace.column(CLOCK), trace.gaps), span)
+    low, high = clocks.ends() or (0.0, 0.0)
     span_mhz = max(high - low, LEAST_SPAN_RATIO * (device.sm_clock_max_mhz or high), 1.0)
     steps = len(EIGHTHS) - 2  # the first letter marks unobserved cells
-    levels = np.nan_to_num(1.0 + np.round((lowest - high + span_mhz) / span_mhz * steps), nan=0.0).astype(int)
+    levels = np.nan_to_num(1.0 + np.round((clocks.low - high + span_mhz) / span_mhz * steps), nan=0.0).astype(int)
     bars = "".join(EIGHTHS[level] for level in levels.tolist())
     first = next((index for index, chip in enumerate(chips) if chip is not reason_strip.NOT_OBSERVED), 0)
     chips[:first] = [BEFORE] * first
-    named = f"{low:.0f}–{high:.0f} MHz" if high - low >= 1.0 else f"{high:.0f} MHz" if high else "clock"
-    return HistoryLines((Piece(bars, Tone.DIM),), tuple(reason_strip.pieces(chips)), named)
+    return HistoryLines((Piece(bars, Tone.DIM),), tuple(reason_strip.pieces(chips)), low, high)

@@ -1,5 +1,6 @@
 """The time range on the screen, and the marked moment in it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuwatch.tui.text.plot import Span
@@ -10,12 +11,16 @@ S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Viewport:
-    """The newest moment, the user's past moment if any, the room in cells, and the whole range of a recording."""
+    """The newest moment, the user's past moment if any, the room in cells, and the whole range of a recording.
+
+    ``first_ns`` returns the first reading since a moment.
+    """
 
     newest_ns: int
     past_ns: int | None
     cells_count: int
     whole_ns: tuple[int, int] | None = None
+    first_ns: Callable[[int], int] = int
 
 
 class TimeRange:
@@ -35,7 +40,10 @@ class TimeRange:
         return self.cursor_ns if self.cursor_ns is not None else viewport.past_ns
 
     def edges(self, viewport: Viewport) -> tuple[int, int]:
-        """Return start and end, the end on a whole dot: live curves do not shimmer.  A short recording fills the range."""
+        """Return start and end, the end on a whole dot: live curves do not shimmer.
+
+        Readings shorter than the range fill the curves, until the user moves the range.
+        """
         if viewport.whole_ns is not None and 0 < viewport.whole_ns[1] - viewport.whole_ns[0] <= self.range_ns:
             return viewport.whole_ns
         if self.end_ns is not None:
@@ -44,15 +52,18 @@ class TimeRange:
             end_ns = min(viewport.past_ns + self.range_ns // 2, viewport.newest_ns)
         else:
             end_ns = viewport.newest_ns
-        dot_ns = self.dot_ns(viewport)
+        length_ns = self.range_ns
+        if self.end_ns is None:
+            length_ns = min(length_ns, max(end_ns - viewport.first_ns(end_ns - length_ns), S))
+        dot_ns = max(length_ns // (2 * viewport.cells_count), 1)
         end_ns = -(-end_ns // dot_ns) * dot_ns
-        return end_ns - self.range_ns, end_ns
+        return end_ns - length_ns, end_ns
 
     def dot_ns(self, viewport: Viewport) -> int:
         return max(self.range_ns // (2 * viewport.cells_count), 1)
 
     def move(self, step: int, viewport: Viewport) -> None:
-        """Move the cursor by ``step`` cells; beyond an edge the range moves too, except a following range to the right."""
+        """Move the cursor by ``step`` cells; beyond an edge the range moves too, except where nothing was read."""
         begin_ns, end_ns = self.edges(viewport)
         cells = Span(begin_ns, end_ns, viewport.cells_count)
         at_ns = self.cursor(viewport)
@@ -60,7 +71,7 @@ class TimeRange:
         moved = (cell if cell is not None else cells.slices_count if step < 0 else -1) + step
         moved_ns = begin_ns + (2 * moved + 1) * (end_ns - begin_ns) // (2 * cells.slices_count)
         if not begin_ns <= moved_ns < end_ns:
-            if step > 0 and self.end_ns is None:
+            if self.end_ns is None and (step > 0 or end_ns - begin_ns < self.range_ns):
                 return
             self.end_ns = _bounded(end_ns + step * (end_ns - begin_ns) // 4, viewport)
         self.cursor_ns = moved_ns

@@ -76,8 +76,11 @@ class OverviewScreen(ChoosingScreen):
         if content.past_ns is not None:  # later hazards do not belong to the past moment
             hazards = OpenWindowHazards()
             hazards.add_live(content.live)
+        could_open = self.check_action("open", ())
         self._live, self._hazard_names = content.live, hazards.names()
         self._is_past = content.past_ns is not None
+        if self.check_action("open", ()) is not could_open:
+            self.refresh_bindings()
         self.draw()
         self._fetch_missing()
 
@@ -85,6 +88,10 @@ class OverviewScreen(ChoosingScreen):
         if self._live is None:
             return []
         return [*self._uuids, *(window.run for window in self._arrangement.of(self._live.windows))]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - textual's signature
+        """Offer the key that opens a GPU or window only if there is one."""
+        return action != "open" or bool(self.names())
 
     def action_order(self) -> None:
         self._arrangement = replace(self._arrangement, is_worst_first=not self._arrangement.is_worst_first)

@@ -16,7 +16,7 @@ from textual.widgets import Footer
 from gpuwatch.tui.data_interfaces import ScreenContent
 from gpuwatch.tui.requests import Redraw
 from gpuwatch.tui.widgets.row_list import RowList, moved
-from gpuwatch.tui.widgets.status_line import Banner, StatusLine
+from gpuwatch.tui.widgets.status_line import Banner, Notice, StatusLine
 
 
 class KeyLine(Footer):
@@ -36,6 +36,7 @@ class BaseScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield StatusLine()
         yield Banner()
+        yield Notice()
         yield from self.body()
         yield KeyLine(show_command_palette=False)
 

@@ -18,7 +18,7 @@ def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piec
 
     With ``every``, the lines also name each rule that found no hazard.
     """
-    head, tail = report.around(verdict, verbose=every, more="a lists them")
+    head, tail = report.around(verdict, verbose=every, more="press a to list them")
     chip = words.STATUSES[verdict.status.value]
     status, _, rest = head[0].partition("  ")
     first = [Piece(f"{chip.letter} {status}", chip.tone), Piece(words.cut(f"  {rest}", width - len(status) - 2))]

@@ -5,7 +5,7 @@ from enum import Enum, auto
 
 from gpuwatch.tui.overview_history import RANGE_NS, HistoryLines, OverviewHistory
 from gpuwatch.tui.text import overview_tables
-from gpuwatch.tui.text.words import Piece, Tone, span
+from gpuwatch.tui.text.words import Piece, Tone, ago, span
 from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.view.live import Live
 
@@ -45,7 +45,8 @@ class GpuList(RowList):
             self.show_rows([(None, line) for line in overview_tables.absence_lines(live)], None)
             return
         range_ns = histories.range_ns(live)
-        length = "2 min" if range_ns == RANGE_NS else span(range_ns / 1e9)
+        range_s = range_ns / 1e9
+        length = "2 min" if range_ns == RANGE_NS else span(range_s) if range_s < 99.95 else ago(range_s)
         more_count = bool(live.gpus_left_out_count) + bool(live.unanswered)
         where = place_history(len(live.gpus), width, height, more_count=more_count)
         every = overview_tables.gpu_lines(live, min(width, _BESIDE_COUNT - 2) if where is HistoryPlacement.BESIDE else width)

@@ -12,6 +12,8 @@ from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import Live
 
 LEAST_COLUMNS, LEAST_LINES = 80, 24  # least size that fits every key and the table of a few GPUs
+STARTABLE = ("unreachable", "gone")  # codes of failures after which a daemon can be started
+_SILENT = (*STARTABLE, "silent", "bad-answer")  # other codes are refusals by a running daemon
 
 
 class ScreenState(StrEnum):
@@ -22,6 +24,7 @@ class ScreenState(StrEnum):
     PAUSED = "PAUSED"
     STALE = "STALE"
     GONE = "GONE"
+    REFUSED = "REFUSED"
     PAST = "PAST"
 
 
@@ -31,16 +34,17 @@ _LOOKS = {  # mark and tone
     ScreenState.PAUSED: ("‖", Tone.NOTE),
     ScreenState.STALE: ("!", Tone.BAD),
     ScreenState.GONE: ("×", Tone.BAD),
+    ScreenState.REFUSED: ("×", Tone.BAD),
     ScreenState.PAST: ("◂", Tone.WARN),
 }
 
 
-def screen_state(content: ScreenContent | None, problem: str | None) -> ScreenState:
-    """Return the state of the screen; ASKING until the first answer."""
+def screen_state(content: ScreenContent | None, problem: str | None, code: str = "gone") -> ScreenState:
+    """Return the state of the screen; ASKING until the first answer.  ``code`` is the problem's, as in DaemonError."""
     if content is not None and content.past_ns is not None:
         return ScreenState.PAST
     if problem is not None:
-        return ScreenState.GONE
+        return ScreenState.GONE if code in _SILENT else ScreenState.REFUSED
     if content is None:
         return ScreenState.ASKING
     if content.is_paused:
@@ -54,13 +58,12 @@ class StatusLine(TextLines):
     """The screen's state, the displayed time, and the numbers of GPUs and open windows."""
 
     def show_content(
-        self, content: ScreenContent | None, problem: str | None, width: int, now_ns: int | None, *, is_small: bool = False
+        self, content: ScreenContent | None, state: ScreenState, width: int, now_ns: int | None, *, is_small: bool = False
     ) -> None:
         """Show the state; ``now_ns`` is the time of the last live answer, None without one.
 
         ``is_small`` means a terminal smaller than the screens need; a note then replaces the counts of GPUs and windows.
         """
-        state = screen_state(content, problem)
         mark, tone = _LOOKS[state]
         line, back = [Piece(" gpuwatch  "), Piece(f"{mark} {state.value}", tone)], ""
         if content is not None:
@@ -70,9 +73,10 @@ class StatusLine(TextLines):
                 line += [Piece(f", {words.ago(max(0, now_ns - at_ns) / 1e9)} ago", Tone.PLAIN)]
                 back = "; l goes back to live"
         room = width - sum(len(piece.text) for piece in line)
-        if state is ScreenState.GONE:
-            line += [Piece(words.cut(f"  r starts a daemon; {report.plain(problem or '')}", room))]
-        elif content is None:
+        if state in (ScreenState.GONE, ScreenState.REFUSED):  # ``Notice`` gives the reason
+            self.show([line])
+            return
+        if content is None:
             line += [Piece(words.cut("  connecting to the daemon, or starting one", room), Tone.DIM)]
         else:
             opened_count = sum(each.end_ns is None for each in content.live.windows)
@@ -83,6 +87,18 @@ class StatusLine(TextLines):
             )
             line += [Piece(words.cut(said + (back if len(said + back) <= room else ""), room), Tone.DIM)]
         self.show([line])
+
+
+class Notice(TextLines):
+    """The reason why the daemon gives no readings, in full, and the key that helps."""
+
+    def show_problem(self, state: ScreenState, problem: str | None, code: str) -> None:
+        self.display = problem is not None and state in (ScreenState.GONE, ScreenState.REFUSED)
+        if state is ScreenState.REFUSED:
+            helps = "After that daemon has stopped, r starts another."
+        else:
+            helps = "r starts a daemon." if code in STARTABLE else ""
+        self.show([[Piece(f"{report.plain(problem or '')}. {helps}".rstrip())]])
 
 
 class Banner(TextLines):

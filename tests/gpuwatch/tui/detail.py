@@ -15,7 +15,7 @@ from gpuwatch.errors import StoreError
 from gpuwatch.tui.app import TopApp
 from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.screens.gpu_screen import GpuScreen
-from gpuwatch.tui.widgets.status_line import StatusLine
+from gpuwatch.tui.widgets.status_line import StatusLine, screen_state
 from gpuwatch.view.live import Live
 from gpuwatch.wire.shown import Shown
 from tests.gpuwatch.tui.frozen import NOW_NS, S
@@ -117,7 +117,7 @@ class Host(App[None]):
     def show_content(self, content: ScreenContent) -> None:
         self._told = content
         for state in self.detail.query(StatusLine):
-            state.show_content(content, None, self.size.width - 1, NOW_NS)
+            state.show_content(content, screen_state(content, None), self.size.width - 1, NOW_NS)
         self.detail.show_content(content)
 
     def on_resize(self) -> None:

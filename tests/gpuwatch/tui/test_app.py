@@ -17,7 +17,7 @@ from gpuwatch.tui.screens.help_screen import HelpScreen
 from gpuwatch.tui.screens.overview_screen import WindowList
 from gpuwatch.tui.widgets.gpu_list import GpuList
 from gpuwatch.tui.widgets.line_view import LineView
-from gpuwatch.tui.widgets.status_line import Banner, StatusLine
+from gpuwatch.tui.widgets.status_line import Banner, Notice, StatusLine
 from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, STALE, Frozen, top
@@ -58,7 +58,7 @@ def looks(app: TopApp) -> Frozen:
         (EIGHT, StatusLine, "● LIVE  14:02:31  8 GPUs, 1 open window"), (EIGHT, GpuList, "LOST  GPU is lost (Xid 79)"),
         (EIGHT, GpuList, "STALE 7 s"), (EIGHT, WindowList, "R REJECTED"), (EIGHT, WindowList, "contention-process, power-limited"),
         (STALE, StatusLine, "! STALE"), (NO_GPU, GpuList, "no GPU to watch: libnvidia-ml"), (GONE, StatusLine, "× GONE"),
-        (GONE, StatusLine, "the daemon went away"), (ONE, Banner, "SIMULATED"),
+        (GONE, Notice, "the daemon went away (connection closed). r starts a daemon."), (ONE, Banner, "SIMULATED"),
         (replace(ONE, unanswered=("GPU 1: no answer for 3 s",)), GpuList, "not answering, by the driver's index: GPU 1: no answer"),
     ],
 )  # fmt: skip
@@ -97,6 +97,30 @@ def test_gone_daemon_is_shown_and_recovered_from() -> None:
         assert "0 open windows" in shown(app, StatusLine)
 
     used(app, use)
+
+
+def test_refusal_is_shown_in_full_without_useless_keys() -> None:
+    """A daemon of another source is named in wrapped lines, and the keys to start, open and pause are not offered."""
+    why = "expected source simulated:idle, found a daemon that watches simulated:steady-gemm; choose another --socket too"
+    app = top(DaemonError(why, "source-mismatch"))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "× REFUSED" in shown(app, StatusLine))
+        notice = app.screen.query_one(Notice)
+        assert notice.text == f"{why}. After that daemon has stopped, r starts another."
+        assert notice.size.height == 3
+        assert not {"retry", "open", "pause"} & {
+            each.binding.id for each in app.screen.active_bindings.values() if each.enabled
+        }
+        looks(app).pictures = [DaemonError("no daemon answers at s; start one with: gpuwatch daemon", "unreachable")]
+        await until(pilot, lambda: "r starts a daemon" in shown(app, Notice))
+        await pilot.press("r")
+        assert looks(app).started_again
+        looks(app).pictures = [EIGHT]
+        await until(pilot, lambda: not notice.display)
+        assert {"open", "pause"} <= {each.binding.id for each in app.screen.active_bindings.values() if each.enabled}
+
+    used(app, use, (80, 24))
 
 
 def test_space_pauses_and_resumes() -> None:

@@ -10,6 +10,8 @@ import pytest
 from textual.pilot import Pilot
 
 from annotate.evidence import Column, Process, ProcessList, Trace
+from gpuwatch.tui.data_interfaces import ScreenContent
+from gpuwatch.tui.gpu_timeline import GpuTimeline
 from gpuwatch.tui.overview_history import RANGE_NS, HistoryAnswer, HistoryQuery, OverviewHistory, draw_lines
 from gpuwatch.tui.screens.overview_screen import WindowList
 from gpuwatch.tui.text import chart_panels, gpu_facts, gpu_words, words
@@ -20,6 +22,7 @@ from gpuwatch.tui.widgets.gpu_list import GpuList
 from gpuwatch.tui.widgets.status_line import StatusLine
 from gpuwatch.view.history import Recorded
 from gpuwatch.view.live import Live
+from tests.gpuwatch.tui.detail import Still
 from tests.gpuwatch.tui.frozen import EIGHT, NOW_NS, S, gpu, top, window
 from tests.gpuwatch.tui.test_app import shown, until, used
 from tests.gpuwatch.tui.test_overview_history import DEVICE, history
@@ -43,15 +46,46 @@ def test_clock_strip_spans_and_names_the_seen_clocks() -> None:
 
 
 def test_short_recording_fills_its_strip() -> None:
-    """The strip of a recording of 13 s shows 13 s; the strip of a store shows two minutes."""
+    """The strip of a recording of 13 s shows 13 s, in a file and in a store; a moment two minutes later shows two minutes."""
     recorded = Live(at_ns=13 * S, source="replay:x.capsule", gpus=(gpu(),))
     histories = OverviewHistory()
-    query = HistoryQuery(DEVICE.uuid, 0, 13 * S, 13 * S, is_past=True)
-    histories.add_answer(query, HistoryAnswer(history(0, 13), 13 * S, 13 * S, first_ns=0))
+    query = HistoryQuery(DEVICE.uuid, -RANGE_NS, 13 * S, 13 * S, is_past=True)
+    histories.add_answer(query, HistoryAnswer(history(0, 13), 13 * S, 13 * S))
     assert histories.range_ns(recorded) == 13 * S
     clock = histories.lines(DEVICE, 13 * S, 26, histories.range_ns(recorded)).clock
     assert "".join(piece.text for piece in clock).count("█") == 26
-    assert histories.range_ns(replace(recorded, source="nvml")) == RANGE_NS
+    assert histories.range_ns(replace(recorded, source="nvml")) == 13 * S
+    assert histories.range_ns(replace(recorded, at_ns=140 * S)) == RANGE_NS
+
+
+def test_named_clock_range_includes_every_reading() -> None:
+    """The range includes the extremes inside the cells and the readings after the last whole cell."""
+    histories = OverviewHistory()
+    trace = history(-120, 10, mhz=1500.0)
+    trace.columns["sm_clock_mhz"].values[[-21, -15]] = 1650.0, 1290.0
+    histories.add_answer(
+        HistoryQuery(DEVICE.uuid, -120 * S, 10 * S, 10 * S, is_past=False), HistoryAnswer(trace, 10 * S, 10 * S)
+    )
+    assert histories.lines(DEVICE, 10 * S, 12).clock_range == "1290–1650 MHz"
+    newest = gpu(sm_clock_mhz=1695, age_s=(NOW_NS - 11 * S) / S)
+    histories.add_live(Live(at_ns=11 * S, source="nvml", gpus=(newest,)))
+    assert histories.lines(DEVICE, 11 * S, 12).clock_range == "1290–1695 MHz"
+
+
+def test_first_seconds_of_a_daemon_fill_the_axis() -> None:
+    """The range begins at the first reading until the user moves it, and queries older readings after a zoom."""
+    store, timeline = Still(history(88, 100), span=(88 * S, 100 * S)), GpuTimeline(DEVICE.uuid, None)
+    now = Live(at_ns=100 * S, source="nvml", gpus=(gpu(),))
+    content = ScreenContent(live=now, format_time=str)
+    assert timeline.range.edges(timeline.viewport(content, 60)) == (-20 * S, 100 * S), "before the first answer"
+    timeline.history.add_answer(store.trace(DEVICE.uuid, -20 * S, 100 * S), -20 * S, 100 * S, now_ns=100 * S)
+    view = timeline.viewport(content, 60)
+    assert timeline.range.edges(view) == (88 * S, 100 * S)
+    timeline.range.move(-60, view)
+    timeline.range.move(-5, view)
+    assert timeline.range.edges(view) == (88 * S, 100 * S), "nothing was read before the first cell"
+    timeline.range.zoom(1, view)
+    assert timeline.range.edges(replace(view, first_ns=timeline.history.first_ns))[0] < 0
 
 
 def test_short_recording_fills_the_axis_of_its_gpu() -> None:
