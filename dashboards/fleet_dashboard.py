@@ -20,7 +20,20 @@ from dashboards.panels import (
     row,
     timeline,
 )
-from dashboards.queries import DRIVER, GPU, KIND_OF_SOURCE, ON_GPU, RATE, SCRAPED, SILENT, STATES, each, increase, of
+from dashboards.queries import (
+    DRIVER,
+    GPU,
+    KIND_OF_SOURCE,
+    ON_GPU,
+    RATE,
+    SCRAPED,
+    SILENT,
+    STATES,
+    STATUS_COLORS,
+    each,
+    increase,
+    of,
+)
 
 UID = "gpuwatch-fleet"
 WORST_COUNT, TIMELINE_COUNT = 50, 16  # nobody reads more rows, even with 2 000 GPUs
@@ -72,10 +85,10 @@ def _gpus() -> tuple[Part, ...]:
     cells = (
         Cell(Query(_worst(STATE)), "State", looks=STATES),
         Cell(Query(_concern()), "Concern", decimals=0),
-        Cell(Query(_share(clock, most)), "SM clock of max", "percentunit"),
+        Cell(Query(_share(clock, most)), "Clock of max", "percentunit"),
         Cell(
             Query(_worst(HELD_BACK)),
-            "Held back, 5 min",
+            "Held back",
             "percentunit",
             steps=((None, GREEN), (0.01, ORANGE), (0.1, RED)),
         ),
@@ -87,7 +100,7 @@ def _gpus() -> tuple[Part, ...]:
             "celsius",
             steps=((None, RED), (5.0, ORANGE), (15.0, GREEN)),
         ),
-        Cell(Query(_worst(of("gpuwatch_gpu_utilization_ratio", unit="gpu"))), "Utilisation", "percentunit"),
+        Cell(Query(_worst(of("gpuwatch_gpu_utilization_ratio", unit="gpu"))), "Use", "percentunit"),
         Cell(Query(_share(used, size)), "Memory", "percentunit"),
         Cell(Query(f"sum by ({GPU}) ({of('gpuwatch_gpu_processes')} {_AMONG_WORST})"), "Processes"),
         Cell(
@@ -102,7 +115,7 @@ def _gpus() -> tuple[Part, ...]:
     says = (
         f"The {WORST_COUNT} GPUs to look at first: lost, not scraped, stale, limited, of unobserved use, with uncorrectable memory "
         "errors, or slower than their siblings. Choose a host to see all of its GPUs. A GPU that cannot be read shows lost, stale or not scraped. "
-        "An empty cell means no current answer, never zero."
+        "An empty cell means no current answer, never zero. Held back is a share of the last five minutes."
     )
     labels = {"instance": "Host", "gpu": "GPU", "name": "Model", "uuid": "UUID"}
     return (row("GPUs"), grid("GPUs", says, cells, labels=labels, links={"UUID": GPU_LINK}, highest_first="Concern"))
@@ -186,7 +199,7 @@ def _verdicts() -> tuple[Part, ...]:
             "none",
             Query(f"sum by (status) ({increase(windows, RATE)})", "{{status}}"),
             size=(8, 8),
-            style=LineStyle(is_stacked=True),
+            style=LineStyle(is_stacked=True, colors=STATUS_COLORS),
         ),
         grid(
             "What spoils numbers here",

@@ -84,7 +84,7 @@ def _now() -> tuple[Part, ...]:
         "pci_bus_id": "PCI bus",
         "driver_version": "Driver",
         "vbios_version": "VBIOS",
-        "compute_capability": "Compute capability",
+        "compute_capability": "Capability",
         "virtualization": "Virtualisation",
     }
     identity = Cell(Query(f"max by ({', '.join(who)}) ({its('gpuwatch_device_info')})"))
@@ -189,7 +189,7 @@ def _power() -> tuple[Part, ...]:
             Query(its(heat, kind="slowdown"), "limit: slow-down"),
             Query(its(heat, kind="shutdown"), "limit: shut-down"),
             Query(its("gpuwatch_gpu_temperature_margin_celsius"), "degrees left"),
-            style=_LIMITED,
+            style=LineStyle(has_limits=True, colors={"degrees left": BLUE}),
         ),
     )
 

@@ -15,6 +15,8 @@ from grafana_foundation_sdk.models import common as common_model
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from dashboards.column_widths import label_px, text_px
+
 NO_DATA = "NO DATA"
 DATASOURCE = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
@@ -74,11 +76,8 @@ def lines(
     panel = _panel(timeseries.Panel(), title, description, size).unit(unit).show_points(common_model.VisibilityMode.AUTO)
     # Gaps stay visible: with a joined line, a stopped exporter would look like an idle GPU.
     panel = panel.span_nulls(False).line_width(1.5).fill_opacity(30 if style.is_stacked else 5)  # noqa: FBT003 - the SDK's own signature
-    panel = (
-        panel.color_scheme(_by("palette-classic"))
-        .tooltip(common.VizTooltipOptions().mode(common_model.TooltipDisplayMode.MULTI))
-        .legend(_legend())
-    )
+    panel = panel.color_scheme(_by("palette-classic")).legend(_legend())
+    panel = panel.tooltip(common.VizTooltipOptions().mode(common_model.TooltipDisplayMode.MULTI))
     if style.is_stacked:
         panel = panel.stacking(common.StackingConfig().mode(common_model.StackingMode.NORMAL).group("A"))
     if style.least is not None:
@@ -163,14 +162,11 @@ def grid(
         "indexByName": {name: index for index, name in enumerate((*labels, *values))},
         "renameByName": {name: heading for name, heading in values.items() if heading} | dict(labels),
     }
-    panel = panel.transformations(
-        [
-            model.DataTransformerConfig(id_val="merge", options={}),
-            model.DataTransformerConfig(id_val="organize", options=organize),
-        ]
-    )
+    merge = model.DataTransformerConfig(id_val="merge", options={})
+    panel = panel.transformations([merge, model.DataTransformerConfig(id_val="organize", options=organize)])
     for cell in (cell for cell in cells if cell.heading):
-        changes: dict[str, object] = {"unit": cell.unit}
+        texts = (cell.heading, *(look.text for look in (cell.looks or {}).values()))
+        changes: dict[str, object] = {"unit": cell.unit, "custom.minWidth": text_px(*texts)}
         if cell.decimals is not None:
             changes["decimals"] = cell.decimals
         if cell.looks:
@@ -178,6 +174,8 @@ def grid(
         if cell.steps:
             changes |= {"thresholds": _steps(*cell.steps).build(), "custom.cellOptions": {"type": "color-text"}}
         panel = panel.override_by_name(cell.heading, _changes(changes))
+    for label, heading in labels.items():
+        panel = panel.override_by_name(heading, _changes({"custom.minWidth": label_px(label)}))
     if highest_first:
         panel = panel.sort_by([common.TableSortByFieldState().display_name(highest_first).desc(desc=True)])
     for heading, url in (links or {}).items():

@@ -29,6 +29,7 @@ STATES: Mapping[int, ValueStyle] = {
     7: ValueStyle("limited by hardware", RED),
     8: ValueStyle("answers, use not observed", GREY),
 }
+STATUS_COLORS: Mapping[str, str] = {"valid": GREEN, "unproven": PURPLE, "flagged": ORANGE, "rejected": RED}
 SCRAPED: Mapping[int, ValueStyle] = {0: ValueStyle("not scraped", PURPLE), 1: ValueStyle("yes", GREEN)}
 DRIVER: Mapping[int, ValueStyle] = {0: ValueStyle("none", RED), 1: ValueStyle("answers", GREEN)}
 KIND_OF_SOURCE: Mapping[int, ValueStyle] = {0: ValueStyle("not simulated", GREEN), 1: ValueStyle("SIMULATED", ORANGE)}

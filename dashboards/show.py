@@ -41,7 +41,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
     "s": lambda value: f"{value:.2g} s",
     "dtdurations": lambda value: f"{value:.0f} s",
     "kwatth": lambda value: f"{value:.3g} kWh",
-    "Bps": lambda value: f"{value / _BINARY**2:.3g} MiB/s",
+    "Bps": lambda value: f"{value / 1e6:.3g} MB/s",
     "ops": lambda value: f"{value:.1f}/s",
 }
 

@@ -7,7 +7,6 @@ from grafana_foundation_sdk.models.dashboard import AnnotationQuery
 from dashboards.panels import (
     GREEN,
     GREY,
-    ORANGE,
     PURPLE,
     RED,
     YELLOW,
@@ -23,11 +22,10 @@ from dashboards.panels import (
     number,
     row,
 )
-from dashboards.queries import OPEN_WINDOWS, RATE, increase, of, quantile
+from dashboards.queries import OPEN_WINDOWS, RATE, STATUS_COLORS, increase, of, quantile
 
 UID = "gpuwatch-windows"
 RANGE = "$__range"
-_COLORS = {"valid": GREEN, "unproven": PURPLE, "flagged": ORANGE, "rejected": RED}
 _MEANS = {
     "valid": "The evidence was complete, and the claimed numbers are within the tolerance.",
     "unproven": "Evidence that the claim requires was missing.",
@@ -80,7 +78,7 @@ def _verdicts() -> tuple[Part, ...]:
             "none",
             Query(f"sum by (status) ({increase(judged, RATE)})", "{{status}}"),
             size=(12, 8),
-            style=LineStyle(is_stacked=True, colors=_COLORS),
+            style=LineStyle(is_stacked=True, colors=STATUS_COLORS),
         ),
         lines(
             "Flagged or rejected, share",
@@ -89,7 +87,7 @@ def _verdicts() -> tuple[Part, ...]:
             Query(_share_of("rejected|flagged", "10m"), "flagged or rejected"),
             Query(_share_of("unproven", "10m"), "unproven"),
             size=(12, 8),
-            style=LineStyle(most=1),
+            style=LineStyle(most=1, colors={"flagged or rejected": RED, "unproven": PURPLE}),
         ),
         grid(
             "By host", "Windows judged in the time shown, one row per host.", hosts, labels={"instance": "Host"}, size=(24, 6)
@@ -100,13 +98,14 @@ def _verdicts() -> tuple[Part, ...]:
 def _findings() -> tuple[Part, ...]:
     found, counted = of("gpuwatch_findings_total"), of("gpuwatch_findings_total", 'severity!="note"')
     table = Cell(Query(f"sort_desc(sum by (rule, severity) ({increase(found, RANGE)}) > 0)"), "Windows and GPUs", decimals=0)
+    seen = f"sum by (rule) (increase({counted}[{RANGE}] @ end())) > 0"  # the daemon exports every rule from zero
     return (
         row("Findings"),
         lines(
             "Findings, by rule",
-            "Hazards found in each interval, without notes.",
+            "Hazards found in each interval, without notes; only rules with a finding in the time shown.",
             "none",
-            Query(f"sum by (rule) ({increase(counted, RATE)})", "{{rule}}"),
+            Query(f"sum by (rule) ({increase(counted, RATE)}) and on (rule) ({seen})", "{{rule}}"),
             size=(14, 10),
             style=LineStyle(is_stacked=True),
         ),
@@ -132,7 +131,7 @@ def _work() -> tuple[Part, ...]:
             "s",
             Query(quantile(0.5, length, "status"), "{{status}}"),
             size=(12, 8),
-            style=LineStyle(colors=_COLORS),
+            style=LineStyle(colors=STATUS_COLORS),
         ),
         lines(
             "Time a verdict took",
@@ -157,7 +156,7 @@ def _judged_count(status: str) -> str:
 
 
 def _judged(status: str, expr: str) -> Cell:
-    return Cell(Query(expr), status.capitalize(), steps=((None, GREY), (0.5, _COLORS[status])), decimals=0)
+    return Cell(Query(expr), status.capitalize(), steps=((None, GREY), (0.5, STATUS_COLORS[status])), decimals=0)
 
 
 def _share_of(statuses: str, span: str) -> str:

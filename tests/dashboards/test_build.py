@@ -16,6 +16,7 @@ from dashboards.alerts import ALERTS, GROUPS
 from dashboards.asking import BOARDS, QUIET, asked, board, panels, variables
 from dashboards.build import generated, main
 from dashboards.panels import NO_DATA
+from dashboards.queries import STATUS_COLORS
 from dashboards.recording import RECORDINGS
 from gpuwatch.cli import cli
 from gpuwatch.exporter.metrics import METRICS, MetricKind
@@ -85,6 +86,30 @@ def test_panels_do_not_overlap_on_the_grid(name: str) -> None:
         assert at["x"] + at["w"] <= 24
         assert not cells & taken, panel["title"]
         taken |= cells
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_tables_fit_a_screen_of_1600_pixels(name: str) -> None:
+    """Columns have widths whose sum fits the panel: Grafana scrolls a wider table sideways, and hides its last columns."""
+    for panel in (panel for panel in panels(name) if panel["type"] == "table"):
+        overrides = panel["fieldConfig"]["overrides"]
+        widths = [change["value"] for each in overrides for change in each["properties"] if change["id"] == "custom.minWidth"]
+        organize = panel["transformations"][1]["options"]
+        assert len(widths) == len(set(organize["indexByName"]) - set(organize["excludeByName"])), panel["title"]
+        assert sum(widths) <= panel["gridPos"]["w"] * (1600 - 24) / 24 - 26, panel["title"]
+
+
+def test_a_status_has_one_color_on_every_dashboard() -> None:
+    """Statuses have the colours of their figures, not the palette's, in which a flagged window was green."""
+    colors = {}
+    for panel in (panel for name in BOARDS for panel in panels(name) if panel["type"] == "timeseries"):
+        if any(target["legendFormat"] == "{{status}}" for target in panel["targets"]):
+            overrides = panel["fieldConfig"]["overrides"]
+            colors[panel["title"], panel["id"]] = {
+                each["matcher"]["options"]: each["properties"][0]["value"]["fixedColor"] for each in overrides
+            }
+    assert len(colors) == 3
+    assert all(found == STATUS_COLORS for found in colors.values())
 
 
 def test_dashboards_have_unique_uids_and_valid_links() -> None:

@@ -89,6 +89,16 @@ def test_table_columns_are_labels_or_values_of_queries(fleet: Fleet) -> None:
     assert len(tables) >= 6
 
 
+def test_findings_by_rule_show_found_rules_only(fleet: Fleet) -> None:
+    """The daemon exports every rule from zero: without a choice the panel's legend would list all of them."""
+    query = next(query for query in QUERIES if query.key == ("windows", "Findings, by rule", "A"))
+    found = {
+        series.labels["rule"]: max(value for _, value in series.points) for series in answered(fleet, query, filled(fleet))
+    }
+    assert "contention-process" in found
+    assert all(found.values())
+
+
 def test_states_of_gpus_and_hosts_are_distinguished(fleet: Fleet) -> None:
     state = next(query for query in QUERIES if query.key == ("fleet", "State of the GPUs to look at first", "A"))
     seen: dict[tuple[str, str], set[str]] = {}
