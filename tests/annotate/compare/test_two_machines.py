@@ -228,6 +228,12 @@ class TestRatioOfModels:
             assert found.one_clock.card_spread_ratio == pytest.approx(0.006)
             assert any("a ratio of two models" in reason for reason in found.reasons)
 
+    def test_set_clock_serves_a_model_without_a_recorded_one(self) -> None:
+        """The ratio takes each model at its own clock: the set one of the H100, the recorded one of the H200."""
+        found = compared(there(name="NVIDIA H100"), is_ratio=True, reference_clock_mhz={"NVIDIA H100": 1450.0})
+        assert found.one_clock is not None
+        assert (found.one_clock.a_mhz, found.one_clock.b_mhz) == (1500.0, 1450.0)
+
 
 class TestFaces:
     def test_plain_data_and_markdown_hold_the_numbers(self) -> None:
