@@ -187,8 +187,8 @@ def section() -> Iterator[str]:
     yield from (
         "",
         "- **Contention**: with a neighbour the median is *lower*, at half the calls per second: single calls run between the neighbour's,",
-        "  at the clock that their power allows.  The number at 1500 MHz changes by 0.5 %.",
-        "- **Trial counts**: ten calls from idle read 15 % less time than 30 000 calls; the three numbers at 1500 MHz agree to 0.2 %.",
+        "  at the clock that their power allows.  The number at 1500 MHz changes by 0.2 %.",
+        "- **Trial counts**: ten calls from idle read 16 % less time than 30 000 calls; the three numbers at 1500 MHz agree to 0.2 %.",
         "- **Sleeps** hide the cap: 15 % less time per call, at 40 % or 12 % of the calls per second.",
         "- **Methods** of 200 calls per reading take 20 to 500 ms: most windows are too short for the books of utilisation, so unproven at best.",
         "- **CUPTI** (by torch's profiler) was measured in fresh processes by turns; the ratio has a 97 % interval over the turns.",

@@ -23,9 +23,9 @@ from tests.proof.scores import (
     sharpness,
 )
 
-_PAUSES = (STALLED, "host-stall", "pause-before", "sleep-rhythm", "garbage", "compilation", "hogs")
+PAUSES = (STALLED, "host-stall", "pause-before", "sleep-rhythm", "garbage", "compilation", "hogs")
 _OWN = ("work-growth", "work-modes", "own-other-work", "own-stream", "eased-data")
-_FOREIGN = tuple(name for name, family in FAMILIES.items() if family.outside and name != "hogs")
+FOREIGN = tuple(name for name, family in FAMILIES.items() if family.outside and name != "hogs")
 
 
 # Notes for readers who pool the committed calls; a new call gets a note about the changes before it.
@@ -254,8 +254,8 @@ def repeats(scored: Sequence[Scored]) -> list[str]:
             if not len(apart):
                 continue
             half = float(np.diff(np.quantile(apart, [0.025, 0.975]))[0]) / 2.0
-            foreign = [each for each in kept if each.row.family in _FOREIGN]
-            paused = [each for each in kept if each.row.family in _PAUSES]
+            foreign = [each for each in kept if each.row.family in FOREIGN]
+            paused = [each for each in kept if each.row.family in PAUSES]
             out.append(
                 f"| {words(name)} | {power} | {len(kept)} | {half:.2%} | {np.median(np.abs(apart)):.3%} | {_moved(paused, name)} | {_moved(foreign, name)} |"
             )

@@ -24,7 +24,7 @@ from annotate.output import report
 from annotate.verdict import Verdict
 from gpuwatch.sources.recordings import load
 from tests.campaign import render as campaign
-from tests.hardware import essays_page, merged, other_decisions, paired_page
+from tests.hardware import essays_page, merged, other_decisions, paired_page, targets_page
 from tests.proof import published
 
 ROOT = Path(__file__).parents[2]
@@ -136,6 +136,7 @@ def page() -> str:
         f"{data['driver']}, torch {data['torch']}, {data['date']}.  The evidence was recorded by the daemon while",
         "`tests/hardware/campaign.py` ran (`make gpu`).  The verdicts are by the present rules, and a test compares each verdict with the",
         "expected one.  No setting of the card was changed.\n",
+        *targets_page.section(),
         "## Verdicts\n",
         "| scenario | expected | verdict | hazards | SM clock MHz min/median/max | capped | utilisation | power W | `nvidia-smi` alone |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from tests.proof.shapes import Shape
 from tests.proof.testified import Variant
 
 RESULTS = Path(__file__).parent / "results.json"
-PROCESSES_COUNT = 2  # most worker processes: the scoring machine is shared
+PROCESSES_COUNT = os.cpu_count() or 1  # most worker processes
 # The generator's name of each number of a verdict.
 NAMES: Mapping[Number, str] = {
     Number.THROUGHPUT: "throughput",

@@ -96,7 +96,7 @@ def covered(reported: Sequence[JudgedRow], fitted: Sequence[JudgedRow]) -> list[
     steady = sum(each.is_steady for each in reported)
     mostly = sum(each.is_mostly and not each.is_steady for each in reported)
     opened = sum(bool(each.left_open) and not each.is_steady and not each.is_mostly for each in reported)
-    learned = _in_scope(fitted)
+    learned = in_scope(fitted)
     out = [
         "### Coverage\n",
         'A disturbed window is covered if its true deviation lies within bound plus repeatability.  Target: 95 %.  "No bound": a rule',
@@ -106,7 +106,7 @@ def covered(reported: Sequence[JudgedRow], fitted: Sequence[JudgedRow]) -> list[
         "| number | windows | covered | 95 % interval | covered by the bound alone | no bound | seeds below 4000 | with nothing left out |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    rows = _in_scope(reported)
+    rows = in_scope(reported)
     rows_alone = [replace(row, answer=replace(row.answer, repeatability={})) for row in rows]
     rows_whole = [each.row for each in reported if _happens(each.row)]
     for name in NAMES.values():
@@ -126,7 +126,7 @@ def covered_by_family(reported: Sequence[JudgedRow]) -> list[str]:
         "| family | " + " | ".join(in_words(name) for name in NAMES.values()) + " |",
         "|---|---|---|---|---|",
     ]
-    rows = _in_scope(reported)
+    rows = in_scope(reported)
     by_number = {name: coverage_by_family(rows, name) for name in NAMES.values()}
     for family in sorted({family for shares in by_number.values() for family in shares}):
         shares = [by_number[name][family] for name in NAMES.values()]
@@ -212,7 +212,7 @@ def _is_named(row: Row) -> bool:
     return bool(row.answer.named & own_names(row))
 
 
-def _in_scope(of: Sequence[JudgedRow]) -> list[Row]:
+def in_scope(of: Sequence[JudgedRow]) -> list[Row]:
     return [row for each in of if _happens(each.row) and (row := each.bounded) is not None]
 
 
