@@ -2,7 +2,7 @@
 
     python -m tests.hardware.essays_page add FOLDER      replaces data by the output of ``essays.py`` or ``programs.py``
 
-Each data set with a row in the output is replaced as a whole, except the rows of ``cards`` on other cards.  ``make pages``
+Experiments in the output are replaced as a whole; ``cards`` and ``programs`` keep the rows of other cards.  ``make pages``
 judges the evidence again.
 """
 
@@ -25,6 +25,7 @@ from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.output.budget_words import number_words, percent
 from annotate.verdict import Verdict
+from tests.proof.plain_programs import simulated_programs
 from tests.truth_windows import times_of, with_times
 
 Row: TypeAlias = dict[str, Any]
@@ -54,14 +55,17 @@ def add(folder: Path) -> None:
         ({**{name: value for name, value in row.items() if name != "run"}, "card": _digest(evidence)}, masked(evidence))
         for row, evidence in zip(rows, evidences, strict=True)
     ]
-    of_cards = [each for each in taken if each[0]["experiment"] == "cards"]
-    if of_cards:
-        fresh = {row["card"] for row, _ in of_cards}
-        kept = [each for each in read(CARDS) if each[0]["card"] not in fresh] if _paths(CARDS)[0].exists() else []
-        _write(CARDS, [*kept, *of_cards])
-    for stem, names in ((PROGRAMS, {"programs"}), (ESSAYS, set(_PRINTED))):
-        if kept := [each for each in taken if each[0]["experiment"] in names]:
-            _write(stem, kept)
+    for stem, experiment in ((CARDS, "cards"), (PROGRAMS, "programs")):
+        if of_cards := [each for each in taken if each[0]["experiment"] == experiment]:
+            fresh = {row["card"] for row, _ in of_cards}
+            kept = [each for each in read(stem) if each[0]["card"] not in fresh] if _paths(stem)[0].exists() else []
+            _write(stem, [*kept, *of_cards])
+    if essays := [each for each in taken if each[0]["experiment"] in _PRINTED]:
+        fresh = {row["experiment"] for row, _ in essays}
+        found = {name: [each for each in read() if each[0]["experiment"] == name and name not in fresh] for name in _PRINTED}
+        for each in essays:
+            found[each[0]["experiment"]].append(each)
+        _write(ESSAYS, [each for of in found.values() for each in of])
 
 
 def _digest(evidence: Evidence) -> str:
@@ -134,20 +138,29 @@ def of_programs() -> Iterator[str]:
     """Yield the lines of the table of honest programs."""
     if not _paths(PROGRAMS)[0].exists():
         return
+    rows = judged(PROGRAMS)
+    numbers = {card: i + 1 for i, card in enumerate(dict.fromkeys(row["card"] for row, _ in rows))}
     yield from (
         "## Plain windows around honest programs",
         "",
-        f"`python -m tests.hardware.programs OUT` on an {judged(PROGRAMS)[0][1].device_name}: each Python program does the same work before, in and after a window of 4 s.",
-        "The true deviation is the window's calls per second over the mean of both others, minus 1.",
-        "`tests/proof/test_plain_windows.py` covers simulated programs in containers, in virtual machines and of other libraries.",
+        f"`python -m tests.hardware.programs OUT` on {len(numbers)} NVIDIA H200: each program does the same work before, in and after a window of 4 s",
+        "or, in C++, 6 s.  The true deviation is the window's calls per second over the mean of both others, minus 1; no window here is off.",
+        "The last rows are simulated windows of 4 s without a disturbance (`tests/proof/plain_programs.py`), whose true deviation is 0.",
         "",
-        "| program | verdict | disturbances at most | true deviation | missing proofs, or causes |",
-        "|---|---|---|---|---|",
+        "| program | card | verdict | disturbances at most | true deviation | missing proofs, or causes |",
+        "|---|---|---|---|---|---|",
     )
-    for row, verdict in judged(PROGRAMS):
+    for row, verdict in rows:
         truth = f"{row['deviation_ratio']:+.2%}" if "deviation_ratio" in row else "–"
-        yield f"| {row['condition']} | {verdict.status.value} | {_bound(verdict)} | {truth} | {verdict.why or _causes(verdict)} |"
+        yield _of_program(row["condition"], str(numbers[row["card"]]), truth, verdict)
+    for name, evidence in simulated_programs().items():
+        yield _of_program(name, "simulated", "+0.00%", judge(evidence))
     yield ""
+
+
+def _of_program(name: str, card: str, truth: str, verdict: Verdict) -> str:
+    status = verdict.status.value
+    return f"| {name} | {card} | {status} | {_bound(verdict)} | {truth} | {verdict.why or _causes(verdict)} |"
 
 
 def _number(verdict: Verdict, number: Number) -> NumberBudget | None:
