@@ -1,5 +1,6 @@
 """Rules about constant conditions: clock levels, an unproven clock lock, dark time, this work's record, work levels."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from annotate.budget import Bound, Number
@@ -7,13 +8,16 @@ from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived.clock_answer import answer_clock_shift
 from annotate.derived.dark_bounds import dark_bounds, dark_clock, dark_lists, dark_power
+from annotate.derived.dark_time import DarkInterval
 from annotate.derived.named_clock import named_clock
 from annotate.derived.record_shift import clock_record_bounds, compared, record_bounds
 from annotate.derived.work_levels import CLOCK_POWER, capped_dips, farthest, no_levels, power_levels, traffic_levels
-from annotate.evidence import Fact
+from annotate.evidence import Evidence, Fact
 from annotate.evidence.circumstances import RECORD_COUNT
 from annotate.ranges import Duration, Share
 from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
+
+_FREE_A_CORE = "Free a CPU core for the daemon, or raise its CPU limit, and measure again."
 
 
 @rule(
@@ -84,7 +88,7 @@ def lock_unproven(case: Case) -> Answer:
     "dark-time",
     kind=RuleKind.BIAS,
     says="{what}",
-    remedy="Free a CPU core for the daemon, or raise its CPU limit, and measure again.",
+    remedy="{advice}",
 )
 def dark_time(
     case: Case,
@@ -103,8 +107,8 @@ def dark_time(
         do not count here.
 
     Remedy:
-        Leave a CPU core to the daemon: stop other CPU work, or raise the daemon's CPU limit.  After a stop in a debugger,
-        measure again.  A longer window reduces the share of a gap.
+        Leave a CPU core to the daemon: stop other CPU work, or raise the daemon's CPU limit.  After a stop in a debugger, or
+        if only the driver's power record has a gap, measure again.  A longer window reduces the share of a gap.
 
     Source:
         Rows of the clock, the driver's 20 ms power record, process lists.  Counters of capped and thermal time bridge a
@@ -132,9 +136,20 @@ def dark_time(
         return Unobserved(f"half of the window or more has no reading of {facts['unread']}") if dark_s else Clear(facts)
     longest = max((*clock, *power, *lists), key=lambda each: each.length_ns, default=None)
     if longest is None:
-        return Found(facts=facts | {"what": "the times show the idle time that the power record lacks"}, bounds=bounds)
+        what, advice = "the times show the idle time that the power record lacks", "Measure again."
+        return Found(facts=facts | {"what": what, "advice": advice}, bounds=bounds)
     facts["what"] = f"{longest_dark_s:.2f} of {window_s:.2f} s have no reading of {facts['unread']}"
+    facts["advice"] = _advice(evidence, longest, clock) if longest in power else _FREE_A_CORE
     return Found(facts=facts, span_ns=(longest.begin_ns, longest.end_ns), bounds=bounds)
+
+
+def _advice(evidence: Evidence, silent: DarkInterval, clock: Iterable[DarkInterval]) -> str:
+    """Return what to do about a silence of the power record: while the daemon read the clock, the daemon was not the cause."""
+    if any(each.begin_ns < silent.end_ns and each.end_ns > silent.begin_ns for each in clock):
+        return _FREE_A_CORE
+    if silent.end_ns >= evidence.window.end_ns:
+        return "Measure again: an earlier gpuwatch did not read the power record after a window."
+    return "Measure again, or longer: the driver's power record lacks this part."
 
 
 @rule(

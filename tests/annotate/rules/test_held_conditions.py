@@ -78,6 +78,7 @@ def test_silence_bounds_throughput_by_its_share() -> None:
     assert dark_time.says.format(**found.facts).startswith("1.6")
     assert found.span_ns is not None
     assert found.span_ns[0] == pytest.approx(BEGIN_NS + 4_000_000_000, abs=100_000_000)
+    assert dark_time.remedy.format(**found.facts).startswith("Free a CPU core")
 
 
 @pytest.mark.parametrize("recorded", HONEST, ids=lambda each: each.window.label)
@@ -124,6 +125,18 @@ def test_low_utilisation_keeps_a_hole_of_the_power_record_dark() -> None:
     found = dark_time.ask_about(Case(replace(copies, trace=replace(trace, columns=columns))))
     assert isinstance(found, Found)
     assert any(bound.size_ratio > 0.01 for bound in found.bounds)
+    assert found.facts["advice"] == "Measure again, or longer: the driver's power record lacks this part."
+
+
+def test_record_that_ends_before_its_window_is_of_an_earlier_version() -> None:
+    """Earlier daemons did not read the power record after a window: then a free CPU core does not help."""
+    gemm, _ = HONEST
+    dense = gemm.trace.dense_power
+    early = dense.where(dense.at_ns < gemm.window.end_ns - 200_000_000)
+    columns = {name: each for name, each in gemm.trace.columns.items() if name not in ("energy_j", "utilization_ratio")}
+    found = dark_time.ask_about(Case(replace(gemm, trace=replace(gemm.trace, dense_power=early, columns=columns))))
+    assert isinstance(found, Found)
+    assert dark_time.remedy.format(**found.facts).startswith("Measure again: an earlier gpuwatch")
 
 
 def test_window_mostly_dark_is_unobserved() -> None:
