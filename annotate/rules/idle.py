@@ -92,7 +92,8 @@ def idle_stretch(
     Limits of detection:
         Pauses at every Nth iteration, which are part of the loop.  Without times, pauses in a steady rhythm, and stretches
         that the power record does not resolve.  Sleeps of 10 ms in an attention loop left no dip.  Pauses inside an
-        iteration: ``outliers`` finds them.
+        iteration: ``outliers`` finds them.  Compilations are named as causes only for Triton 3.4 and later and for torch's
+        compiler: torch's jiterator, CUDA's own compiler, and the choices of cuBLAS and cuDNN have no hook.
 
     Remedy:
         Follow the named cause.  If no cause is named, find out what the launching thread did at that time.
