@@ -146,9 +146,11 @@ def _repeats(scored: Sequence[Scored]) -> Iterator[str]:
         for name, most in asked.items():
             power = "capped" if capped else "uncapped"
             kept = [each for each in told if each.is_capped is capped and name in each.references_differ]
-            yield _two(
-                f"repeatability of {in_words(name)}, {power}", most, kept, lambda each, of=name: each.references_differ[of]
-            )
+            yield _two(f"repeatability of {in_words(name)}, {power}", most, kept, _apart_in(name))
+
+
+def _apart_in(name: str) -> Callable[[Scored], float]:
+    return lambda each: each.references_differ[name]
 
 
 def _still(scored: Sequence[Scored]) -> Iterator[str]:
@@ -160,7 +162,7 @@ def _still(scored: Sequence[Scored]) -> Iterator[str]:
         ("beside other processes", STILL_BESIDE, [each for each in told if each.row.family in FOREIGN]),
     ):
         yield _two(f"the number that does not move, {words}", most, of, lambda each: each.row.truth[_ONE_CLOCK], _largest)
-    yield _two("the number that does not move, clean", STILL, apart, lambda each: each.references_differ[_ONE_CLOCK], _largest)
+    yield _two("the number that does not move, clean", STILL, apart, _apart_in(_ONE_CLOCK), _largest)
 
 
 def _half(of: Sequence[float]) -> float:
