@@ -102,10 +102,12 @@ def list_gpus(gpus: object) -> list[str] | None:
     """
     if gpus is None or isinstance(gpus, str):
         return None if gpus is None else [gpus]
-    names = [gpus] if not isinstance(gpus, list | tuple) else list(gpus)
-    for wrong in (name for name in names if not isinstance(name, str)):
-        raise UsageError(
-            f"gpus: expected texts, found {found_words(wrong)}; write UUIDs, or gpus=['0'] for the driver's index, which can "
-            "differ from CUDA's"
-        )
-    return names
+    found: list[str] = []
+    for name in gpus if isinstance(gpus, list | tuple) else [gpus]:
+        if not isinstance(name, str):
+            raise UsageError(
+                f"gpus: expected texts, found {found_words(name)}; write UUIDs, or gpus=['0'] for the driver's index, which can "
+                "differ from CUDA's"
+            )
+        found.append(name)
+    return found

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotate.amount_words import amount_text, duration_text, ordinal
+from annotate.amount_words import amount_text, duration_text, ordinal, span_text
 from annotate.evidence import Timings
 from annotate.stats.robust import effective_count
 from annotate.times.durations import every_count, inside, readable, usable, worth_count
@@ -50,6 +50,10 @@ def test_every_count_finds_a_rhythm_but_not_chance() -> None:
 def test_readable_duration_is_read_back(seconds: float) -> None:
     number, unit = readable(seconds).split()
     assert float(number) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit] == pytest.approx(seconds, rel=0.006)
+
+
+def test_span_has_one_unit_for_both_ends() -> None:
+    assert [span_text(0.0, 0.0195), span_text(0.02, 3.98)] == ["0 to 19.5 ms", "0.02 to 3.98 s"]
 
 
 def test_amounts_have_a_fitting_unit_and_no_exponent() -> None:

@@ -213,7 +213,7 @@ def test_run_prints_a_show_command_for_the_same_store(daemon: Settings) -> None:
         (
             ["--source", "simulated", "--gpu", "7", "--", "true"],
             125,
-            "found '7'; GPUs here: GPU 0: SIMULATED NVIDIA H200, GPU-",
+            "found '7'; GPUs here: 0 (GPU-",
         ),
         (["--json", "--", "true"], 125, "--json: expected FILE, found '--'"),
         (["--json", "--name", "x", "--", "true"], 125, "--json: expected FILE, found '--name'"),

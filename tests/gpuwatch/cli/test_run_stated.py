@@ -13,7 +13,7 @@ def test_run_stores_and_prints_the_stated_claim(daemon: Settings) -> None:
     stated = ("--claim", "fixed-clock", "--locked-mhz", "1500", "--every", "20ms", "--varies")
     ended = run("--name", "stated", *stated, "--", "sleep", "0.3", settings=daemon)
     assert ended.returncode == 0
-    assert "stated: clock locked at 1500 MHz, one call every 0.02 s, times vary by design" in ended.stderr
+    assert "stated: clock locked at 1500 MHz, one call every 20 ms, times vary by design" in ended.stderr
     with Reader(daemon.state) as reader:
         (kept,) = reader.runs(label="stated")
     assert {name: kept.declared[name] for name in ("locked_mhz", "every_s", "varies")} == {

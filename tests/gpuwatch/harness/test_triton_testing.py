@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import gpuwatch
 from gpuwatch.config.settings import Settings
 from gpuwatch.harness import session, triton_testing
 from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, read_json, run
@@ -84,6 +85,15 @@ def fake_testing(do_bench: Any) -> ModuleType:
     testing = ModuleType("triton.testing")
     vars(testing).update(do_bench=do_bench, _summarize_statistics=lambda times, quantiles, mode: sum(times))
     return testing
+
+
+def test_do_bench_refuses_a_coroutine_under_its_name() -> None:
+    async def step() -> None: ...
+
+    with pytest.raises(gpuwatch.UsageError, match=r"^do_bench: expected a function that does its work when it is called"):
+        gpuwatch.do_bench(step)
+    with pytest.raises(gpuwatch.UsageError, match=r"^do_bench: expected a function, found 3; give the function itself$"):
+        gpuwatch.do_bench(3)  # type: ignore[arg-type] # the mistake
 
 
 def test_unknown_do_bench_is_unproven(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
