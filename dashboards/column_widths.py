@@ -1,17 +1,17 @@
 """Least widths of the columns of tables.  Grafana's own, 150 px, would hide half of a wide table right of a laptop's screen."""
 
 _GRAFANA_PX = 150
-_LETTER_PX, _PADDING_PX = 7.2, 22  # of Grafana's font, Inter
+_LETTER_PX, _PADDING_PX = 7.6, 22  # of Grafana's font, Inter
 _LABELS_PX = {
     "compute_capability": 85,
     "driver_version": 90,
     "gpu": 50,
-    "instance": 105,
-    "name": 130,
-    "pci_bus_id": 130,
+    "instance": 100,
+    "name": 100,
+    "pci_bus_id": 140,
     "rule": 205,
     "severity": 75,
-    "uuid": 84,
+    "uuid": 79,
     "vbios_version": 115,
     "virtualization": 114,
 }

@@ -165,7 +165,8 @@ def grid(
     merge = model.DataTransformerConfig(id_val="merge", options={})
     panel = panel.transformations([merge, model.DataTransformerConfig(id_val="organize", options=organize)])
     for cell in (cell for cell in cells if cell.heading):
-        texts = (cell.heading, *(look.text for look in (cell.looks or {}).values()))
+        arrow = " ↓" if cell.heading == highest_first else ""
+        texts = (cell.heading + arrow, *(look.text for look in (cell.looks or {}).values()))
         changes: dict[str, object] = {"unit": cell.unit, "custom.minWidth": text_px(*texts)}
         if cell.decimals is not None:
             changes["decimals"] = cell.decimals
