@@ -164,7 +164,7 @@ def test_plugin_windows_beyond_the_limit_are_unwatched(fresh: session.HarnessSes
 @pytest.mark.parametrize(
     ("kwargs", "expected"),
     [
-        ({"claims": "burst"}, "expects claim, tolerance, precision, accept, limits by name, found claims"),
+        ({"claims": "burst"}, "expects claim, tolerance, precision, reference_clock, accept, limits by name, found claims"),
         ({"claim": "bursty"}, "burst"),
         ({"tolerance": 7.0}, "tolerance"),
     ],
