@@ -1,6 +1,7 @@
 """The pictures of the pages, in a light and a dark theme: ``python -m tests.pictures [NAME…]`` makes all or the named pictures.
 
-Each picture shows a command's output for a committed recording, so that unchanged code gives unchanged files.
+Each picture shows a command's output for a committed recording, so that unchanged code gives unchanged files.  The dashboards'
+pictures differ between runs: they show minutes of simulated GPUs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gpuwatch.tui.app import TopApp
 from gpuwatch.tui.widgets.gpu_list import GpuList
 from gpuwatch.view.history import Recorded
 from tests import verdict_pictures
+from tests.dashboards import dashboard_pictures
 from tests.gpuwatch import chromium
 from tests.gpuwatch.report import shown
 
@@ -72,6 +74,10 @@ def findings() -> None:
 
 def report() -> None:
     shown.pictures(DOCS)
+
+
+def dashboards() -> None:
+    dashboard_pictures.pictures(DOCS)
 
 
 async def _seen(pilot: Pilot[None], label: str) -> None:
@@ -134,7 +140,14 @@ def _photographed(top: TopApp, size: tuple[int, int], use: Use, name: str, theme
         page.screenshot(DOCS / f"{name}-{theme}.png", whole=False)
 
 
-PICTURES = {"verdicts": verdicts, "overview": overview, "detail": detail, "findings": findings, "report": report}
+PICTURES = {
+    "verdicts": verdicts,
+    "overview": overview,
+    "detail": detail,
+    "findings": findings,
+    "report": report,
+    "dashboards": dashboards,
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PICTURES:
