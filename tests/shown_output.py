@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from gpuwatch.cli import cli
 
 ROOT = Path(__file__).parents[1]
+COLUMNS = "110"  # width of the pages' terminal
 TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS")  # variables of the user's terminal
 MARK = "<!-- real output -->"
 BLOCK = re.compile(rf"(?<={re.escape(MARK)}\n)```console\n(.*?)```", re.S)
@@ -30,7 +31,7 @@ def pages() -> list[Path]:
 
 
 def run_command(command: str, state: Path) -> str:
-    """Return a command's output with a store in ``state`` and without this user's settings.
+    """Return a command's output on a terminal of ``COLUMNS``, with a store in ``state`` and without this user's settings.
 
     Raises ValueError: for another program's command.
     """
@@ -41,7 +42,7 @@ def run_command(command: str, state: Path) -> str:
         name for name in os.environ if name.startswith("GPUWATCH_") or name in TERMINAL
     )
     (settings := state / "config.toml").touch()
-    environment |= {"GPUWATCH_STATE": str(state), "GPUWATCH_CONFIG": str(settings)}
+    environment |= {"GPUWATCH_STATE": str(state), "GPUWATCH_CONFIG": str(settings), "COLUMNS": COLUMNS}
     with chdir(ROOT):
         return CliRunner().invoke(cli, words[1:], env=environment, catch_exceptions=False).output
 

@@ -23,9 +23,9 @@ from tests import shown_exceptions
 from tests.gpuwatch.forked import daemons_of_windows
 from tests.gpuwatch.programs import program
 from tests.shown_code import ROOT, SHELL, Block, Command, asked_command, blocks, commands, inline_commands, is_same
+from tests.shown_output import COLUMNS
 from tests.waiting import PATIENCE_S
 
-COLUMNS = "110"
 SECONDS_COUNT = "0.3"  # of a window in bench.py
 SCENE = "simulated:steady-copy"
 PAGE_FIRST = "README.md"

@@ -17,7 +17,7 @@ from annotate.evidence.circumstances import RECORD_COUNT
 from annotate.ranges import Duration, Share
 from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 
-_FREE_A_CORE = "Free a CPU core for the daemon, or raise its CPU limit, and measure again."
+_FREE_A_CORE = ", with a free CPU core for the daemon, or a higher CPU limit"
 
 
 @rule(
@@ -88,7 +88,7 @@ def lock_unproven(case: Case) -> Answer:
     "dark-time",
     kind=RuleKind.BIAS,
     says="{what}",
-    remedy="{advice}",
+    remedy="Measure again{advice}.",
 )
 def dark_time(
     case: Case,
@@ -136,7 +136,7 @@ def dark_time(
         return Unobserved(f"half of the window or more has no reading of {facts['unread']}") if dark_s else Clear(facts)
     longest = max((*clock, *power, *lists), key=lambda each: each.length_ns, default=None)
     if longest is None:
-        what, advice = "the times show the idle time that the power record lacks", "Measure again."
+        what, advice = "the times show the idle time that the power record lacks", ""
         return Found(facts=facts | {"what": what, "advice": advice}, bounds=bounds)
     facts["what"] = f"{longest_dark_s:.2f} of {window_s:.2f} s have no reading of {facts['unread']}"
     facts["advice"] = _advice(evidence, longest, clock) if longest in power else _FREE_A_CORE
@@ -148,8 +148,8 @@ def _advice(evidence: Evidence, silent: DarkInterval, clock: Iterable[DarkInterv
     if any(each.begin_ns < silent.end_ns and each.end_ns > silent.begin_ns for each in clock):
         return _FREE_A_CORE
     if silent.end_ns >= evidence.window.end_ns:
-        return "Measure again: an earlier gpuwatch did not read the power record after a window."
-    return "Measure again, or longer: the driver's power record lacks this part."
+        return ": an earlier gpuwatch did not read the power record after a window"
+    return ", or longer: the driver's power record lacks this part"
 
 
 @rule(

@@ -78,7 +78,7 @@ def test_silence_bounds_throughput_by_its_share() -> None:
     assert dark_time.says.format(**found.facts).startswith("1.6")
     assert found.span_ns is not None
     assert found.span_ns[0] == pytest.approx(BEGIN_NS + 4_000_000_000, abs=100_000_000)
-    assert dark_time.remedy.format(**found.facts).startswith("Free a CPU core")
+    assert dark_time.remedy.format(**found.facts).startswith("Measure again, with a free CPU core")
 
 
 @pytest.mark.parametrize("recorded", HONEST, ids=lambda each: each.window.label)
@@ -125,7 +125,7 @@ def test_low_utilisation_keeps_a_hole_of_the_power_record_dark() -> None:
     found = dark_time.ask_about(Case(replace(copies, trace=replace(trace, columns=columns))))
     assert isinstance(found, Found)
     assert any(bound.size_ratio > 0.01 for bound in found.bounds)
-    assert found.facts["advice"] == "Measure again, or longer: the driver's power record lacks this part."
+    assert found.facts["advice"] == ", or longer: the driver's power record lacks this part"
 
 
 def test_record_that_ends_before_its_window_is_of_an_earlier_version() -> None:

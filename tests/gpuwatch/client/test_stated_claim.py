@@ -37,7 +37,7 @@ def test_stated_parts_are_declared_facts(copying: Settings) -> None:
     facts = {"locked_mhz": 1500.0, "every_s": 0.02, "varies": True}
     assert declared(w, copying) == facts
     assert w.stated == facts
-    assert describe(facts) == "clock locked at 1500 MHz, one call every 0.02 s, times vary by design"
+    assert describe(facts) == "clock locked at 1500 MHz, one call every 20 ms, times vary by design"
 
 
 def test_nothing_is_stated_by_default(copying: Settings) -> None:
