@@ -20,10 +20,8 @@ from gpuwatch.wire.messages import FactValue
 CLAIM_BYTES = 1 << 20
 _F = TypeVar("_F", bound=Callable[..., Any])
 _WORK = {"flops": "call_flops_count", "bytes": "call_bytes", "dtype": "dtype"}
-_UNREADABLE: dict[str, FactValue] = {
-    "claimed_calls_count": 0,
-    "claimed_call_s": 0.0,
-}  # the judge treats zeros as an unreadable claim
+# The judge treats zeros as an unreadable claim.
+_UNREADABLE: dict[str, FactValue] = {"claimed_calls_count": 0, "claimed_call_s": 0.0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,6 @@ def own_daemon(settings: config.Settings, folder: Path) -> Iterator[dict[str, An
 
 def _status(process: subprocess.Popen[bytes], settings: config.Settings, log: Path) -> dict[str, Any]:
     deadline_ns = clock.now_ns() + round(START_S * 1e9)
-    pause = threading.Event()
     while clock.now_ns() < deadline_ns and process.poll() is None:
         try:
             with connect(settings, start=False) as client:
@@ -106,6 +105,6 @@ def _status(process: subprocess.Popen[bytes], settings: config.Settings, log: Pa
         except DaemonError as error:
             if error.code not in ("unreachable", "silent"):  # a busy machine may keep a new daemon from answering in time
                 raise
-        pause.wait(0.05)
+        threading.Event().wait(0.05)
     words = log.read_text(errors="replace").strip().splitlines()
     raise DaemonError(f"the simulating daemon did not start: {words[-1] if words else f'{log} is empty'}", "unreachable")

@@ -128,7 +128,7 @@ def test_low_utilisation_keeps_a_hole_of_the_power_record_dark() -> None:
     assert found.facts["advice"] == ", or longer: the driver's power record lacks this part"
 
 
-def test_record_that_ends_before_its_window_is_of_an_earlier_version() -> None:
+def test_power_record_that_ends_early_is_of_an_earlier_version() -> None:
     """Earlier daemons did not read the power record after a window: then a free CPU core does not help."""
     gemm, _ = HONEST
     dense = gemm.trace.dense_power
