@@ -42,7 +42,12 @@ def test_policy_leaves_out_default_thresholds() -> None:
     assert Policy.from_dict(old) == Policy()
     assert Policy().to_dict() == old
     assert (Policy().tolerance_ratio, Policy().precision_ratio) == (0.01, None)
-    data: dict[str, Any] = {"tolerance_ratio": 0.005, "precision_ratio": 0.02, "card_spread_ratio": 0.01, "reference_clock_mhz": 1410.0}
+    data: dict[str, Any] = {
+        "tolerance_ratio": 0.005,
+        "precision_ratio": 0.02,
+        "card_spread_ratio": 0.01,
+        "reference_clock_mhz": 1410.0,
+    }
     stated = Policy(**data)
     assert stated.to_dict() == {**old, **data}
     assert Policy.from_dict(json.loads(json.dumps(stated.to_dict()))) == stated
