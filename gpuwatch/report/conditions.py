@@ -50,8 +50,15 @@ def conditions(window: ReportedWindow) -> dict[str, str]:
         if increase is not None:
             # The counter's readings may lie slightly off the edges, so the share is scaled to the window's length.
             share = min(1.0, increase.amount / increase.span_ns)
-            out[words] = f"{length_words(share * verdict.length_s)} of {length_words(verdict.length_s)}"
+            out[words] = part_words(share, length_words(verdict.length_s))
     return out
+
+
+def part_words(share: float, length: str) -> str:
+    """Format a share of a length in the unit of the length, with two digits for a small part."""
+    number, unit = length.split()
+    part = share * float(number)
+    return f"{part:.2g} of {length}" if 0 < part < 0.95 or unit == "ms" else f"{part:.1f} of {length}"
 
 
 def differences(windows: Sequence[ReportedWindow]) -> list[tuple[str, list[str]]]:
@@ -120,7 +127,7 @@ def _reasons(evidence: Evidence) -> str | None:
     if not len(masks):
         return None
     every = clock_reasons.bits(int(np.bitwise_or.reduce(masks)))
-    return ", ".join(f"{clock_reasons.of_bit(bit)[0]} {(masks & bit != 0).mean():.0%}" for bit in every) or "none"
+    return ", ".join(f"{clock_reasons.of_bit(bit)[0]} {100 * (masks & bit != 0).mean():.0f} %" for bit in every) or "none"
 
 
 def _processes(evidence: Evidence) -> str | None:

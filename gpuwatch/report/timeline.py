@@ -16,6 +16,7 @@ _MARGIN_S = 2.0  # drawn before and after the window
 _SILENT_NS = 1_500_000_000  # a longer gap between process lists, or between readings of event reasons, counts as unobserved
 _DENSE_HOLDS_NS = 100_000_000  # five samples of the driver's power record: a longer pause is a gap
 _MOST_PROCESSES = 8
+_OWNER_ROLES = {Ownership.OWN: "good", Ownership.FOREIGN: "reject", Ownership.UNKNOWN: "muted"}
 _WHOLE_RATIO = 0.98  # from this share of the window on, a finding counts as the whole window
 
 
@@ -146,14 +147,31 @@ def _processes(evidence: Evidence) -> dict[str, Any]:
         for process in process_list.processes:
             seen.setdefault(process.pid, []).append(index)
             named[process.pid] = process
-    roles = {Ownership.OWN: "good", Ownership.FOREIGN: "reject", Ownership.UNKNOWN: "muted"}
     spans = []
     for pid in sorted(seen, key=lambda pid: (-len(seen[pid]), pid))[:_MOST_PROCESSES]:
         there = np.zeros(len(process_lists), np.bool_)
         there[seen[pid]] = True
-        name = f"{named[pid].name or 'process'} {pid}, {named[pid].ownership.value}"
-        spans.append({"name": name, "role": roles[named[pid].ownership], "at": _spans(at_ns, there, evidence)})
+        name, owner, at = f"{named[pid].name or 'process'} {pid}", named[pid].ownership, _spans(at_ns, there, evidence)
+        note = _outside(at_ns, there, evidence) if owner is not Ownership.OWN else ""
+        if note:
+            spans.append({"name": name, "note": note, "role": "muted", "at": at})
+        else:
+            spans.append({"name": f"{name}, {owner.value}", "role": _OWNER_ROLES[owner], "at": at})
     return {"title": "Processes on this GPU", "unit": "", "spans": spans, "more_count": max(len(seen) - _MOST_PROCESSES, 0)}
+
+
+def _outside(at_ns: Times, there: np.ndarray[Any, np.dtype[np.bool_]], evidence: Evidence) -> str:
+    """Return the time of a process that was there only outside the window; empty if a list inside has it, or none is inside."""
+    begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
+    inside = (at_ns >= begin_ns) & (at_ns <= end_ns)
+    if not inside.any() or (there & inside).any():
+        return ""
+    before_s, after_s = (begin_ns - at_ns[there & (at_ns < begin_ns)]) / 1e9, (at_ns[there & (at_ns > end_ns)] - end_ns) / 1e9
+    if len(before_s) and len(after_s):
+        return "seen only before and after the window"
+    if len(before_s):
+        return f"last seen {max(before_s.min(), 0.001):.2g} s before the window"
+    return f"first seen {max(after_s.min(), 0.001):.2g} s after the window"
 
 
 def _spans(at_ns: Times, on: np.ndarray[Any, np.dtype[np.bool_]], evidence: Evidence) -> list[list[float]]:

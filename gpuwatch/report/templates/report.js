@@ -24,15 +24,13 @@
       const suffix = index ? String(index + 1) : "", high = top - TITLE_PX(), low = Math.max(high - heights[index], 0);
       const range = lane.spans ? null : fitted(lane, data.length_s);
       layout["yaxis" + suffix] = axis({ domain: [low / total, high / total], anchor: "x", title: { text: plain(lane.unit) }, fixedrange: true, ...(range ? { range } : {}) });
-      layout.annotations.push({ text: "<b>" + plain(lane.title) + "</b>" + legend(lane, range), x: 0, xref: "paper", y: high / total, yref: "paper", showarrow: false,
+      layout.annotations.push({ text: "<b>" + plain(lane.title) + "</b>" + legend(lane, range, data.length_s), x: 0, xref: "paper", y: high / total, yref: "paper", showarrow: false,
         xanchor: "left", yanchor: "bottom", align: "left", font: { color: colour("text") } });
-      if (lane.spans) spans(lane, suffix, traces, layout); else series(lane, suffix, traces);
       if (lane.limit && isIn(lane.limit, range)) {
         traces.push({ x: [-0.02 * data.length_s, 1.02 * data.length_s], y: [lane.limit, lane.limit], yaxis: "y" + suffix, mode: "lines",
           name: plain(lane.limit_name), line: { color: colour("muted"), dash: "dot", width: 1 }, hoverinfo: "name+y" });
-        layout.annotations.push({ text: limitName(lane), x: 1, xref: "paper", xanchor: "right", y: lane.limit, yref: "y" + suffix, yanchor: "top", showarrow: false,
-          font: { color: colour("muted"), size: 10 }, bgcolor: colour("back"), borderpad: 0 });
       }
+      if (lane.spans) spans(lane, suffix, traces, layout); else series(lane, suffix, traces); // above the line of the limit
       top = low;
     });
     layout.xaxis = axis({ range: [-0.02 * data.length_s, 1.02 * data.length_s], title: { text: "seconds since the window began" + (narrow() ? "" : "; dashed: start and end of the window") },
@@ -40,8 +38,9 @@
     const upright = (x0, x1, more) => layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0, x1, y0: 0, y1: 1, layer: "below", ...more });
     data.findings.filter((each) => !each.whole).forEach((each) => upright(each.from_s, each.to_s,
       { fillcolor: colour(each.severity === "note" ? "muted" : each.severity), opacity: each.severity === "note" ? 0.06 : 0.13, line: { width: 0 } }));
-    [0, data.length_s].forEach((x) => layout.shapes.push({ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1,
-      line: { color: colour("text"), width: 1, dash: "dash" } }));
+    // In each lane alone: the titles between the lanes stay legible.
+    data.lanes.forEach((_, index) => [0, data.length_s].forEach((x) => layout.shapes.push({ type: "line", xref: "x", yref: "y" + (index ? index + 1 : "") + " domain",
+      x0: x, x1: x, y0: 0, y1: 1, line: { color: colour("text"), width: 1, dash: "dash" } })));
     layout.height = total + layout.margin.t + layout.margin.b;
     return [traces, layout];
   }
@@ -61,10 +60,18 @@
   const limitName = (lane) => plain(lane.limit_name + " " + lane.limit + " " + lane.unit);
 
   const roleOf = (each, index) => (each.name === "inside a finding" ? "reject" : ROLES[index % ROLES.length]);
-  const legend = (lane, range) => {
-    const names = (lane.series || []).map((each, index) => '<span style="color:' + colour(roleOf(each, index)) + '">■ ' + plain(each.name) + "</span>");
-    if (lane.limit && !isIn(lane.limit, range)) names.push('<span style="color:' + colour("muted") + '">' + limitName(lane) + (range && lane.limit > range[1] ? ", above" : "") + "</span>");
-    return names.length ? (narrow() ? "<br>" : "  ") + names.join("  ") : "";
+  // The parts of a line between two readings, or the points; a line outside the window is invisible before a zoom.
+  const parts = (each) => each.x.flatMap((x, place) => (each.y[place] === null ? [] : each.shape === "points" ? [[x, x]]
+    : (each.y[place + 1] ?? null) === null ? [] : [[x, each.x[place + 1]]]));
+  const legend = (lane, range, length_s) => {
+    const named = (role, text) => '<span style="color:' + colour(role) + '">' + text + "</span>";
+    const names = (lane.series || []).flatMap((each, index) => {
+      const drawn = parts(each), isOutside = !drawn.some(([from, to]) => to >= 0 && from <= length_s);
+      return drawn.length ? [named(roleOf(each, index), (each.shape === "points" ? "● " : "━ ") + plain(each.name) + (isOutside ? ", outside the window" : ""))] : [];
+    });
+    const limit = lane.limit ? [named("muted", isIn(lane.limit, range) ? "┄ " + limitName(lane) : limitName(lane) + (range && lane.limit > range[1] ? ", above" : ""))] : [];
+    if (narrow()) return limit.map((each) => "  " + each).join("") + (names.length ? "<br>" + names.join("  ") : ""); // each line fits
+    return [...names, ...limit].map((each) => "  " + each).join("");
   };
 
   function series(lane, suffix, traces) {
@@ -84,7 +91,10 @@
     });
     Object.assign(layout["yaxis" + suffix], { range: [lane.spans.length - 0.4, narrow() ? -0.75 : -0.6], showgrid: false, zeroline: false, title: { text: "" },
       tickvals: narrow() ? [] : lane.spans.map((_, row) => row), ticktext: lane.spans.map((each) => plain(each.name)) });
-    if (narrow()) lane.spans.forEach((each, row) => layout.annotations.push({ text: plain(each.name), x: 0, xref: "paper", xanchor: "left", xshift: 8, y: row - 0.42,
+    const noted = { showarrow: false, xanchor: "left", yanchor: "middle", yref: "y" + suffix };
+    if (!narrow()) lane.spans.forEach((each, row) => each.note && layout.annotations.push({ ...noted, text: plain(each.note), x: 0, xshift: 6, y: row,
+      font: { color: colour("muted"), size: 11 } }));
+    else lane.spans.forEach((each, row) => layout.annotations.push({ text: plain(each.name + (each.note ? ", " + each.note : "")), x: 0, xref: "paper", xanchor: "left", xshift: 8, y: row - 0.42,
       yref: "y" + suffix, yanchor: "middle", showarrow: false, font: { color: colour("text"), size: 10 } }));
   }
 
@@ -121,7 +131,7 @@
       if (ranges) Object.assign(layout.xaxis, ranges);
       if (paper) Object.assign(layout, { width: place.parentElement.classList.contains("pair") ? PAPER_PX / 2 - 8 : PAPER_PX, autosize: false });
       place.style.height = layout.height + "px"; // Plotly loses the height when the browser window is resized
-      window.Plotly.react(place, traces, layout, { ...config, responsive: !paper });
+      window.Plotly.react(place, traces, layout, { ...config, responsive: !paper, displayModeBar: narrow() ? false : "hover" }); // cut off if narrow
     });
     put("timeline", (index) => timeline(drawn[Number(index)].timeline));
     put("times", (index) => times(drawn[Number(index)].times));

@@ -114,6 +114,8 @@ def counted(count: int, what: str) -> str:
 
 def span(seconds: float) -> str:
     """Format a length of time in at most six characters."""
+    if 0 < seconds < 0.095:
+        return f"{seconds:.2f} s"
     if seconds < 99.95:
         return f"{seconds:.1f} s"
     if seconds < 5970:

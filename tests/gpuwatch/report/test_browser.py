@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
+import numpy as np
 import pytest
 
 from annotate.capsule.pack import unpack
-from annotate.evidence import Evidence
+from annotate.evidence import Column, Evidence
 from gpuwatch.report.record import ReportedWindow
 from tests.gpuwatch import chromium
 from tests.gpuwatch.chromium import Browser, Page
@@ -144,19 +145,15 @@ def test_theme_follows_system_until_chosen(plain_run: Page) -> None:
 
 
 def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
-    """In a narrow window pictures cover no text, cut off no text, and keep legends off buttons; sentences stay wide."""
+    """In a narrow window pictures cover no text, cut off no text, and have no toolbar; sentences stay wide."""
     page = two_runs
     page.ask("Emulation.setDeviceMetricsOverride", width=390, height=900, deviceScaleFactor=1, mobile=False)
     page.until(f"{TIMELINE}.querySelector('.main-svg').getBoundingClientRect().width < 390")
     beyond = "[...document.querySelectorAll('.picture')].filter((each) => each.scrollHeight > each.clientHeight).length"
     assert page.run(beyond) == 0
-    over = "a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom"
-    pairs = "[...document.querySelectorAll('.picture')].map((each) => ['.legend', '.modebar-group'].map((name) => each.querySelector(name)))"
-    rects = f"{pairs}.filter(([a, b]) => a && b).map((pair) => pair.map((each) => each.getBoundingClientRect()))"
-    assert page.run(f"{rects}.length") == 4
-    assert page.run(f"{rects}.filter(([a, b]) => {over}).length") == 0
     assert page.run("document.documentElement.scrollWidth") <= 390
     page.until(f"{TIMELINE}.layout.margin.l < 60")  # drawn again for the narrow window
+    assert page.run("document.querySelectorAll('.modebar-group').length") == 0
     beside = "((a, b) => a.width && (a.right > b.right + 1 || a.left < b.left - 1))"
     texts = "[...document.querySelectorAll('.picture')].flatMap((each) => [...each.querySelectorAll('text')].map((text) => [each, text]))"
     cut = f"{texts}.filter(([each, text]) => {beside}(text.getBoundingClientRect(), each.getBoundingClientRect()))"
@@ -167,7 +164,7 @@ def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
 
 
 def test_axes_fit_readings_in_the_window(two_runs: Page) -> None:
-    """The axis of a lane with varying readings ends near the window's extremes; the distant power limit is named."""
+    """The axis of a lane with varying readings ends near the window's extremes; limits are named in the titles."""
     drawn = two_runs.run("JSON.parse(document.getElementById('gpuwatch-drawn').textContent)")["windows"][0]["timeline"]
     layout = two_runs.run(f"({{layout: {TIMELINE}.layout}})")["layout"]
     fitted = 0
@@ -182,7 +179,28 @@ def test_axes_fit_readings_in_the_window(two_runs: Page) -> None:
             fitted += 1
     assert fitted >= 2
     texts = two_runs.run(f"[...{TIMELINE}.querySelectorAll('.annotation-text')].map((each) => each.textContent)")
-    assert any("limit 700 W" in text for text in texts)
+    assert any(text.startswith("Power") and "limit 700 W" in text for text in texts)
+    assert not any(text.startswith("limit") for text in texts), "a name on the curve"
+
+
+def test_legend_names_lines_with_their_mark(opened: Opened) -> None:
+    """A line, a point and a limit have different marks; a line outside the window says so, and a lone reading has no name."""
+    page = opened(judged(scene("from-idle")))
+    titles = f"[...{TIMELINE}.querySelectorAll('.annotation-text')].map((each) => each.textContent)"
+    clock, power = (next(text for text in page.run(titles) if text.startswith(title)) for title in ("SM clock", "Power"))
+    assert "━ NVML" in clock
+    assert "● true, per iteration" in clock
+    assert "limit 700 W" in power
+    trace, begin_ns, dense = scene("from-idle").trace, scene("from-idle").window.begin_ns, scene("from-idle").trace.dense_power
+    late = dense.at_ns > begin_ns - 500_000_000
+    for until_ns, name in ((begin_ns, "━ NVML, outside the window"), (begin_ns - 1_900_000_000, "Power  ━ every 20 ms  ")):
+        at_ns = np.arange(begin_ns - 1_990_000_000, until_ns, 200_000_000, dtype=np.int64)
+        sampled = Column(at_ns, np.full(len(at_ns), 123.0))
+        changed = replace(
+            trace, dense_power=Column(dense.at_ns[late], dense.values[late]), columns={**trace.columns, "power_w": sampled}
+        )
+        page = opened(judged(replace(scene("from-idle"), trace=changed)))
+        assert any(name in text for text in page.run(titles))
 
 
 def test_times_and_their_distribution_share_an_axis(two_runs: Page) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from annotate.capsule.pack import unpack
 from annotate.claims import Claim
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Ownership, Process
 from annotate.judge import judge
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.errors import ExportError
-from gpuwatch.report import html_page, read_page, thinned_series
+from gpuwatch.report import conditions, html_page, read_page, thinned_series
 from gpuwatch.report.record import ReportedWindow
 from gpuwatch.report.redaction import redacted
 from gpuwatch.sources.simulated.offline import simulate
@@ -88,6 +88,39 @@ def test_time_line_marks_findings_with_a_span() -> None:
     assert next(iter(lanes)) == "Findings"
     assert [each["name"] for each in lanes["Iterations"]["series"]] == ["outside every finding", "inside a finding"]
     assert {each["rule"]: each["whole"] for each in drawn["findings"]}["mem-clock-change"] is False
+
+
+def test_process_outside_the_window_is_not_called_foreign() -> None:
+    """A process that only lists before or after the window name has the distance from the window instead of an owner."""
+    piece = scene("neighbour")
+    begin_ns, end_ns = piece.window.begin_ns, piece.window.end_ns
+
+    def seen(*at_ns: int) -> dict[str, str | None]:
+        stranger = Process(pid=1456, ownership=Ownership.FOREIGN)
+        lists = [replace(each, at_ns=at, processes=(stranger,)) for at in at_ns for each in piece.trace.process_lists[:1]]
+        every = tuple(sorted([*piece.trace.process_lists, *lists], key=lambda each: each.at_ns))
+        changed = replace(piece, trace=replace(piece.trace, process_lists=every))
+        lanes = Page(rendered(judged(changed))).data("gpuwatch-drawn")["windows"][0]["timeline"]["lanes"]
+        spans = next(lane for lane in lanes if lane["title"] == "Processes on this GPU")["spans"]
+        return {each["name"]: each.get("note") for each in spans}
+
+    assert seen(begin_ns - 400_000_000)["process 1456"] == "last seen 0.4 s before the window"
+    assert seen(end_ns + 300_000_000)["process 1456"] == "first seen 0.3 s after the window"
+    assert seen(begin_ns - 1, end_ns + 1)["process 1456"] == "seen only before and after the window"
+    within = seen(begin_ns - 400_000_000, begin_ns + 100_000_000)
+    assert within["process 1456, foreign"] is None
+    assert "neighbour 60101, foreign" in within
+    assert any(name.endswith(", own") for name in within)
+
+
+def test_part_of_the_window_has_the_unit_of_its_length(from_idle: Page) -> None:
+    """The time under the power cap is in the unit of the window's length."""
+    length_s = scene("from-idle").window.length_s
+    held = conditions.conditions(judged(scene("from-idle")))["held by the power cap"]
+    assert re.fullmatch(rf"[\d.]+ of {length_s:.1f} s", held)
+    assert held in from_idle.words
+    assert conditions.part_words(0.0031, "6.0 s") == "0.019 of 6.0 s"
+    assert conditions.part_words(0.317, "60 ms") == "19 of 60 ms"
 
 
 def test_sampled_power_fills_gap_of_dense_record(recorded: tuple[Evidence, ...]) -> None:

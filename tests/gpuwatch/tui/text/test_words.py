@@ -92,7 +92,8 @@ def test_user_text_reaches_no_terminal_unescaped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.04, "0.0 s"), (99.9, "99.9 s"), (100, "2 min"), (5960, "99 min"), (7200, "2 h"), (9e5, "10 d")]
+    ("seconds", "said"),
+    [(0.0, "0.0 s"), (0.04, "0.04 s"), (99.9, "99.9 s"), (100, "2 min"), (5960, "99 min"), (7200, "2 h"), (9e5, "10 d")],
 )
 def test_span_takes_at_most_six_characters(seconds: float, said: str) -> None:
     assert words.span(seconds) == said
