@@ -70,14 +70,14 @@ def make(folder: Path) -> None:
     virtual = VirtualClock(BEGIN_NS)
     store = opened(folder / "live", clock=virtual, segment_bytes=1)
     store.put_device(DEVICE)
-    feed(store, stream(900.0, loaded=True), clock=virtual, flush_ns=5 * S)
-    store.put_run(a_run(id=OLD, status="judging", begin_ns=BEGIN_NS + 885 * S, end_ns=BEGIN_NS + 890 * S))
+    feed(store, stream(640.0, loaded=True), clock=virtual, flush_ns=5 * S)
+    store.put_run(a_run(id=OLD, status="judging", begin_ns=BEGIN_NS + 625 * S, end_ns=BEGIN_NS + 630 * S))
     at_ns = BEGIN_NS + np.arange(100, dtype=np.int64) * 1_000_000
     store.put_timings(OLD, Timings(at_ns, np.full(100, 1e-3)))
     assert store.flush(PATIENCE_S)
     judged = judge_run(folder / "live", OLD)
     status = judged.verdicts[0]["status"]
-    run = a_run(id=OLD, status=status, begin_ns=BEGIN_NS + 885 * S, end_ns=BEGIN_NS + 890 * S, verdicts=tuple(judged.verdicts))
+    run = a_run(id=OLD, status=status, begin_ns=BEGIN_NS + 625 * S, end_ns=BEGIN_NS + 630 * S, verdicts=tuple(judged.verdicts))
     store.put_run(run, judged.evidence)
     assert store.flush(PATIENCE_S)
     shutil.copytree(folder / "live", folder / "base", ignore=shutil.ignore_patterns("*-shm", "lock"))

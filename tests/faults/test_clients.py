@@ -205,7 +205,7 @@ def test_windows_of_threads_stay_separate(daemon: Live) -> None:
         found = {}
         def work(number):
             windows = []
-            for i in range(5):
+            for i in range(2):
                 with opened(f"thread {number}.{i}") as w:
                     with opened(f"inner {number}.{i}") as inner:
                         time.sleep(0.01)
@@ -217,7 +217,7 @@ def test_windows_of_threads_stay_separate(daemon: Live) -> None:
         print(json.dumps(found))
     """
     found = json.loads(said(program(daemon.settings, body)))
-    assert found == {str(n): [f"thread {n}.{i}" for i in range(5)] for n in range(8)}
+    assert found == {str(n): [f"thread {n}.{i}" for i in range(2)] for n in range(8)}
 
 
 @as_root

@@ -171,6 +171,7 @@ def test_daemon_stays_small_with_longest_gpu_names(daemon: Live, beside: Client)
         asked(connection, plain("hello") | {"protocol": 1})
         for _ in range(100):
             refused(*asked(connection, plain("open") | {"gpus": too_many}))
+        for _ in range(10):  # each becomes a judged window
             answer, size = asked(connection, plain("open") | {"gpus": largest, "told": {"cache": "x" * 16_000}})
             assert answer["type"] == "opened"
             assert size < REFUSAL_BYTES
