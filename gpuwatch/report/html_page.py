@@ -145,7 +145,8 @@ def _template() -> Any:  # jinja2's Template, whose stubs lack its undefined typ
 def _fact(value: object) -> str:
     if value is None:
         return "not observed"
-    return f"{value:.6g}" if isinstance(value, float) else plain(str(value))
+    # A phrase of the sentence begins with the comma or colon that joins it.
+    return f"{value:.6g}" if isinstance(value, float) else plain(str(value)).lstrip(":, ")
 
 
 def _typeset(words: str) -> Markup:

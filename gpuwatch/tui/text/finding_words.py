@@ -35,7 +35,7 @@ def lines(finding: Finding, format_time: Callable[[int], str], width: int) -> li
     if finding.remedy:
         shown += _wrapped([f"{_INDENT}→ {report.plain(finding.remedy)}"], width, Tone.GOOD)
     figures = "   ".join(
-        f"{report.plain(name)} {f'{value:.4g}' if isinstance(value, float) else report.plain(str(value))}"
+        f"{report.plain(name)} {f'{value:.4g}' if isinstance(value, float) else report.plain(str(value)).lstrip(':, ')}"
         for name, value in finding.facts.items()
         if value is not None and not (isinstance(value, str) and value in finding.says)
     )

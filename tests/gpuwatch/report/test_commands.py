@@ -78,14 +78,14 @@ def test_report_refuses_in_one_line_and_writes_nothing(
     target = str(tmp_path / "run.html")
     trace = ("--trace", str(CAPSULE))
     for code, arguments, message in (
-        (2, (*trace,), "-o FILE.html"),
+        (2, (*trace,), "-o FILE"),
         (2, (*trace, "-o", str(tmp_path)), "expected a file in a writable folder"),
         (2, (*trace, "-o", str(tmp_path / "none" / "run.html")), "expected a file in a writable folder"),
         (2, (*trace, "--markdown", "--junit"), "found both"),
         (2, (*trace, "-o", target, "--redact", "name"), "host, user, serial"),
         (2, ("0a", *trace, "-o", target), "found both"),
         (2, ("--trace", str(tmp_path / "missing"), "-o", target), "missing"),
-        (1, ("ffffffff", "-o", target), "ffffffff"),
+        (2, ("ffffffff", "-o", target), "ffffffff"),
     ):
         ended = gpuwatch(*daemon.flags(), "report", *arguments)
         assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1), arguments

@@ -21,6 +21,8 @@ from gpuwatch.report.record import ReportedWindow
 from gpuwatch.report.redaction import redacted
 from gpuwatch.sources.simulated.offline import simulate
 from gpuwatch.sources.simulated.simulated_source import scenes_named
+from gpuwatch.tui.text import finding_words
+from gpuwatch.tui.text.words import text
 from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene, with_processes
 
 CAPSULE = Path(__file__).parents[2] / "traces" / "h200-windows.capsule"
@@ -139,6 +141,17 @@ def test_finding_table_omits_facts_of_the_sentence(from_idle: Page) -> None:
     named = re.findall(r'<th scope="row">(\w+)</th>', from_idle.html.partition("<h2>Findings</h2>")[2])
     assert {"bound_ratio", "steady_by"} <= set(named)  # the finding's sentence shows its labels; the table has only figures
     assert not {"what", "because", "clock"} & set(named)
+
+
+def test_phrases_of_a_finding_have_no_joining_colon(recorded: tuple[Evidence, ...]) -> None:
+    """The table of facts, in the report and in top, shows a phrase without the colon that joins it to the sentence."""
+    window = judged(next(piece for piece in recorded if piece.window.label == "neighbour-gemm-4096"))
+    phrase = next(finding for finding in window.verdict.hazards if finding.facts.get("advice"))
+    advice = str(phrase.facts["advice"])
+    assert advice.startswith(":")
+    assert f"<td>{advice[2:]}</td>" in rendered(window)
+    shown = " ".join(text(finding_words.lines(phrase, str, 999)).split())
+    assert f"advice {advice[2:]}" in shown
 
 
 def test_times_are_drawn_raw_and_at_one_clock(from_idle: Page) -> None:
