@@ -160,7 +160,7 @@ class Windows:
 
 def day(
     folder: Path, hours: float = HOURS, *, budget_bytes: int = BUDGET_BYTES, segment_bytes: int = SEGMENT_BYTES,
-    progress: bool = False,
+    gpus_count: int = GPUS_COUNT, progress: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Run the day; return its costs.
 
@@ -173,7 +173,7 @@ def day(
         limits=StoreLimits(budget_bytes=budget_bytes, segment_bytes=segment_bytes),
         wall_offset_ns=lambda: WALL_OFFSET_NS,
     )  # fmt: skip
-    gpus = [Gpu.watched(position, store, stop) for position in range(GPUS_COUNT)]
+    gpus = [Gpu.watched(position, store, stop) for position in range(gpus_count)]
     windows = Windows(store, folder, gpus)
     end_ns, look_ns, commit_ns = BEGIN_NS + round(hours * 3600 * S), BEGIN_NS, BEGIN_NS
     looks: list[dict[str, Any]] = []
@@ -214,7 +214,7 @@ def day(
     stores.check_rows(folder)
     assert len(stores.check_runs(folder)) == sum(windows.statuses.values())
     return {
-        "simulated_hours": hours, "gpus_count": GPUS_COUNT, "period_s": PERIOD_NS / S,
+        "simulated_hours": hours, "gpus_count": gpus_count, "period_s": PERIOD_NS / S,
         "took_s": round((clock.now_ns() - begun_ns) / S), "sweeps_count": sweeps_count, "rows_count": kept["rows_count"],
         "windows": dict(sorted(windows.statuses.items())), "verdicts_count": windows.verdicts_count,
         "budget_bytes": budget_bytes, "segment_bytes": segment_bytes, "segments_max_bytes": segments_max_bytes,

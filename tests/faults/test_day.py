@@ -11,8 +11,8 @@ from tests.faults import day
 
 
 def test_minutes_of_a_day_are_judged_within_a_budget(tmp_path: Path) -> None:
-    """Three windows of a short day are valid, although the budget drops segments."""
-    found = day.day(tmp_path, 0.05, budget_bytes=512 << 10, segment_bytes=256 << 10)
+    """Three windows of a short day with four GPUs are valid, although the budget drops segments."""
+    found = day.day(tmp_path, 0.05, budget_bytes=192 << 10, segment_bytes=96 << 10, gpus_count=4)
     assert found["windows"] == {"valid": 3}
     assert found["dropped_segments_count"] >= 2
 
