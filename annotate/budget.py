@@ -234,6 +234,14 @@ class Budget:
     def number(self, number: Number) -> NumberBudget | None:
         return next((each for each in self.numbers if each.number is number), None)
 
+    def largest_of(self, rule: str) -> Bound | None:
+        """Return the rule's largest bound on the claimed numbers, else on any; None without a bound."""
+        mine = [bound for number in self.numbers for bound in number.bounds if bound.rule == rule]
+        claimed = [bound for bound in mine if bound.number in self.claimed] or mine
+        return max(
+            claimed, key=lambda each: (each.size_ratio, abs(each.estimate.value_ratio) if each.estimate else 0.0), default=None
+        )
+
     def is_printed(self, bound: Bound) -> bool:
         """Return True if a report prints this cause by default."""
         return bound.size_ratio >= PRINTED_RATIO * self.tolerance_ratio

@@ -103,9 +103,13 @@ class Verdict:
 
     @property
     def hazards(self) -> tuple[Finding, ...]:
-        """Return the findings of hazards, worst first and accepted ones last, in the rules' order within one severity."""
+        """Return the findings of hazards: worst first, the largest bound first in one severity, and accepted ones last."""
         found = [finding for finding in self.findings if finding.answered is Answered.FOUND]
-        return tuple(sorted(found, key=lambda finding: (finding.accepted, SEVERITIES.index(finding.severity or "note"))))
+        return tuple(sorted(found, key=self._rank))
+
+    def _rank(self, finding: Finding) -> tuple[bool, int, float]:
+        bound = self.budget.largest_of(finding.rule) if self.budget is not None else None
+        return finding.accepted, SEVERITIES.index(finding.severity or "note"), -bound.size_ratio if bound else 0.0
 
     @property
     def causes(self) -> tuple[Finding, ...]:

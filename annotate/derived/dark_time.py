@@ -70,15 +70,15 @@ def power_intervals(
 ) -> tuple[DarkInterval, ...]:
     """Return the parts of the window without samples of the dense power record, which proof 1 needs without times.
 
-    The energy counter bridges such a part: the missing energy limits the GPU's idle time.  Without such a
-    bridge, utilisation limits the idle time of a short part.
+    The energy counter bridges such a part: the missing energy limits the GPU's idle time.  Utilisation limits the idle time
+    of a short part.  The lower limit counts: over a second, one sample of the record is an error of 20 ms of energy.
     """
     window, dense = evidence.window, evidence.trace.dense_power
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns))
     edges_ns = [window.begin_ns, *dense.at_ns[low:high].tolist(), window.end_ns]
     found = [(begin, end) for begin, end in pairwise(edges_ns) if end - begin > apart_ns]
-    by_energy = (_power_interval(evidence, begin, end, idle_w) for begin, end in found)
-    return tuple(each if each.bridged_by else _gauged_interval(evidence, each) for each in by_energy)
+    by_energy = [_power_interval(evidence, begin, end, idle_w) for begin, end in found]
+    return tuple(min(each, _gauged_interval(evidence, each), key=lambda one: one.excursion_ratio) for each in by_energy)
 
 
 def list_intervals(

@@ -115,13 +115,9 @@ def claim_line(verdict: Verdict) -> str:
 
 def bound_words(finding: Finding, budget: Budget | None) -> str:
     """Return the largest bound of a cause on the claim's numbers, else on any, as text; empty for a cause without bounds."""
-    if budget is None:
+    largest = budget.largest_of(finding.rule) if budget is not None else None
+    if largest is None:
         return ""
-    mine = [bound for number in budget.numbers for bound in number.bounds if bound.rule == finding.rule]
-    claimed = [bound for bound in mine if bound.number in budget.claimed] or mine
-    if not claimed:
-        return ""
-    largest = max(claimed, key=lambda bound: (bound.size_ratio, abs(bound.estimate.value_ratio) if bound.estimate else 0.0))
     return (
         _unbounded_words(largest.estimate) or "effect unknown" if largest.ratio is None else f"at most {percent(largest.ratio)}"
     )

@@ -112,7 +112,7 @@ def dark_time(
 
     Source:
         Rows of the clock, the driver's 20 ms power record, process lists.  Counters of capped and thermal time bridge a
-        silence of the clock.  The energy counter bridges a silence of the power record, or utilisation a short one.  Times
+        silence of the clock.  The energy counter bridges a silence of the power record, and utilisation a short one.  Times
         with known gaps replace the power record, and stamps replace the driver's clock.
     """
     evidence, length_ns = case.evidence, case.evidence.window.length_ns

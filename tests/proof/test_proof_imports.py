@@ -21,6 +21,7 @@ _ASKING = frozenset(
         "test_essay_hazards",
         "test_conditions_variants",
         "asked",
+        "plain_programs",
         "fooling",
         "fooling_page",
         "test_fooling_variants",

@@ -78,6 +78,21 @@ def test_energy_bridges_a_silence_of_power() -> None:
     assert alone.excursion_ratio == 1.0
 
 
+def test_utilisation_limits_a_short_silence_better_than_energy() -> None:
+    """One sample of the record is 20 ms of energy: missing energy of that size says nothing about a silence of 44 ms."""
+
+    def energy_j(t: float) -> float:
+        return 1000.0 + 566.0 * (t + 100) - (18.0 if t > 2.0 else 0.0)
+
+    def used(t: float) -> float:
+        return 1.0
+
+    about = without_power(evidence(signals={"energy_j": energy_j, "utilization_ratio": used}), 2.0, 2.03)
+    (bridged,) = power_intervals(about, idle_w=120.0)
+    assert bridged.bridged_by == "utilisation"
+    assert bridged.excursion_ratio < 0.2
+
+
 def test_missing_energy_is_idle_time() -> None:
     """Half a second at 120 W inside a silence of 1.5 s gives an excursion of a third."""
 
