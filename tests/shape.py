@@ -65,6 +65,9 @@ STATEMENTS_COUNT = sum(
         "NVTX ranges of any program, and a C library (libgpuwatch)": 200,
         "the reasons of a ratio: counters, roofline, differences, an HTML page (diff)": 800,
         "times that do not fit, stamps of another GPU, few long entries, means of two speeds, launches inside events": 155,
+        "a reference clock that the user sets, with the reason if it cannot be used": 105,
+        "GPUs named alike in Python, daemon and commands; verdicts of three lines; refusals and units with words": 226,
+        "top and report that draw what was there; dashboards' tables that fit; advice by the cause of a silence": 72,
         "numbers against this card's record, levels of work without times, hung pages, idle time that raises the clock": 440,
     }.values()
 )

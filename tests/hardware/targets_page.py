@@ -133,7 +133,7 @@ def _statuses(reported: Sequence[JudgedRow], scored: Sequence[Scored]) -> Iterat
     ):
         yield _line(
             target, f"≤ {ratio:.0%}, upper end ≤ {2 * ratio:.0%}; on GPUs ≤ {ratio_on_cards:.0%}",
-            f"{as_percent(share)} of {share.total} ({as_interval(share)})",
+            f"{share.ratio or 0.0:.2%} of {share.total} ({as_interval(share)})",
             _met((share.ratio or 0.0) <= ratio and share.is_at_most(2 * ratio)),
             f"{as_percent(on_cards)} of {on_cards.total}", _met((on_cards.ratio or 0.0) <= ratio_on_cards),
         )  # fmt: skip

@@ -36,7 +36,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 CONSTANTS = {
     "__version__": split_docstring(
-        "Version of gpuwatch as text, such as ``0.2.0``.\n\nRaises nothing.\n\nExample:\n    >>> len(gpuwatch.__version__.split('.'))\n    3"
+        'Version of gpuwatch as text, such as ``0.2.0``.\n\nRaises nothing.\n\nExample:\n    >>> len(gpuwatch.__version__.split("."))\n    3'
     )
 }
 CALLED_BY_OTHERS = {"load_ipython_extension"}  # IPython calls it for `%load_ext gpuwatch`
