@@ -42,9 +42,9 @@ class GpuHistory:
         self.trace = known
 
     def first_ns(self, since_ns: int) -> int:
-        """Return the first reading since a moment; the moment itself without a clear pause before that reading.
+        """Return the time of the first reading after ``since_ns``, or ``since_ns`` if a reading lies near that time.
 
-        Before a query has covered that time, or without a reading, return the moment.
+        Return ``since_ns`` too without a reading, and until a query has covered that time.
         """
         if self._known_ns is None or self._known_ns[0] > since_ns:
             return since_ns

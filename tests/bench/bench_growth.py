@@ -18,7 +18,7 @@ from gpuwatch.store import Reader, Store, StoreLimits, files
 from gpuwatch.store.boot import Boot
 from gpuwatch.view import history
 from tests.bench import made_up
-from tests.bench.bench_peers import machine, no_double, ours, sleeping
+from tests.bench.bench_peers import machine, ours, sleeping, why_no_driver
 from tests.bench.bench_store import readings_bytes, unwatched
 from tests.bench.bench_top import first_ms
 from tests.fake_nvml.build import build
@@ -45,7 +45,7 @@ def main(
 
 def with_gpus(counts: Sequence[int], seconds: float) -> Figures:
     figures: Figures = {}
-    if why := no_double():
+    if why := why_no_driver():
         print(f"\ngrowth with GPUs: {why}")
         return figures
     print(

@@ -71,7 +71,7 @@ class Row:
         )
 
 
-def no_double() -> str | None:
+def why_no_driver() -> str | None:
     """Return the reason why the mock driver cannot be built here, or None if it can be built."""
     return None if shutil.which("gcc") else "left out: the mock driver needs gcc; run: sudo make system"
 
@@ -187,7 +187,7 @@ def windows(scene: Scene, library: Path) -> list[tuple[str, float, float]]:
 
 def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
     figures: Figures = {}
-    if why := no_double():
+    if why := why_no_driver():
         print(f"\ncomparison with other watchers: {why}")
         return figures
     absent = [
@@ -202,7 +202,7 @@ def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
         library = build(Path(folder) / "library")
         for count in counts:
             scene = machine(Path(folder) / f"scene-{count}", count, pid)
-            what = f"watching {count} busy GPU{'s' if count > 1 else ''} on the double, {seconds:.0f} s each"
+            what = f"{count} busy GPU{'s' if count > 1 else ''}, mock driver, {seconds:.0f} s each"
             print(f"\n{what:<44}{'CPU':>8}{'in driver':>10}{'calls/s':>9}{'MB':>8}{'Hz':>8}{'late p50/p99 ms':>16}")
             for key, row in _rows(scene, library, python, seconds):
                 print(row.line(), flush=True)

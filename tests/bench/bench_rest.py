@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import gpuwatch
-from tests.bench.bench_peers import COST_US, machine, no_double
+from tests.bench.bench_peers import COST_US, machine, why_no_driver
 from tests.fake_nvml.build import build
 from tests.fake_nvml.layout import CLASSES
 from tests.fake_nvml.running import Watch, watching
@@ -89,7 +89,7 @@ def stretches(folder: Path, library: Path, seconds: float) -> Iterator[tuple[str
 
 
 def main(seconds: float = 30.0) -> dict[str, float]:
-    if (why := no_double()) is not None:
+    if (why := why_no_driver()) is not None:
         print(f"rest: {why}")
         return {}
     figures = {}
