@@ -74,12 +74,13 @@ def command(once: bool, trace: str | None, as_json: bool) -> None:
 def _watched(settings: Settings) -> Iterator[tuple[Looker, HistorySource]]:
     """Open the live and the stored data of the settings.
 
-    Without a driver, a separate daemon simulates GPUs while the screen is open; the windows shown are still the real ones.
+    Without a driver and a named socket, a separate daemon simulates GPUs while the screen is open; the windows shown are still
+    the real ones.
     """
     from gpuwatch.sources import has_driver
 
     looker, past = Looker(settings), StoredHistory(lambda: open_store.readable_folder(settings))
-    if settings.source != "auto" or has_driver():
+    if settings.source != "auto" or "socket" in settings.given or has_driver():
         yield looker, past
         return
     from gpuwatch.cli.scene_player import own_daemon

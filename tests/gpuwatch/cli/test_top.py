@@ -21,6 +21,13 @@ from tests.waiting import PATIENCE_S
 TRACES = Path(__file__).parents[2] / "traces"
 
 
+def test_top_asks_the_daemon_of_a_named_socket(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    """Without a driver too, a named socket names the daemon: top refuses its simulated GPUs and simulates no others."""
+    ended = gpuwatch("top", "--once", "--socket", str(daemon.socket))
+    assert (ended.code, ended.out) == (1, "")
+    assert "found a daemon that watches simulated:steady-copy; accept it with --source" in ended.err
+
+
 def test_top_once_prints_every_gpu_and_marks_simulated_ones(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     ended = gpuwatch("top", "--once", *daemon.flags())
     assert ended.code == 0, ended.err
