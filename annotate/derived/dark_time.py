@@ -133,8 +133,11 @@ def _gauged_interval(evidence: Evidence, dark: DarkInterval) -> DarkInterval:
     """Return a stretch with the largest share of idle time that utilisation allows; unchanged if long or unread."""
     refresh_ns = evidence.trace.refresh_of_ns("utilization_ratio")
     # A reading describes one refresh, and is shown up to a refresh later.
-    shown = evidence.trace.within("utilization_ratio", dark.begin_ns, dark.end_ns + 2 * refresh_ns).observed
-    if dark.length_ns > refresh_ns or not len(shown) or shown.at_ns[-1] < dark.end_ns + refresh_ns:
+    asked = evidence.trace.within("utilization_ratio", dark.begin_ns, dark.end_ns + 2 * refresh_ns)
+    shown = asked.observed
+    unread_ns = (1.0 - len(shown) / len(asked)) * (dark.length_ns + 2 * refresh_ns)
+    # In a shorter gap of the readings, no refresh is missed.
+    if dark.length_ns > refresh_ns or unread_ns > refresh_ns / 2 or shown.at_ns[-1] < dark.end_ns + refresh_ns:
         return dark
     idle_ns = 2 * refresh_ns * (1.0 - float(shown.values.min()) + _ROUNDED_RATIO)
     return DarkInterval(dark.begin_ns, dark.end_ns, min(1.0, idle_ns / dark.length_ns), "utilisation")

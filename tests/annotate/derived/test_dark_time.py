@@ -93,6 +93,22 @@ def test_utilisation_limits_a_short_silence_better_than_energy() -> None:
     assert bridged.excursion_ratio < 0.2
 
 
+@pytest.mark.parametrize(("length_s", "bridged_by"), [(0.5, "energy"), (0.06, "utilisation")])
+def test_utilisation_that_nobody_read_limits_no_silence(length_s: float, bridged_by: str) -> None:
+    """A gap of the readings longer than half a refresh may hold the reading of an idle GPU."""
+
+    def energy_j(t: float) -> float:
+        return 1000.0 + 566.0 * (t + 100) - 446.0 * float(np.clip(t - 2.0, 0.0, 0.1))
+
+    def used(t: float) -> float:
+        return 1.0
+
+    read = silent(1.98, length_s, Lane.FAST, energy_j=energy_j, utilization_ratio=used)
+    (found,) = power_intervals(without_power(read, 2.0, 2.1), idle_w=120.0)
+    assert found.bridged_by == bridged_by
+    assert (found.excursion_ratio > 0.5) is (bridged_by == "energy")
+
+
 def test_missing_energy_is_idle_time() -> None:
     """Half a second at 120 W inside a silence of 1.5 s gives an excursion of a third."""
 
