@@ -38,7 +38,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of a series: the times as in a Sweep, and the readings."""
+    """One pass of a DriverLoop: the times as in a Sweep, and the reading."""
 
     due_ns: int
     late_ns: int
@@ -103,9 +103,10 @@ class DriverLoop(Protocol):
     ) -> tuple[Sequence[Pass], SourceError | None]:
         """Return the passes that are due from ``due_ns`` until ``until_ns``, at least one unless interrupted or failed.
 
-        A pass reads the whole row if the last row, at ``row_at_ns``, is ``row_after_ns`` old, else only the pulse.  An error
-        ends the loop and is returned with the earlier passes.  ``is_resting`` allows the loop to skip repeated pulses, to
-        return with the first different pulse, and to return after ``until_ns`` with the next row.
+        The loop may return earlier, with as many passes as it can hold.  A pass reads the whole row if the last row, at
+        ``row_at_ns``, is at least ``row_after_ns`` old, else only the pulse.  An error ends the loop, which then returns the
+        error with the earlier passes.  ``is_resting`` allows the loop to skip repeated pulses, to return with the first
+        different pulse, and to return after ``until_ns`` with the next row.
         """
 
     def interrupt(self) -> None:
@@ -130,7 +131,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the specification as for --source: ``nvml``, ``simulated:SCENE`` or ``replay:PATH``."""
+        """Return the specification as for --source: ``nvml``, ``simulated[:SCENE[,SCENE…]]`` or ``replay:PATH``."""
 
     @property
     def simulated(self) -> bool: ...
@@ -139,16 +140,19 @@ class Source(Protocol):
         """Return the GPUs with their current identity, limits and modes.  MIG instances follow their board."""
 
     def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
-        """Read one row of the fast, pulse, slow or edge lane: these signals only, the others stay None."""
+        """Read one row of the fast, pulse, slow or edge lane: only the signals in ``names``; all others stay None."""
 
     def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
-        """Return the processes on the GPU; with ``utilization`` also each process's use since the last such call (slow)."""
+        """Return the processes on the GPU.
+
+        ``utilization`` adds each process's share of SM time since the last call with ``utilization``, at a higher cost.
+        """
 
     def power_record(self, uuid: str) -> PowerRecord:
         """Return new samples of the driver's dense power record since the last call; empty without such a record."""
 
     def events(self, timeout_s: float) -> tuple[Event, ...]:
-        """Wait for events of any GPU, up to this time."""
+        """Wait up to ``timeout_s`` for events of any GPU, and return the new events; empty without one."""
 
     def close(self) -> None: ...
 

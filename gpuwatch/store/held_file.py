@@ -18,7 +18,10 @@ _SCHEMA_READ = "SELECT count(*) FROM sqlite_schema"  # a connection opens its lo
 
 
 class HeldFile:
-    """Base of the written files.  ``durable``: a commit survives loss of power.  Raises sqlite3.Error."""
+    """Base of the written files.  ``durable``: a commit survives loss of power.
+
+    Raises sqlite3.Error: when the file cannot be read.
+    """
 
     def __init__(self, path: Path, db: Database, *, durable: bool) -> None:
         self.path = path
@@ -41,9 +44,12 @@ class HeldFile:
         return not self._has_log or (None not in self._logs.values() and self._lying_logs() == self._logs)
 
     def renew_logs(self) -> bool:
-        """Save the lost log's content into the file and begin a new log; return False while a reader prevents it.
+        """Save the lost log's content into the file and begin a new log; return False while a reader prevents that.
 
-        Raises sqlite3.Error, OSError; a second call continues where the first one failed.
+        After an error, call the method again: a second call continues after the completed steps.
+
+        Raises REFUSALS: when SQLite cannot save the content, or open the file again.
+        Raises OSError: when another process's log cannot be set aside.
         """
         if self._is_open:
             if not files.write_back(self.database):

@@ -2,6 +2,6 @@
 
 from typing import Literal, TypeAlias
 
-ROOTS_COUNT = 64  # most processes that a mark can name
-SHORTEST_S, LONGEST_S = 1.0, 31 * 86_400.0  # time until expiry; the maximum is that of the longest readable recording
+ROOTS_COUNT = 64  # the largest number of processes that a mark can name
+SHORTEST_S, LONGEST_S = 1.0, 31 * 86_400.0  # time until expiry; a recording holds no window longer than the maximum
 Own: TypeAlias = Literal["session", "user", "pids"]  # processes whose GPU work belongs to the mark, each with descendants

@@ -137,7 +137,7 @@ def _half_range(values: Values) -> float:
 
 
 def _differences(names: tuple[str, ...], count: int) -> dict[str, Values]:
-    """Return the deviations between clean windows that differ in noise alone, by number."""
+    """Return the deviations between clean windows that differ in noise alone, by the name of the deviating number."""
     found: list[Deviation] = []
     for name in names:
         for seed in range(count):

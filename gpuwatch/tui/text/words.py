@@ -34,13 +34,13 @@ class Piece:
 
 
 def simulated_why(live: Live) -> str:
-    """Return the words about simulated GPUs: the reason for no real GPU, if known, else that the GPUs do not exist."""
+    """Return the words about simulated GPUs: the reason why no real GPU is shown, if known, else that the GPUs do not exist."""
     return f"{live.absence}: simulated GPUs" if live.absence else "these GPUs do not exist"
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One clock event reason or verdict, as shown on a screen."""
+    """One clock event reason or one status of a window, as shown on a screen."""
 
     letter: str
     name: str
@@ -72,7 +72,8 @@ STATUSES: Mapping[str, Chip] = {
 }
 
 MARKS: Mapping[str, str] = {
-    "!": "power at its limit, or within 5 °C of slow-down; !! at or past it",
+    "!": "from 98 % of the power limit, or from 5 °C below slow-down",
+    "!!": "at or above the slow-down temperature",
     "o F": "processes of your open windows (own), and others (Foreign)",
     "≥": "a container's view: other processes may be on the GPU",
     "2 min": "the gravest reason of each cell; the line above: the lowest clock",
@@ -151,5 +152,5 @@ def clip_pieces(pieces: Sequence[Piece], room: int) -> list[Piece]:
 
 
 def text(lines: Iterator[list[Piece]] | Sequence[list[Piece]]) -> str:
-    """Return the text without tones, to paste."""
+    """Return lines as plain text, without tones and trailing spaces."""
     return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines)

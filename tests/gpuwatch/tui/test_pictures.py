@@ -14,7 +14,7 @@ from gpuwatch.view.live import Live
 from tests.gpuwatch.tui.frozen import EIGHT, GONE, NO_GPU, ONE, TWO, top, travelling
 from tests.waiting import wait_until_async
 
-RATE_HZ = 3.0  # a picture is taken when the app is idle
+RATE_HZ = 3.0  # low, because pytest takes a picture only once the app is idle
 SCENES: dict[str, tuple[list[Live | DaemonError], tuple[int, int], list[str], str]] = {
     "eight GPUs on a small screen": ([EIGHT], (80, 24), [], "LIVE"),
     "two GPUs on a small screen": ([TWO], (80, 24), [], "LIVE"),
