@@ -134,7 +134,8 @@ class Conversation:
         self._run_id, self._is_untrusted = opened.run, declared.get("untrusted") is True
         if self._is_untrusted and not self._client.welcome.holds_marks:
             raise DaemonError(f"untrusted code: {outdated(self._client.welcome, self._settings)}", "outdated")
-        if opened.warning and opened.warning.startswith("gpus:"):
+        # An earlier daemon also writes "gpus:" on a machine where no GPU can be watched, which is no wrong argument.
+        if opened.warning and opened.warning.startswith("gpus:") and not opened.warning.endswith("watched GPUs: none"):
             self.refusal = opened.warning
         elif opened.warning:
             say(opened.warning)

@@ -160,7 +160,7 @@ def find_named(
     """Return the watched GPUs of these names (None for None), and an error message for a wrong name.
 
     ``missing_count`` counts GPUs that the driver lists and that do not answer.  The client takes a message that begins with
-    "gpus:" for a wrong argument, so the message for a machine without GPUs begins otherwise.
+    "gpus:" for a wrong argument, so the message begins otherwise if the name may be right: without GPUs and with missing ones.
     """
     if names is None:
         return None, None
@@ -169,7 +169,7 @@ def find_named(
     try:
         chosen = named_gpus.choose_named(names, known, option="gpus", missing_count=missing_count)
     except UsageError as error:
-        return (), str(error)
+        return (), str(error).removeprefix("gpus: " if missing_count else "")
     return tuple(gpu.device.uuid for gpu in chosen), None
 
 

@@ -103,6 +103,7 @@ class OldDaemon:
 
     def __init__(self, path: Path, state: Path) -> None:
         self.asked: list[Message] = []
+        self.warning: str | None = None  # of an opened window
         self._state = state
         self._answers: dict[str, list[Message]] = {}
         for _, request, reply in exchanges():
@@ -140,5 +141,5 @@ class OldDaemon:
             case "welcome":
                 reply |= {"state": str(self._state), "pid": os.getpid()}
             case "opened":
-                reply["opened_ns"] = clock.now_ns()
+                reply |= {"opened_ns": clock.now_ns(), "warning": self.warning}
         return reply

@@ -100,6 +100,15 @@ def test_requests_keep_an_old_daemons_fields(old_daemon: tuple[OldDaemon, Settin
         assert sorted(set(shape(before)) - set(shape(after))) == []
 
 
+def test_block_runs_if_an_old_daemon_watches_no_gpu(old_daemon: tuple[OldDaemon, Settings]) -> None:
+    """The earlier daemon's message has the form of a wrong argument, and names no GPU of the machine."""
+    daemon, settings = old_daemon
+    daemon.warning = f"gpus: expected the UUID of one GPU, found '{COPY}'; watched GPUs: none"
+    with product.window("valid", settings=settings, gpus=[COPY]) as w:
+        pass
+    assert w.end_ns is not None
+
+
 @pytest.mark.parametrize("arguments", [("top", "--once"), ("daemon", "status"), ("doctor",)], ids=" ".join)
 def test_commands_show_an_old_daemon(
     gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings], arguments: tuple[str, ...]
