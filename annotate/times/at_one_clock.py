@@ -32,7 +32,7 @@ class OneClockTimes:
         return self.clock_mhz is not None
 
     def why_not_at(self, mhz: float) -> str:
-        """Return the reason why no time at this clock is known; empty if the time is known."""
+        """Return the reason why no time at this other clock is known; empty if the time is known."""
         if self.clock_mhz is None:
             return self.refusal[:1].lower() + self.refusal[1:].rstrip(".")
         if self.fit is None:
@@ -83,7 +83,7 @@ def one_clock_times(timings: Timings, fit: Sensitivity | NoFit) -> OneClockTimes
     if clock_mhz is None or not known.any() or float(known.mean()) < _LEAST_STAMPED_RATIO:
         if clock_mhz is None or not known.any():
             return OneClockTimes(timings.at_ns, timings.took_s, refusal="nothing stamped the clock")
-        return OneClockTimes(timings.at_ns, timings.took_s, refusal=f"{known.mean():.0%} of the times carry their clock")
+        return OneClockTimes(timings.at_ns, timings.took_s, refusal=f"only {known.mean():.0%} of the times carry their clock")
     middle_mhz = centre(clock_mhz[known])
     if isinstance(fit, Sensitivity):
         took_s = timings.took_s[known] * fit.factor(clock_mhz[known], middle_mhz)

@@ -67,7 +67,7 @@ def stop(wait: str, now: bool, as_json: bool) -> None:
     with client:
         facts = _facts(client)
         if facts["started_by"] == "service":
-            fix = "systemctl stop gpuwatch.socket gpuwatch.service (your own: systemctl --user stop ...)"
+            fix = "systemctl stop gpuwatch.socket gpuwatch.service (for a user's service: systemctl --user stop ...)"
             found = f"expected a daemon without a service manager, found pid {facts['pid']} under one, which would restart it"
             raise Stop(Exit.FAILED, f"{found}; run: {fix}", "service")
         try:

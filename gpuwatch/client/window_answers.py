@@ -39,7 +39,7 @@ class WindowAnswers:
             connections: Connections to share; None opens one.
 
         Returns:
-            One verdict per GPU, worst first.
+            One verdict per GPU, worst first; a single unproven verdict if the daemon gave none.
 
         Raises UsageError: when the block has not ended.
 

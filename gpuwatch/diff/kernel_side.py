@@ -42,10 +42,10 @@ def footprint(marks: Sequence[Touched]) -> Footprint | None:
 
 
 def find_grid(plan: SizePlan, block: Threads, resident_count: int | None, try_grid: TryGrid) -> Threads | None:
-    """Return the grid that covers all elements; None if one block writes nothing.
+    """Return the smallest grid that covers all elements; None if one block writes nothing.
 
-    A kernel that reads gridDim gets at most ``resident_count`` blocks, the number that is on the GPU at once.
-    In a larger grid, a kernel without bounds checks would write far beyond its buffers.
+    A kernel that reads gridDim gets at most ``resident_count`` blocks, the number that the GPU runs at once.
+    In a grid larger than the result, a kernel without bounds checks would write far beyond its buffers.
     """
     threads, volume = math.prod(block), plan.elements_count
     if resident_count is not None:
@@ -94,13 +94,16 @@ class KernelSideRun:
         """Return the launch for a trial.
 
         Raises KernelFault: when a tried launch fails.
-        Raises UsageError: when no launch covers the outputs.
+        Raises UsageError: when no launch covers the outputs, and for a whole number beyond its type.
         """
         self._latest = grid, block = self.geometry(trial)
         return self._bind(trial, grid, block)
 
     def geometry(self, trial: Trial) -> tuple[Threads, Threads]:
-        """Return grid and block for a trial's sizes."""
+        """Return grid and block for a trial's sizes.
+
+        Raises KernelFault, UsageError: as a call.
+        """
         key = (*sorted(trial.plan.sizes.items()), trial.plan.elements_count)
         if key not in self._found:
             self._found[key] = self._search(trial)

@@ -23,7 +23,10 @@ def versions() -> dict[str, str]:
 
 
 def python(place: Path = PLACE) -> Path:
-    """Return the interpreter of the other watchers.  Raises MissingError: when the environment cannot be made."""
+    """Return the interpreter of the other watchers; make the environment if it is missing or other versions are pinned.
+
+    Raises MissingError: when the environment cannot be made, and when pip cannot install the watchers.
+    """
     made, stamp = place / "bin" / "python", place / "installed"
     if stamp.exists() and stamp.read_text() == PINNED.read_text():
         return made

@@ -62,7 +62,7 @@ class Replayer:
         connections: dict[int, socket.socket] = {}
         try:
             for number, request, before in exchanges():
-                if request["type"] == "leave":  # that version's clients never sent this; only its daemon's answer is recorded
+                if request["type"] == "leave":  # the recorder sent this, and no client of that version did
                     continue
                 if number not in connections:
                     connections[number] = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

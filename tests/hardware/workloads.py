@@ -20,7 +20,7 @@ def matrices(size: int, *, zeros: bool = False, dtype: torch.dtype = torch.bfloa
 
 
 def loop(call: Callable[[], object], seconds: float, *, pause_s: float = 0.0, ahead: int = 50) -> int:
-    """Call for this time, about ``ahead`` calls ahead of the GPU, or with a pause after each call; return the number of calls."""
+    """Call for ``seconds``, about ``ahead`` calls ahead of the GPU, or with a pause after each call; return the number of calls."""
     until = time.monotonic() + seconds
     count = 0
     waiting: list[torch.cuda.Event] = []
@@ -41,7 +41,7 @@ def loop(call: Callable[[], object], seconds: float, *, pause_s: float = 0.0, ah
 
 
 def gemm(size: int, **kind: object) -> Callable[[], object]:
-    a, b = matrices(size, **kind)  # type: ignore[arg-type]  # passes its keywords on
+    a, b = matrices(size, **kind)  # type: ignore[arg-type]  # gemm passes its keywords on
     out = torch.empty_like(a)
     return lambda: torch.mm(a, b, out=out)
 

@@ -79,7 +79,7 @@ def test_energy_bridges_a_silence_of_power() -> None:
 
 
 def test_utilisation_limits_a_short_silence_better_than_energy() -> None:
-    """One sample of the record is 20 ms of energy: missing energy of that size says nothing about a silence of 44 ms."""
+    """Missing energy of 18 J allows 40 ms of idle time in a silence of 60 ms; full utilisation allows 2 ms."""
 
     def energy_j(t: float) -> float:
         return 1000.0 + 566.0 * (t + 100) - (18.0 if t > 2.0 else 0.0)

@@ -79,7 +79,7 @@ def test_ctrl_c_does_not_reach_a_starting_worker(tmp_path: Path) -> None:
 
 
 def test_idle_worker_exits_and_is_replaced(tmp_path: Path) -> None:
-    """An idle worker exits, and the next window starts another."""
+    """The judge kills an idle worker, and starts another with one thread for the next window."""
     Store(tmp_path, source="simulated", boot_id="b").close()
 
     def workers() -> list[psutil.Process]:
