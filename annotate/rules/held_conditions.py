@@ -147,7 +147,7 @@ def _advice(evidence: Evidence, silent: DarkInterval, clock: Iterable[DarkInterv
     """Return what to do about a silence of the power record: while the daemon read the clock, the daemon was not the cause."""
     if any(each.begin_ns < silent.end_ns and each.end_ns > silent.begin_ns for each in clock):
         return _FREE_A_CORE
-    if silent.end_ns >= evidence.window.end_ns:
+    if silent.end_ns >= evidence.window.end_ns and not (evidence.trace.dense_power.at_ns > silent.end_ns).any():
         return ": an earlier gpuwatch did not read the power record after a window"
     return ", or longer: the driver's power record lacks this part"
 

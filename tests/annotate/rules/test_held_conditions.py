@@ -137,6 +137,10 @@ def test_power_record_that_ends_early_is_of_an_earlier_version() -> None:
     found = dark_time.ask_about(Case(replace(gemm, trace=replace(gemm.trace, dense_power=early, columns=columns))))
     assert isinstance(found, Found)
     assert dark_time.remedy.format(**found.facts).startswith("Measure again: an earlier gpuwatch")
+    later = dense.where((dense.at_ns < gemm.window.end_ns - 200_000_000) | (dense.at_ns > gemm.window.end_ns))
+    read = dark_time.ask_about(Case(replace(gemm, trace=replace(gemm.trace, dense_power=later, columns=columns))))
+    assert isinstance(read, Found)
+    assert "driver's power record" in str(read.facts["advice"]), "the record was read after the window"
 
 
 def test_window_mostly_dark_is_unobserved() -> None:
