@@ -160,8 +160,8 @@ _OF_DAYS = (
           # The subquery's steps over a day miss a GPU that was absent at the step before its row was remapped.
           f"or {_REMAPPED} > min_over_time({_REMAPPED}[20m])",
           says=f"rows of the memory of {GPU_NAMED} were remapped within a day",
-          why="In each case a spare row replaced a failed one. The board counts remapped rows over its life.",
-          do="Note it in the board's record. If the count keeps growing, run dcgmi diag -r 3 in a maintenance window and have the board "
+          why="A spare row replaced a failed one within the last day. The board counts remapped rows over its life.",
+          do="Note the count in the board's record. If the count keeps growing, run dcgmi diag -r 3 in a maintenance window and have the board "
           "replaced before its spare rows are used up.", rule="hardware-error"),
     Alert(name="GpuwatchWindowsSpoilt", severity="info",
           expr=f"sum by (job, instance) ({increase(_SPOILT, '1d')})\n> {_ENOUGH}",

@@ -1,6 +1,6 @@
 """The generated pages except docs/DASHBOARDS.md: ``python -m tests.pages`` writes them, ``--check`` lists stale ones.
 
-One process shares the imports.
+One process runs all writers, so each module is imported only once.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def test_output_to_a_closed_stream_does_not_reach_the_daemon(daemon: Live) -> No
     """
     command = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, textwrap.dedent(body)]
     assert subprocess.run(command, cwd=ROOT, timeout=PATIENCE_S, check=False).returncode == 0
-    wait_until(lambda: status_of("closed streams", daemon.settings) not in OPEN, what="its verdict")
+    wait_until(lambda: status_of("closed streams", daemon.settings) not in OPEN, what="the end of the window")
     with connect(daemon.settings) as client:
         (why,) = (window.why for window in client.readings().windows if window.label == "closed streams")
     assert "without closing" not in why
