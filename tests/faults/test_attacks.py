@@ -38,6 +38,13 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield live
 
 
+@pytest.fixture
+def blind(tmp_path: Path) -> Iterator[Live]:
+    """Run a daemon that watches no GPU: a window on a named GPU opens with a warning on standard error."""
+    with running(tmp_path, "replay:/none.gwc") as live:
+        yield live
+
+
 class Interrupts(io.StringIO):
     """A standard error that raises KeyboardInterrupt on every write."""
 
@@ -81,18 +88,18 @@ def status_of(label: str, found: Settings) -> str:
         return next(window.status for window in client.readings().windows if window.label == label)
 
 
-def test_window_interrupted_at_opening_is_ended(daemon: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_interrupted_at_opening_is_ended(blind: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon ends the window although the program continues and keeps the object, as in a notebook.
 
     The next window has no parent.
     """
-    window = gpuwatch.window("at opening", settings=daemon.settings, gpus=["GPU-none"])
+    window = gpuwatch.window("at opening", settings=blind.settings, gpus=["GPU-none"])
     with monkeypatch.context() as changed:
-        changed.setattr(sys, "stderr", Interrupts())  # the warning about an unknown GPU is the first write
+        changed.setattr(sys, "stderr", Interrupts())  # the warning that no GPU is watched is the first write
         with pytest.raises(KeyboardInterrupt):
             window.__enter__()
-    wait_until(lambda: status_of("at opening", daemon.settings) not in OPEN, what="the end of the window")
-    with gpuwatch.window("next", settings=daemon.settings) as after:
+    wait_until(lambda: status_of("at opening", blind.settings) not in OPEN, what="the end of the window")
+    with gpuwatch.window("next", settings=blind.settings) as after:
         assert after.parent is None
 
 
@@ -104,13 +111,13 @@ def test_window_interrupted_at_the_end_is_ended(daemon: Live) -> None:
     assert "without closing" in window.verdict.why
 
 
-def test_window_opens_with_a_broken_stderr(daemon: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_opens_with_a_broken_stderr(blind: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as changed:
         changed.setattr(sys, "stderr", Raises())
-        with gpuwatch.window(settings=daemon.settings, gpus=["GPU-none"]) as window:
+        with gpuwatch.window(settings=blind.settings, gpus=["GPU-none"]) as window:
             pass
     assert window.run_id is not None
-    assert "expected the UUID of one GPU" in window.verdict.why
+    assert "no GPU is being watched" in window.verdict.why
 
 
 def test_raising_log_handler_does_not_stop_the_benchmark(tmp_path: Path) -> None:
