@@ -199,7 +199,7 @@ def _rejects(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool
 
 
 def _flagging(budget: NumberBudget, tolerance_ratio: float) -> list[Bound]:
-    """Return the causes without a bound, and the largest others without which the rest would be within the tolerance."""
+    """Return the causes without a bound, and the largest others: without them the rest of the counted causes is tolerable."""
     found = [each for each in budget.bounds if each.ratio is None]
     for adding in (budget.counted, [each for each in budget.largest if each.group is not Group.WHOLE]):
         rest = [each for each in adding if each.ratio is not None]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DATABASE = "gpuwatch.db"
 _DECLARED_COUNT = 5
+_SCENES_COUNT = 8  # stores of simulated GPUs in which a label is looked for
 
 
 def folder(settings: Settings) -> Path:
@@ -80,16 +81,18 @@ def name_left_out(store: Reader) -> None:
         output.say(f"gpuwatch: {len(lines) - _DECLARED_COUNT} more windows cannot be read and are left out")
 
 
-def hint_at_simulated(settings: Settings) -> str:
-    """Return the option for the latest store of simulated GPUs, which may hold the window; else an empty text."""
+def hint_at_simulated(settings: Settings, label: str | None = None) -> str:
+    """Return the option for the latest store of simulated GPUs, if possible with this label; empty without such a store."""
     from gpuwatch.store import Reader
 
     others = () if settings.simulated else settings.state.parent.glob(f"{settings.state.name}-simulated-*/{DATABASE}")
-    for database in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[:1]:
+    sources: dict[bool, str] = {}  # by whether the store holds the label; the latest store first
+    for database in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[:_SCENES_COUNT]:
         with contextlib.suppress(StoreError), Reader(database.parent) as store:
             source = next((run.source for run in store.runs(limit=1)), "simulated:…")
-            return f"; for windows of simulated GPUs, give {shlex.quote(f'--source={source}')}"
-    return ""
+            sources.setdefault(label is not None and bool(store.runs(label=label, limit=1)), source)
+    found = sources.get(True, sources.get(False))
+    return f"; for windows of simulated GPUs, give {shlex.quote(f'--source={found}')}" if found is not None else ""
 
 
 def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
@@ -111,7 +114,7 @@ def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
             if "found none" in why:
                 why = f"RUN: expected an id, the start of an id, or a label of a window in {store.state}, found {name!r}"
             listing = f"; list the windows with: gpuwatch audit{options.repeated(settings)}"
-            raise UsageError(f"{why}{hint_at_simulated(settings) or listing}") from error
+            raise UsageError(f"{why}{hint_at_simulated(settings, name) or listing}") from error
     latest = store.runs(limit=back)
     if len(latest) < back:
         if store.left_out:

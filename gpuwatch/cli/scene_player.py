@@ -45,8 +45,7 @@ def play(names: str, settings: config.Settings, folder: Path) -> list[tuple[Scen
                 stop.set()
                 raise
         for each in windows:
-            # Fetch the verdict while the daemon runs, and here: Ctrl-C cannot interrupt a thread.
-            _ = each.verdicts
+            _ = each.verdicts  # while the daemon runs, and here: Ctrl-C cannot interrupt a thread
     return list(zip(scenes, windows, strict=True))
 
 
@@ -101,7 +100,8 @@ def _status(process: subprocess.Popen[bytes], settings: config.Settings, log: Pa
     while clock.now_ns() < deadline_ns and process.poll() is None:
         try:
             with connect(settings, start=False) as client:
-                return client.status()
+                if client.welcome.pid == process.pid:  # an earlier daemon, which this one replaces, began its scene earlier
+                    return client.status()
         except DaemonError as error:
             if error.code not in ("unreachable", "silent"):  # a busy machine may keep a new daemon from answering in time
                 raise

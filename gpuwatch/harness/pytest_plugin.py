@@ -146,6 +146,8 @@ class GpuwatchWindows:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         lines = [*session.summarize(session.current_session()), *self._worker_statuses]
+        if not lines and terminalreporter.config.getoption("--gpuwatch"):
+            lines = ["no test was judged: mark one with @pytest.mark.gpuwatch, or open a window with the fixture gpu_window"]
         if lines:
             terminalreporter.section("gpuwatch")
             for line in lines:

@@ -167,4 +167,6 @@ def window_lines(
 def _found(window: Shown, so_far: Mapping[str, Sequence[str]]) -> str:
     if window.end_ns is None and (seen := so_far.get(window.run)):
         return f"so far: {', '.join(seen)}"
+    if window.status == "unproven" and window.why:
+        return report.plain(window.why)
     return ", ".join(window.hazards) or report.plain(window.why)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import gpuwatch as gpuwatch_api
+from gpuwatch import clock
 from gpuwatch.cli import demo, scene_player
 from gpuwatch.cli.benchmarks import Benchmark
 from gpuwatch.client.connection import connect
@@ -90,6 +92,8 @@ def test_demo_prints_commands_that_work(gpuwatch: Gpuwatch, home: Path, monkeypa
     assert {run["label"] for run in listed} == {"short", "steady-copy"}
     for command in (("audit",), ("show",), ("show", "short")):  # without --source
         assert "give --source=simulated:short,steady-copy" in gpuwatch(*command).err
+    gpuwatch("run", "--source=simulated:idle", "--name", "other", "--", "true")  # the latest store lacks the label
+    assert "give --source=simulated:short,steady-copy" in gpuwatch("show", "short").err
 
 
 def test_demo_starts_the_daemon_before_the_benchmark_prepares(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
@@ -107,6 +111,16 @@ def test_demo_starts_the_daemon_before_the_benchmark_prepares(gpuwatch: Gpuwatch
         gpuwatch(*found.flags(), "daemon", "stop")
     assert measured.run_id is not None
     assert len(pids) == 1
+
+
+def test_demo_plays_its_scenes_from_their_beginning(tmp_path: Path) -> None:
+    """A daemon that already plays the scenes, as after ``top``, is replaced; its scene would be past the benchmark."""
+    found = live.settings(tmp_path)
+    with gpuwatch_api.window("earlier", settings=found, sync=False):
+        pass
+    begun_ns = clock.now_ns()
+    with scene_player.own_daemon(found, tmp_path) as facts:
+        assert facts["epoch_ns"] > begun_ns
 
 
 def test_demo_prints_no_verdict_after_ctrl_c(tmp_path: Path) -> None:

@@ -123,6 +123,12 @@ def test_plugin_is_inert_without_its_option(copying: Settings, tmp_path: Path) -
     assert all(each["extra_info"] == {} for each in read_benchmarks(tmp_path).values())
 
 
+def test_plugin_states_that_no_test_was_judged(copying: Settings, tmp_path: Path) -> None:
+    ended = benchmark_run(copying, tmp_path, "pytest-benchmark", "--gpuwatch", "-k", "unwatched")
+    assert ended.returncode == 0, ended.stdout
+    assert "no test was judged: mark one with @pytest.mark.gpuwatch" in ended.stdout
+
+
 def test_plugin_reports_windows_of_xdist_workers(copying: Settings, tmp_path: Path) -> None:
     """Under xdist the summary reports that pytest-benchmark is disabled, and lists the workers' windows."""
     (tmp_path / "pytest.ini").write_text("[pytest]\ngpuwatch = true\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from annotate.evidence import Lane, Reason, Visibility
@@ -83,6 +84,15 @@ def test_only_a_silent_sampler_is_stale() -> None:
     assert gpu_words.stale_s(gpu(age_s=1.9), NOW_NS) is None
     assert gpu_words.stale_s(gpu(age_s=7.0), NOW_NS) == pytest.approx(7.0)
     assert gpu_words.stale_s(replace(gpu(age_s=7.0), period_ns={Lane.FAST: 5_000_000_000}), NOW_NS) is None
+
+
+def test_unproven_window_shows_its_reason_and_no_hazards() -> None:
+    unproven = msgspec.structs.replace(
+        window("1", "unproven"), hazards=("power-limited",), why="books: utilisation over a second"
+    )
+    shown = words.text(overview_tables.window_lines(Live(at_ns=NOW_NS, source="nvml", windows=(unproven,)), 199))
+    assert "books: utilisation over a second" in shown
+    assert "power-limited" not in shown
 
 
 def test_user_text_reaches_no_terminal_unescaped() -> None:
