@@ -128,6 +128,10 @@ def _explain_doubt(about: Comparison, median: Levels, mean: Levels) -> tuple[int
     needed = _needed_pairs_count(about, median, mean)
     if needed is not None:
         return needed, f"{needed} more pairs may decide"
+    if abs(math.log(mean.wide.centre)) > math.log1p(about.margin_ratio) > abs(math.log(centre)):
+        kind = "trimmed mean" if about.mean_used == "trimmed" else "mean"
+        apart = f"the {kind} differs by {100 * (mean.wide.centre - 1):+.2f} %, the median by {100 * (centre - 1):+.2f} %"
+        return None, f"more pairs do not help: {apart}, and the margin ({about.margin_ratio:.2%}) lies between"
     limits = f"the floor ({about.floor_ratio:.2%}) or the margin ({about.margin_ratio:.2%})"
     return None, f"more pairs do not help: the difference is too near {limits}"
 

@@ -74,6 +74,16 @@ class TestDecision:
         assert (found.decision, found.needed_pairs_count) == (Decision.INCONCLUSIVE, None)
         assert "do not help" in str(found)
 
+    def test_mean_beyond_the_margin_is_named_as_the_cause(self) -> None:
+        """Blocks that vary to both sides leave the median at 0 and move the mean beyond the margin of equality."""
+        rng = np.random.default_rng(10)
+        logs, place = 1e-4 * rng.standard_normal(140), rng.random(140)
+        logs[place < 0.28] -= 0.12 * rng.random((place < 0.28).sum())
+        logs[place > 0.8] += 0.12 * rng.random((place > 0.8).sum())
+        found = decide("a", "b", quads_of(logs))
+        assert (found.decision, found.needed_pairs_count) == (Decision.INCONCLUSIVE, None)
+        assert "more pairs do not help: the mean differs by -0.88 %, the median by -0.01 %" in str(found)
+
     def test_uncertain_change_is_printed_with_a_question_mark(self) -> None:
         assert "? " in str(decided(0.002))
         assert "?" not in str(decided(0.02))
