@@ -121,7 +121,8 @@ class NvtxRanges:
             statuses.add(Status.UNPROVEN)
         for run, verdict in judged.verdicts:
             show = f"gpuwatch show {run}{options.repeated(settings)}"
-            output.say(output.lay_out([verdict], None, more=f"`{show}` shows details"))
+            text = output.lay_out([verdict], None, more=f"`{show}` shows details")
+            output.say(text if show in text else f"{text}\n  details: `{show}`")
         if judged.strange_count:
             strange = output.counted(judged.strange_count, "window")
             output.say(f"gpuwatch: --nvtx: the report lists {strange} that this run did not open; ignored")

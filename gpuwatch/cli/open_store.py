@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from annotate.output.report import plain
 from gpuwatch.cli import options, output
 from gpuwatch.config.settings import SYSTEM_STATE, Settings
-from gpuwatch.errors import DaemonError, StoreError, UsageError
+from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.utf8 import clean_text
 
 if TYPE_CHECKING:
@@ -98,8 +98,7 @@ def hint_at_simulated(settings: Settings, label: str | None = None) -> str:
 def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
     """Return the run with this id, unique start of an id, or label (the latest); without a name the ``back``-th from the end.
 
-    Raises UsageError: when no run or several match.
-    Raises StoreError: when the store has no window, and when the run cannot be read.
+    Raises StoreError: when no run or several match, when the store has no window, and when the run cannot be read.
     """
     settings = options.settings()
     if name is not None:
@@ -114,14 +113,14 @@ def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
             if "found none" in why:
                 why = f"RUN: expected an id, the start of an id, or a label of a window in {store.state}, found {name!r}"
             listing = f"; list the windows with: gpuwatch audit{options.repeated(settings)}"
-            raise UsageError(f"{why}{hint_at_simulated(settings, name) or listing}") from error
+            raise StoreError(f"{why}{hint_at_simulated(settings, name) or listing}") from error
     latest = store.runs(limit=back)
     if len(latest) < back:
         if store.left_out:
             raise StoreError(next(iter(store.left_out.values())))
         if latest:
             last = f"-1 to -{len(latest)}" if len(latest) > 1 else "-1"
-            raise UsageError(f"-{back}: expected {last}, as the store holds {output.counted(len(latest), 'window')}")
+            raise StoreError(f"-{back}: expected {last}, as the store holds {output.counted(len(latest), 'window')}")
         raise StoreError(
             f"expected a window in the store, found none; create one with: gpuwatch run{options.repeated(settings)} -- COMMAND"
         )

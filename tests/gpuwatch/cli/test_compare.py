@@ -118,7 +118,7 @@ class TestRuns:
         [
             (["0ca7"], 2, "two runs"),
             (["0ca7", "1ca7", "0ca7"], 2, "found 3"),
-            (["0ca7", "ffff"], 2, "ffff"),
+            (["0ca7", "ffff"], 1, "ffff"),
             (["0ca7", "1ca7", "--accept", "nonsense"], 2, "nonsense"),
             (["0ca7", "a.py:f"], 2, "two runs or two functions"),
             (["0ca7", "--at", "HEAD"], 2, "FILE.py:FUNCTION"),

@@ -92,7 +92,8 @@ def test_demo_prints_commands_that_work(gpuwatch: Gpuwatch, home: Path, monkeypa
     assert {run["label"] for run in listed} == {"short", "steady-copy"}
     for command in (("audit",), ("show",), ("show", "short")):  # without --source
         assert "give --source=simulated:short,steady-copy" in gpuwatch(*command).err
-    gpuwatch("run", "--source=simulated:idle", "--name", "other", "--", "true")  # the latest store lacks the label
+    for source in ("auto", "simulated:idle"):  # the store of real GPUs, and the latest simulated one, lack the label
+        gpuwatch("run", f"--source={source}", "--name", "other", "--", "true")
     assert "give --source=simulated:short,steady-copy" in gpuwatch("show", "short").err
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from annotate.evidence import Device
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.judged_windows import JudgedWindows
 from gpuwatch.daemon.judgement import Judgement
@@ -24,9 +26,14 @@ class NoGpus:
     """A machine without GPUs, edges or process lists."""
 
     uuids: tuple[str, ...] = ()
+    unanswered: tuple[str, ...] = ()
     name = "nvml"
     is_simulated = False
     absence = "no driver"
+
+    @property
+    def devices(self) -> Mapping[str, Device]:
+        return {}
 
     @property
     def source(self) -> NoGpus:
