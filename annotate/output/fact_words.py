@@ -22,6 +22,11 @@ def describe_facts(finding: Finding) -> str:
     return ", ".join(words for name, value in facts if (words := _describe(name, value)))
 
 
+def bare_phrase(words: str) -> str:
+    """Return a fact's phrase without the comma or colon that joins it to a rule's sentence."""
+    return words.lstrip(",;: ")
+
+
 def _describe(name: str, value: object) -> str:
     """Return one figure; empty for an unused phrase."""
     label, _, unit = name.rpartition("_")
@@ -29,8 +34,8 @@ def _describe(name: str, value: object) -> str:
         return f"{(label if unit in _UNITS else name).replace('_', ' ')} not observed"
     if isinstance(value, bool):
         return f"{name.replace('_', ' ')}: {'yes' if value else 'no'}"
-    if isinstance(value, str):  # without the comma or colon that joins it to the sentence
-        return f"{name.replace('_', ' ')}: {words}" if (words := value.lstrip(",;: ")) else ""
+    if isinstance(value, str):
+        return f"{name.replace('_', ' ')}: {words}" if (words := bare_phrase(value)) else ""
     if not isinstance(value, int | float):
         return f"{name.replace('_', ' ')}: {value}"
     if label and unit in _UNITS:

@@ -17,6 +17,7 @@ from plotly.offline import get_plotlyjs
 
 from annotate.amount_words import duration_text
 from annotate.compare.decision import change_text
+from annotate.output.fact_words import bare_phrase
 from annotate.output.report import first_lines, plain
 from annotate.output.rule_pages import Words, words
 from annotate.rules import RULES
@@ -145,8 +146,7 @@ def _template() -> Any:  # jinja2's Template, whose stubs lack its undefined typ
 def _fact(value: object) -> str:
     if value is None:
         return "not observed"
-    # A phrase of the sentence begins with the comma or colon that joins it.
-    return f"{value:.6g}" if isinstance(value, float) else plain(str(value)).lstrip(":, ")
+    return f"{value:.6g}" if isinstance(value, float) else bare_phrase(plain(str(value)))
 
 
 def _typeset(words: str) -> Markup:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from annotate.output import report
+from annotate.output.fact_words import bare_phrase
 from annotate.verdict import Finding, Verdict
 from gpuwatch.tui.text import words
 from gpuwatch.tui.text.words import Piece, Tone
@@ -35,7 +36,7 @@ def lines(finding: Finding, format_time: Callable[[int], str], width: int) -> li
     if finding.remedy:
         shown += _wrapped([f"{_INDENT}→ {report.plain(finding.remedy)}"], width, Tone.GOOD)
     figures = "   ".join(
-        f"{report.plain(name)} {f'{value:.4g}' if isinstance(value, float) else report.plain(str(value)).lstrip(':, ')}"
+        f"{report.plain(name)} {f'{value:.4g}' if isinstance(value, float) else bare_phrase(report.plain(str(value)))}"
         for name, value in finding.facts.items()
         if value is not None and not (isinstance(value, str) and value in finding.says)
     )
