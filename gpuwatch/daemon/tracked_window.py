@@ -32,6 +32,7 @@ _log = logging.getLogger("gpuwatch.daemon.windows")
 EDGE_SLACK_NS = 100_000_000
 DECLARING_S = 20.0  # time limit for a client to hand over its times after the window ended
 IDENTIFYING_S = 1.0  # time limit for naming the window's process on a busy machine
+STORING_S = 1.0  # time limit for storing a verdict before the client gets it
 # Wait between the end and the judging: longer than one refresh of utilisation, the slowest required signal.
 TAIL_S = 0.25
 
@@ -179,6 +180,8 @@ class TrackedWindow:
             refusal = await self._missing_evidence()
             if refusal is None:
                 await self._judge()
+                with contextlib.suppress(TimeoutError):  # a script that reads the store next finds the verdict it was told
+                    await asyncio.wait_for(self._services.flushing.refusal(), STORING_S)
             else:
                 # Missing evidence would be judged as if the GPU had not been read, or as if no other process had used it.
                 why = f"readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges the stored readings"

@@ -203,7 +203,7 @@ def test_pipes_in_place_of_files_do_not_block(tmp_path: Path) -> None:
         (["audit", "--from", "0001-01-01"], 2, "--from: expected a time"),
         (["audit", "--since", "0001-01-01"], 2, "--since: expected a time"),
         (["audit", "--label", "\udcff"], 0, "no window matches"),
-        (["show", "\udcffabcd"], 2, "expected an id, the start of an id, or a label"),
+        (["show", "\udcffabcd"], 1, "expected an id, the start of an id, or a label"),
         (["export", "--ndjson", "--host", "\udcff\x1b[1m"], 0, ""),
         (["export", "--parquet", ""], 2, "--parquet: expected DIR, found an empty text; for the current folder write ."),
     ],

@@ -85,7 +85,7 @@ def test_report_refuses_in_one_line_and_writes_nothing(
         (2, (*trace, "-o", target, "--redact", "name"), "host, user, serial"),
         (2, ("0a", *trace, "-o", target), "found both"),
         (2, ("--trace", str(tmp_path / "missing"), "-o", target), "missing"),
-        (2, ("ffffffff", "-o", target), "ffffffff"),
+        (1, ("ffffffff", "-o", target), "ffffffff"),
     ):
         ended = gpuwatch(*daemon.flags(), "report", *arguments)
         assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1), arguments
