@@ -44,7 +44,7 @@ STATEMENTS_COUNT = sum(
         "one alert for one cause, slow twins of all hosts; certificates, canaries and earlier Xids on the page": 125,
         "instances qualified against reference cards; dashboards, rules and samples in the wheel": 815,
         "the interval of a number at one clock on other cards": 14,
-        "times that are too short within the gauge's error, and host pauses that it hides": 37,
+        "times that are too short within the gauge's error, and host pauses that it hides": 40,
         "changes that recur at a steady clock, power above the limit that was read, books without start times": 80,
         "the difference of clean windows, by number, cap and memory; peaks of a swing; a spread of cards as a setting": 50,
         "many GPUs measured without delaying each other": 12,

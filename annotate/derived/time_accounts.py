@@ -25,6 +25,7 @@ _LAUNCH_BOUND_S = 50e-6  # two of three calls of 15 µs took 29 µs when CPU cor
 _EDGES_S = 2e-6  # a pair of events around a piece of other work; a pair around nothing read 1.3 to 1.9 µs on H200s
 _EDGES_RATIO = 0.01  # limit, because the process declares the pieces
 _LAUNCH_S = 8e-6  # an event pair around nothing reads 2 to 8 µs: ``short-kernel`` counts it
+_EVENTS_S = 3.5e-6  # utilisation exceeded work timed with CUDA events by at most 3.2 µs a call (decision 0126)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ class TimeAccounts:
 
         Utilisation counted this part as busy, or can have missed this part if the gaps grow with the calls before them.
         """
-        if self.busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO:
+        if _shows_gaps(self.busy):
             return 0.0
         rest_ratio = self.busy.ratio - self.accounted_ratio - self.foreign_ratio - self.between_ratio
         grown_ratio = min(self.grown_ratio, rest_ratio + GAUGE_ERROR_RATIO)
@@ -134,12 +135,12 @@ def timed_accounts(
     stamps_ns = min(len(entries_s) * stamp_s * 1e9, idle_ns - other_ns)
     # Sources of busy time between entries: events take GPU time as stamps do, also at the edges of other work.  An entry of
     # merged calls holds further stamps.  Without start times the launches and the place of one entry are unknown.
-    call_s = stamp_s or (STAMP_S if gaps is not None else _LAUNCH_S)
+    call_s = stamp_s or (_EVENTS_S if _shows_gaps(busy) else STAMP_S if gaps is not None else _LAUNCH_S)
     between_s = len(entries_s) * (timings.calls_count - (1 if stamp_s else 0)) * call_s
     between_ns = (between_s + (float(entries_s.max()) if gaps is None else 0.0)) * 1e9
     between_ns += min(edges_ns, _EDGES_RATIO * window.length_ns)
     even_ratio = gaps.fixed_ratio if gaps is not None and gaps.is_even else 0.0
-    is_open = even_ratio > FIXED_ERROR_RATIO and busy.most_ratio >= 1.0 - GAUGE_ERROR_RATIO
+    is_open = even_ratio > FIXED_ERROR_RATIO and not _shows_gaps(busy)
     return TimeAccounts(
         busy=busy,
         timed_ratio=1.0 - idle_ns / window.length_ns,
@@ -154,6 +155,11 @@ def timed_accounts(
         grown_ratio=even_ratio if gaps is not None and is_open and gaps.is_proportional else 0.0,
         pauses_ratio=min(_PAUSES_RATIO, gaps.pauses_ratio) if gaps is not None and busy.ratio >= _FULL_RATIO else 0.0,
     )
+
+
+def _shows_gaps(busy: BusyShare) -> bool:
+    """Return whether the gauge shows idle time; at full utilisation it counts the gaps between launches back to back as work."""
+    return busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO
 
 
 def launches_ratio(timings: Timings, length_s: float) -> float:

@@ -164,6 +164,16 @@ def test_accounts_of_batches_take_the_timer_of_each_call(clock_mhz: float | None
     assert isinstance(ask(evidence(signals={"utilization_ratio": 1.0}, timings=batches)), Clear)
 
 
+@pytest.mark.parametrize(("took_s", "kind"), [(50e-6, Found), (55e-6, Clear), (62e-6, Clear)])
+@pytest.mark.parametrize("has_starts", [True, False])
+def test_accounts_of_small_launches_without_stamps(took_s: float, kind: type, *, has_starts: bool) -> None:
+    """If the GPU works 57 of 90 µs, events explain times of 55 µs but not of 50, and a launch explains times of 62 µs."""
+    timings = every(90e-6, took_s=took_s, length_s=6.0)
+    about = evidence(signals={"utilization_ratio": 0.63}, timings=timings)
+    told = recorded([took_s] * len(timings.at_ns), None, about.window.begin_ns, about.window.end_ns)
+    assert isinstance(ask(about if has_starts else replace(about, timings=told)), kind)
+
+
 def test_accounts_need_a_second_of_utilisation() -> None:
     assert isinstance(ask(evidence(length_s=0.8, timings=every(1e-3, took_s=0.9e-3, length_s=0.8))), Unobserved)
     assert isinstance(ask(evidence(signals={"utilization_ratio": None})), Unobserved)
