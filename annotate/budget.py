@@ -6,7 +6,7 @@ The module avoids heavy imports because the measured process reads verdicts too.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import fsum, isfinite
+from math import fsum, inf, isfinite
 from typing import TypeAlias
 
 Figure: TypeAlias = str | int | float | bool | None
@@ -128,7 +128,7 @@ class Bound:
         if self.seen_ratio is None:
             object.__setattr__(self, "seen_ratio", self.ratio)
         for part_ratio in (self.ratio, self.seen_ratio):
-            if part_ratio is not None and not 0.0 <= part_ratio < float("inf"):
+            if part_ratio is not None and not 0.0 <= part_ratio < inf:
                 raise ValueError(f"{self.rule}: expected a bound of 0 or more, found {part_ratio}")
         if self.size_ratio < (self.seen_ratio or 0.0):
             raise ValueError(f"{self.rule}: expected a seen part of at most {self.ratio}, found {self.seen_ratio}")
@@ -136,7 +136,7 @@ class Bound:
     @property
     def size_ratio(self) -> float:
         """Return the bound for sorting: infinite if ``ratio`` is None."""
-        return float("inf") if self.ratio is None else self.ratio
+        return inf if self.ratio is None else self.ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +174,9 @@ class NumberBudget:
     @property
     def counted(self) -> tuple[Bound, ...]:
         """Return the bounds that add up: the largest of each group, or the bound ``whole`` if it exceeds the sum."""
-        causes = tuple(each for each in self.largest if each.group is not Group.WHOLE)
-        whole = next((each for each in self.largest if each.group is Group.WHOLE), None)
+        largest = self.largest
+        causes = tuple(each for each in largest if each.group is not Group.WHOLE)
+        whole = next((each for each in largest if each.group is Group.WHOLE), None)
         return (whole,) if whole is not None and whole.size_ratio > fsum(each.size_ratio for each in causes) else causes
 
     @property

@@ -69,7 +69,7 @@ class CaseSeries:
             return None
         return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, timer_s=self.timer_s)
 
-    @property
+    @Kept
     def is_sparse(self) -> bool:
         """Return True if the claim is about calls between pauses: a burst, or calls with a period that fits in the window."""
         every_s = amount(self.evidence.declared, "every_s")
@@ -110,7 +110,7 @@ class CaseSeries:
         variance = self.blocks.variance() if self.blocks is not None else 0.0
         return min(variance, _SETTLED_SD**2) if self.load.is_settled else variance
 
-    @property
+    @Kept
     def clock_swing_ratio(self) -> float | None:
         """Return half the 95 % interval of the mean time, due to the swing of the clock, or None if no clock is known."""
         if self.blocks is None or not self.blocks.known.any():

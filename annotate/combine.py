@@ -69,8 +69,9 @@ def combine(measured: NumberBudget, causes: Iterable[Bound], *, is_stamped: bool
     about = (bound for bound in causes if bound.number is measured.number)
     joined = (replace(bound, group=Group.CLOCK) if bound.group is Group.TIMES and not is_stamped else bound for bound in about)
     budget = replace(measured, bounds=tuple(sorted(joined, key=lambda bound: -bound.size_ratio)))
-    ratios = [bound.ratio for bound in budget.counted]
-    estimates = [bound.estimate for bound in budget.counted if bound.estimate]
+    counted = budget.counted
+    ratios = [bound.ratio for bound in counted]
+    estimates = [bound.estimate for bound in counted if bound.estimate]
     # A bound of the whole number may have no estimate: then the estimates of the causes add up.
     estimates = estimates or [each.estimate for each in budget.largest if each.estimate and each.group is not Group.WHOLE]
     return replace(
@@ -82,7 +83,7 @@ def combine(measured: NumberBudget, causes: Iterable[Bound], *, is_stamped: bool
 
 def severity(budget: NumberBudget, tolerance_ratio: float) -> Severity:
     """Return the severity that the causes of one number give to the status: note if they have no effect."""
-    if any(_together(ends) > REJECT_TOLERANCES * tolerance_ratio for ends in _nearer(budget)):
+    if any(_rejecting(budget, tolerance_ratio)):
         return Severity.REJECT
     if budget.bound_ratio is None or budget.bound_ratio > tolerance_ratio:
         return Severity.FLAG
@@ -94,7 +95,8 @@ def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
     claimed = _claimed(grounds, policy.claim)
     numbers = _budgets(grounds, claimed, frozenset())
     whole = [each for each in numbers if each.number in claimed]
-    judged = [each for each in _budgets(grounds, claimed, policy.accept) if each.number in claimed]
+    accepting = _budgets(grounds, claimed, policy.accept) if policy.accept else numbers
+    judged = [each for each in accepting if each.number in claimed]
     unproven = (*_unproven(grounds, policy), *_unrepeated(judged, policy))
     counting = [found for rule, found in grounds.integrity.items() if rule not in policy.accept]
     counting += [severity(each, policy.tolerance_ratio) for each in judged]
@@ -104,7 +106,7 @@ def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
     if unproven:
         statuses.append(Status.UNPROVEN)
     severities = _severities(judged, policy.tolerance_ratio)
-    as_if_not_accepted = _severities(whole, policy.tolerance_ratio)
+    as_if_not_accepted = _severities(whole, policy.tolerance_ratio) if policy.accept else severities
     breaking = {rule: Severity.FLAG for proof in grounds.proofs for rule in proof.broken_by}
     budget = Budget(
         tolerance_ratio=policy.tolerance_ratio,
@@ -154,8 +156,8 @@ def _budgets(grounds: Grounds, claimed: Iterable[Number], accepted: Collection[s
     )
 
 
-def _nearer(budget: NumberBudget) -> tuple[dict[Group, float], dict[Group, float]]:
-    """Return the least increase and the least decrease of the number that each group proves.
+def _rejecting(budget: NumberBudget, tolerance_ratio: float) -> tuple[bool, bool]:
+    """Return whether the causes prove an increase, and a decrease, of the number that rejects.
 
     A group counts at its farthest estimate.  Other causes of the group, such as a larger bound without an estimate, cannot
     hide that estimate.
@@ -166,7 +168,7 @@ def _nearer(budget: NumberBudget) -> tuple[dict[Group, float], dict[Group, float
         if bound.can_reject and bound.estimate:
             above[bound.group] = max(above.get(bound.group, 0.0), bound.estimate.above_ratio)
             below[bound.group] = max(below.get(bound.group, 0.0), bound.estimate.below_ratio)
-    return above, below
+    return _together(above) > REJECT_TOLERANCES * tolerance_ratio, _together(below) > REJECT_TOLERANCES * tolerance_ratio
 
 
 def _together(ends: Mapping[Group, float]) -> float:
@@ -179,10 +181,10 @@ def _severities(budgets: Iterable[NumberBudget], tolerance_ratio: float) -> dict
     found: dict[str, Severity] = {}
     for budget in budgets:
         made = severity(budget, tolerance_ratio)
-        flagging = _flagging(budget, tolerance_ratio)
+        flagging, rejecting = _flagging(budget, tolerance_ratio), _rejecting(budget, tolerance_ratio)
         for bound in budget.bounds:
             mine = Severity.NOTE
-            if made is Severity.REJECT and _rejects(bound, budget, tolerance_ratio):
+            if _rejects(bound, rejecting, PRINTED_RATIO * tolerance_ratio):
                 mine = Severity.REJECT
             elif made is not Severity.NOTE and any(bound is each for each in flagging):
                 mine = Severity.FLAG
@@ -190,11 +192,10 @@ def _severities(budgets: Iterable[NumberBudget], tolerance_ratio: float) -> dict
     return found
 
 
-def _rejects(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
-    least_ratio = PRINTED_RATIO * tolerance_ratio
+def _rejects(bound: Bound, rejecting: tuple[bool, bool], least_ratio: float) -> bool:
     if not bound.can_reject or bound.estimate is None:
         return False
-    above, below = (_together(ends) > REJECT_TOLERANCES * tolerance_ratio for ends in _nearer(budget))
+    above, below = rejecting
     return (above and bound.estimate.above_ratio >= least_ratio) or (below and bound.estimate.below_ratio >= least_ratio)
 
 

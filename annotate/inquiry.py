@@ -48,7 +48,7 @@ def inquire(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> Inquir
     by_rule = {rule.name: passes.ask(partial(_answer, rule, policy.limits.get(rule.name))) for rule in rules}
     is_strict = is_untrusted(evidence)
     causes = _causes(rules, by_rule, is_strict=is_strict)
-    answers = {rule.name: _together(rule, list(by_rule[rule.name].values()), causes) for rule in rules}
+    answers = {rule.name: _together(rule, by_rule[rule.name], causes) for rule in rules}
     proofs = tuple(_proof(passes.ask(partial(_proven, proof, answers)), causes, is_strict=is_strict) for proof in _PROOFS)
     return Inquired(passes.last, answers, causes, proofs)
 
@@ -63,36 +63,37 @@ class _Passes:
         self._all, claimed_only = Memory(), {name: evidence.declared[name] for name in CLAIM_FACTS if name in evidence.declared}
         self._some = Memory((self._all, FACTS))
         none = Memory((self._some, TIMES), (self._all, FACTS | TIMES))
-        timed = replace(evidence, declared=claimed_only)
-        heard = replace(evidence, declared=_Heard(evidence.declared, self._all.ears))
+        timed = replace(evidence, declared=_Heard(claimed_only, evidence.declared, self._some.ears))
+        heard = replace(evidence, declared=_Heard(evidence.declared, evidence.declared, self._all.ears))
         case = partial(Case, claim=policy.claim, reference_mhz=policy.reference_clock_mhz)
         self.last = case(Asked.of(heard, self._all))
         self._timed = case(Asked.of(timed, self._some))
-        self._witnessed = case(Asked.of(replace(timed, timings=None, other_work=None), none))
+        heard_claim = _Heard(claimed_only, evidence.declared, none.ears)
+        self._witnessed = case(Asked.of(replace(evidence, declared=heard_claim, timings=None, other_work=None), none))
         self._has_times = evidence.timings is not None or evidence.other_work is not None
 
-    def ask(self, question: Callable[[Case], _Answered]) -> dict[AskingPass, _Answered]:
+    def ask(self, question: Callable[[Case], _Answered]) -> tuple[_Answered, _Answered, _Answered]:
         """Return the answer of each pass, in the order of the passes."""
         last, read = self._all.noting(partial(question, self.last))
         timed = last
         if read & FACTS:
             timed, read = self._some.noting(partial(question, self._timed))
         witnessed = question(self._witnessed) if self._has_times and read & TIMES else timed
-        return {AskingPass.WITNESSED: witnessed, AskingPass.TIMED: timed, AskingPass.DECLARED: last}
+        return witnessed, timed, last
 
 
 class _Heard(Mapping[str, Fact]):
-    """The declared facts; reading a fact beyond the claim sets the bit ``FACTS``."""
+    """The declared facts of one pass; reading a fact beyond the claim that any pass has sets the bit ``FACTS``."""
 
-    def __init__(self, facts: Mapping[str, Fact], ears: Ears) -> None:
+    def __init__(self, facts: Mapping[str, Fact], every: Mapping[str, Fact], ears: Ears) -> None:
         self._facts = facts
+        self._every = every
         self._ears = ears
 
     def __getitem__(self, name: str) -> Fact:
-        fact = self._facts[name]
-        if name not in CLAIM_FACTS:
+        if name in self._every and name not in CLAIM_FACTS:
             self._ears.read |= FACTS
-        return fact
+        return self._facts[name]
 
     def __iter__(self) -> Iterator[str]:
         self._ears.read |= FACTS
@@ -125,10 +126,10 @@ def _proven(proof: Proof, answers: Mapping[str, Answer], case: Case) -> ProofSho
         return ProofShown(proof=proof, state=ProofState.UNPROVEN, missing=missing)
 
 
-def _causes(rules: Sequence[Rule], by_rule: Mapping[str, Mapping[AskingPass, Answer]], *, is_strict: bool) -> tuple[Bound, ...]:
+def _causes(rules: Sequence[Rule], by_rule: Mapping[str, Sequence[Answer]], *, is_strict: bool) -> tuple[Bound, ...]:
     """Return the causes of all passes in the rules' order, without labels; for untrusted code no bound replaces another."""
     order = {rule.name: place for place, rule in enumerate(rules) if rule.kind is not RuleKind.LABEL}
-    found = {asking: [bound for name in order for bound in _bounds(by_rule[name][asking])] for asking in AskingPass}
+    found = {asking: [each for name in order for each in _bounds(by_rule[name][i])] for i, asking in enumerate(AskingPass)}
     if is_strict:
         found = {each: [replace(bound, replaces=Replaces.NOTHING) for bound in bounds] for each, bounds in found.items()}
     return tuple(sorted(merge_passes(found), key=lambda bound: order.get(bound.rule, len(order))))
@@ -143,10 +144,10 @@ def _together(rule: Rule, given: Sequence[Answer], causes: Iterable[Bound]) -> A
         last = given[-1]
         return replace(last, severity=Severity.NOTE, bounds=()) if isinstance(last, Found) else last
     found = [answer for answer in reversed(given) if isinstance(answer, Found)]
-    mine = tuple(bound for bound in causes if bound.rule == rule.name)
     worst = max(found, key=lambda answer: _WEIGHT.index(answer.severity), default=None)
     if worst is None or (rule.name in REQUIRED and worst.severity is Severity.NOTE):
         return _unobserved(rule, given) or worst or given[-1]
+    mine = tuple(bound for bound in causes if bound.rule == rule.name)
     if worst.severity is Severity.NOTE and any(answer.bounds for answer in found):
         if not any(bound.size_ratio for bound in mine):
             return Clear(found[0].facts)
@@ -166,11 +167,12 @@ def _size(bounds: Iterable[Bound]) -> float:
     return min(max(bound.size_ratio for bound in bounds), 1e9)
 
 
-def _proof(by_pass: Mapping[AskingPass, ProofShown], causes: Iterable[Bound], *, is_strict: bool) -> ProofShown:
+def _proof(by_pass: tuple[ProofShown, ProofShown, ProofShown], causes: Iterable[Bound], *, is_strict: bool) -> ProofShown:
     """Return the proof with the worst state among the passes that count, the latest on a tie."""
-    counting = [by_pass[AskingPass.DECLARED], by_pass[AskingPass.TIMED]]
-    if is_strict or _counts(by_pass[AskingPass.WITNESSED], causes):
-        counting.append(by_pass[AskingPass.WITNESSED])
+    witnessed, timed, last = by_pass
+    counting = [last, timed]
+    if is_strict or _counts(witnessed, causes):
+        counting.append(witnessed)
     return max(counting, key=lambda proof: _BADNESS.index(proof.state))
 
 

@@ -153,7 +153,7 @@ def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Polic
         kind=_kind(rule, answer, made).value,
         basis=rule.basis.value,
         required=rule.name in REQUIRED,
-        limits_overridden=rule.overridden(policy.limits.get(rule.name, {})),
+        limits_overridden=rule.overridden(policy.limits[rule.name]) if rule.name in policy.limits else {},
     )
     match answer:
         case Found():
@@ -206,7 +206,7 @@ def _plain(facts: Mapping[str, Fact]) -> dict[str, Fact]:
 
 
 def _encodable(value: Fact) -> Fact:
-    holds = not isinstance(value, int | float) or (abs(value) < _INTEGERS if isinstance(value, int) else isfinite(value))
+    holds = isfinite(value) if isinstance(value, float) else not isinstance(value, int) or abs(value) < _INTEGERS
     return _shortened(value) if holds else f"{value}"
 
 

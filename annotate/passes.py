@@ -62,6 +62,8 @@ def _one_each(found: Iterable[Bound]) -> dict[_Key, Bound]:
 
 def _over(earlier: Bound, later: Bound, replaces: Replaces) -> Bound:
     """Merge two bounds at the larger size; under ``unresolved`` only the seen part of the earlier bound counts."""
+    if earlier is later:
+        return later
     if replaces is Replaces.UNRESOLVED:
         earlier = replace(earlier, ratio=earlier.seen_ratio)
     larger = max(later, earlier, key=lambda bound: bound.size_ratio)  # on a tie the later bound, which has more evidence

@@ -64,10 +64,9 @@ def beyond_clock_ratio(
     """
     if found is None or found.is_at_one_clock or blocks is None or not blocks.swings or blocks.covered_ratio < 0.5:
         return 0.0
-    logs = np.log(blocks.mhz[blocks.known])
-    if min(len(logs), len(found.took_s)) < _FEWEST_COUNT:
+    if min(len(blocks.logs), len(found.took_s)) < _FEWEST_COUNT:
         return 0.0
-    beyond = float(np.log(found.took_s).var() - logs.var()) - _noise_variance(found, timings)
+    beyond = float(np.log(found.took_s).var() - blocks.logs.var()) - _noise_variance(found, timings)
     return _TAIL_SD * beyond**0.5 if beyond > least_ratio**2 else 0.0
 
 

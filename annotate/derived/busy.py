@@ -71,7 +71,7 @@ def beyond_timed_ratio(evidence: Evidence) -> float | None:
 
 def has_reason(masks: Values, bits: Reason) -> Mask:
     """Return a mask of the event reasons that hold one of the bits; False where they were not observed."""
-    return np.asarray((np.nan_to_num(masks).astype(np.int64) & int(bits)) != 0)
+    return np.asarray((np.where(np.isnan(masks), 0.0, masks).astype(np.int64) & int(bits)) != 0)
 
 
 def busy_at(evidence: Evidence, at_ns: Times) -> Mask:

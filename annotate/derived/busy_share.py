@@ -10,6 +10,7 @@ from annotate.derived.idle_gaps import BEYOND, lost_runs, rhythm_s
 from annotate.derived.presence import Presence, presences
 from annotate.evidence import Evidence, Lane, Trace, signals
 from annotate.evidence.asked import kept
+from annotate.stats.robust import centre
 
 UTILISATION = "utilisation"
 REST_RATIO = 1.0 / 6.0  # idle power over the power limit: an H200 with a context draws 117 of 700 W
@@ -86,11 +87,12 @@ def gauge_lost_ratio(
     shown = trace.within("utilization_ratio", window.begin_ns + 2 * refresh_ns, window.end_ns).observed
     if not len(shown):
         return None
-    fallen = np.median(shown.values) - shown.values
-    lost = np.where(fallen > beyond * (float(np.median(np.abs(fallen))) + _ROUNDED_RATIO), np.maximum(fallen, 0.0), 0.0)
+    usual = centre(shown.values)
+    fallen = usual - shown.values
+    lost = np.where(fallen > beyond * (centre(np.abs(fallen)) + _ROUNDED_RATIO), np.maximum(fallen, 0.0), 0.0)
     spacing_s = (shown.at_ns[-1] - shown.at_ns[0]) / 1e9 / max(1, len(shown) - 1)
     # Readings are means, so even a short run measures its loss: only runs of similar length form a rhythm.
-    deep = lost > _DEEP_RATIO * float(np.median(shown.values))
+    deep = lost > _DEEP_RATIO * usual
     usual_s = rhythm_s(lost_runs(deep, lost * spacing_s)[2], spacing_s=0.0)
     if not usual_s:
         runs_count = len(lost_runs(lost > 0.0, lost)[2])
@@ -108,9 +110,9 @@ def _unread_s(evidence: Evidence, refresh_ns: int) -> float:
     window, spacings = evidence.window, []
     for name in signals(Lane.FAST):
         read_ns = evidence.trace.column(name).at_ns
-        first, last = np.searchsorted(read_ns, (window.begin_ns, window.end_ns))
+        first, last = read_ns.searchsorted((window.begin_ns, window.end_ns))
         if last - first > _FEWEST_REFRESHES:
-            spacings.append(float(np.median(np.diff(read_ns[first:last]))))
+            spacings.append(centre(np.diff(read_ns[first:last])))
     return max(0.0, min(spacings, default=0.0) - refresh_ns) / 1e9
 
 

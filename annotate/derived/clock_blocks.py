@@ -1,6 +1,7 @@
 """The SM clock of a window in blocks of equal length: from stamps where a block has them, else from the driver's gauge."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from annotate.derived.sm_clock import driver_clock_mhz, measured
 from annotate.evidence import Evidence, Reason, Times, Timings, Values
 from annotate.stats.change_points import PENALTY, SeriesLevel, find_levels, swing_variance
 from annotate.stats.long_run import cycle_variance
+from annotate.stats.robust import centre
 from annotate.times.durations import inside
 
 # The power controller of an H200 swings with this period, which was not measured on other models.
@@ -26,7 +28,7 @@ _SWING_PENALTY = 5.0
 _STEADY_RATIO = 1e-4  # the stamps' noise, the least noise of a clock's logarithm
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ClockBlocks:
     """Blocks that fill a window: start times, mean clocks (NaN if unknown), and the blocks whose clock is stamped.
 
@@ -41,7 +43,12 @@ class ClockBlocks:
     scale: float = 1.0
     swings: bool = False
 
-    @property
+    @cached_property
+    def logs(self) -> Values:
+        """Return the logarithm of each known block's clock."""
+        return np.asarray(np.log(self.mhz[self.known]), np.float64)
+
+    @cached_property
     def known(self) -> npt.NDArray[np.bool_]:
         return np.asarray(np.isfinite(self.mhz))
 
@@ -50,11 +57,11 @@ class ClockBlocks:
         """Return whether stamps gave at least half of the clock or scaled the driver's, which reads 8-12 % high under a cap."""
         return self.stamped_ratio >= 0.5 or self.scale != 1.0
 
-    @property
+    @cached_property
     def covered_ratio(self) -> float:
         return float(self.known.mean()) if len(self.mhz) else 0.0
 
-    @property
+    @cached_property
     def stamped_ratio(self) -> float:
         return float(self.stamped.mean()) if len(self.mhz) else 0.0
 
@@ -64,14 +71,13 @@ class ClockBlocks:
 
     def variance(self) -> float:
         """Return the variance per block of the logarithm, as the controller's swing leaves it in a segment's mean."""
-        logs = np.log(self.mhz[self.known])
-        quiet = max(cycle_variance(logs, round(CYCLE_NS / self.width_ns)), _STEADY_RATIO**2)
-        return swing_variance(logs, quiet) if self.swings and len(logs) else quiet
+        quiet = max(cycle_variance(self.logs, round(CYCLE_NS / self.width_ns)), _STEADY_RATIO**2)
+        return swing_variance(self.logs, quiet) if self.swings and len(self.logs) else quiet
 
     def levels(self, variance: float | None = None) -> tuple[SeriesLevel, ...]:
         """Return the levels of the logarithm of the known blocks, the slowest clock first."""
         penalty = _SWING_PENALTY if self.swings else PENALTY
-        return find_levels(np.log(self.mhz[self.known]), self.variance() if variance is None else variance, penalty=penalty)
+        return find_levels(self.logs, self.variance() if variance is None else variance, penalty=penalty)
 
 
 def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
@@ -88,7 +94,7 @@ def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
     shown_mhz = _shown(evidence, at_ns, width_ns)
     stamped = np.isfinite(true_mhz)
     both = stamped & np.isfinite(shown_mhz)
-    scale = float(np.median(true_mhz[both] / shown_mhz[both])) if both.sum() >= _OVERLAP_COUNT else _stamps_scale(evidence)
+    scale = centre(true_mhz[both] / shown_mhz[both]) if both.sum() >= _OVERLAP_COUNT else _stamps_scale(evidence)
     mhz = np.where(stamped, true_mhz, scale * shown_mhz)
     if not np.isfinite(mhz).any():
         return None
@@ -108,7 +114,7 @@ def block_begins(evidence: Evidence, stamped_count: int) -> tuple[Times, int]:
 def entry_blocks(timings: Timings, at_ns: Times) -> npt.NDArray[np.intp]:
     """Return the block in which the middle of each entry lies."""
     middle_ns = timings.at_ns + (timings.took_s * timings.calls_count * 5e8).astype(np.int64)
-    return np.clip(np.searchsorted(at_ns, middle_ns, side="right") - 1, 0, len(at_ns) - 1)
+    return np.maximum(at_ns.searchsorted(middle_ns, side="right") - 1, 0)
 
 
 def _stamped(timings: Timings, at_ns: Times) -> Values:
@@ -139,7 +145,7 @@ def _shown(evidence: Evidence, at_ns: Times, width_ns: int) -> Values:
     later = np.minimum(times + refresh_ns * 3 // 4, evidence.window.end_ns)
     mhz = evidence.trace.at("sm_clock_mhz", later)
     known = (mhz > 0.0) & ~has_reason(evidence.trace.at("event_reasons_mask", later), Reason.GPU_IDLE)
-    place = np.clip(np.searchsorted(at_ns, times, side="right") - 1, 0, len(at_ns) - 1)
+    place = np.maximum(at_ns.searchsorted(times, side="right") - 1, 0)
     total = np.bincount(place, minlength=len(at_ns))
     counts = np.bincount(place[known], minlength=len(at_ns))
     sums = np.bincount(place[known], mhz[known], len(at_ns))

@@ -79,7 +79,7 @@ def clock_shift(
     state if that is farther.  The cycle's effect on a single level is repeatability, not bias.  ``edges_ratio`` is the most
     that unstamped changes of level can hide.
     """
-    logs = np.log(blocks.mhz[blocks.known])
+    logs = blocks.logs
     slowness = _Slowness(np.exp(-beta * (logs - logs.mean())), beta * variance**0.5)
     counted = _references(logs, levels)
     if blocks.swings and shape_name(logs, levels) == CLOCK_LEVELS:  # a clock that changes in one direction does not swing
@@ -94,8 +94,8 @@ def clock_shift(
         Number.MEDIAN: _shift(median, steady_median, -median_excess),
     }
     # The load names the shape if it enlarges the bound or, without a steady state, exceeds the bound of the levels.
-    by_onset = shifts[Number.MEAN].bound_ratio > _shift(mean, [], 0.0).bound_ratio
-    by_onset |= not steady_mean and mean_excess > _shift(mean, [], 0.0).bound_ratio
+    by_levels_ratio = _shift(mean, [], 0.0).bound_ratio
+    by_onset = shifts[Number.MEAN].bound_ratio > by_levels_ratio or (not steady_mean and mean_excess > by_levels_ratio)
     return ClockShift(
         shifts={number: _widened(found, edges_ratio) for number, found in shifts.items()},
         rule=shape_name(logs, levels, by_onset=by_onset),
@@ -205,7 +205,7 @@ def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: flo
     return NumberShift(
         bound_ratio=bound_ratio,
         seen_ratio=max(resolved, default=0.0),  # without the model's excess, which was not observed in this window
-        estimate=Estimate(*(float(np.clip(each, -bound_ratio, bound_ratio)) for each in (low_ratio, ratio, high_ratio))),
+        estimate=Estimate(*(min(max(each, -bound_ratio), bound_ratio) for each in (low_ratio, ratio, high_ratio))),
     )
 
 

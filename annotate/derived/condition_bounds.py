@@ -36,8 +36,9 @@ def memory_clock_bounds(
         return ()
     most_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
     top_mhz = float(most_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
-    working = known & (busy_at(evidence, clock.at_ns) | ~idle_at(evidence, clock.at_ns))
-    low = working & (clock.values < top_ratio * top_mhz)
+    low = known & (clock.values < top_ratio * top_mhz)
+    working = known & ~idle_at(evidence, clock.at_ns) if low.any() else known
+    low &= working
     if not low.any():
         return ()
     slower = np.where(low, top_mhz / np.where(known, clock.values, top_mhz) - 1.0, 0.0)[working]
@@ -61,12 +62,10 @@ def link_bounds(evidence: Evidence) -> tuple[Bound, ...]:
     at_ns = generation.at_ns[(generation.at_ns >= evidence.window.begin_ns) & (generation.at_ns <= evidence.window.end_ns)]
     # Utilisation lags by up to two refreshes: a GPU at rest may still look busy.
     late_ns = 2 * evidence.trace.refresh_of_ns("utilization_ratio")
-    at_ns = at_ns[busy_at(evidence, at_ns) & busy_at(evidence, at_ns + late_ns)]
-    if len(at_ns) < 2:
-        return ()
     generations, widths = (evidence.trace.at(name, at_ns) for name in ("pcie_generation_count", "pcie_width_count"))
     rates = np.array([_LANE_RATE.get(int(each), 0.0) for each in np.nan_to_num(generations)]) * np.nan_to_num(widths)
-    rates = rates[rates > 0.0]
+    if len(rates) and rates.max() > rates.min():
+        rates = rates[(rates > 0.0) & busy_at(evidence, at_ns) & busy_at(evidence, at_ns + late_ns)]
     if len(rates) < 2 or rates.max() == rates.min():
         return ()
     ratio = float((rates.max() / rates - 1.0).mean())

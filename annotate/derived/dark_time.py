@@ -13,6 +13,7 @@ import numpy as np
 from annotate.derived.idle_gaps import SAMPLE_NS, Span
 from annotate.derived.unwatched import dark_spans_ns
 from annotate.evidence import STALE_NS, Evidence, Lane, Trace
+from annotate.evidence.asked import kept
 
 _LEAST_DRAWN_RATIO = 0.1  # power above rest, over rest
 _ROUNDED_RATIO = 0.005  # the driver reports whole percents of utilisation
@@ -48,6 +49,7 @@ def column_silences_ns(evidence: Evidence, name: str) -> list[Span]:
     return dark_spans_ns(evidence, column.at_ns[~unknown], column.at_ns[unknown])
 
 
+@kept
 def clock_intervals(
     evidence: Evidence,
     *,
@@ -81,6 +83,7 @@ def power_intervals(
     return tuple(min(each, _gauged_interval(evidence, each), key=lambda one: one.excursion_ratio) for each in by_energy)
 
 
+@kept
 def list_intervals(
     evidence: Evidence,
     excursion_ratio: float,

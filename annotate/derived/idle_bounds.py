@@ -10,6 +10,7 @@ from annotate.derived.held import power_cap
 from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, TimeAccounts
 from annotate.evidence import Evidence, Timings
+from annotate.evidence.asked import kept
 
 BOUGHT_RATIO = 1.0 / 3.0  # the specification: the part of idle time that a faster clock afterwards can regain
 _NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
@@ -106,6 +107,7 @@ def keeps_period(
     return float((np.abs(apart_s - every_s) <= period_ratio * every_s).mean()) >= 0.5
 
 
+@kept
 def is_power_free(
     evidence: Evidence,
     *,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, TypeAlias
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from annotate.evidence import Times, Timings, Values, WindowRecord
 from annotate.stats.line import robust_line
-from annotate.stats.robust import centre, spread
+from annotate.stats.robust import centre, quantiles, spread
 from annotate.times.durations import every_count
 
 Span: TypeAlias = tuple[int, int]  # start and end, in nanoseconds
@@ -23,7 +24,7 @@ BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
 _SHORTEST_S = 1e-3
 _FEWEST_RUNS = 5  # fewest runs of a rhythm
 _FEWEST_STALLS = 3  # fewest stalls that imply shorter stalls of the same kind
-_NEARLY_EVERY_PERCENT, _FEWEST_GAPS = 5.0, 40  # of fewer gaps, this percentile is near the smallest one
+_NEARLY_EVERY_RATIO, _FEWEST_GAPS = 0.05, 40  # of fewer gaps, this quantile is near the smallest one
 # Decision 0113: long gaps that vary are pauses of a host.  Their fixed part is the 5th percentile over the mean.
 _PAUSE_S, _PAUSING_PARTS, _FEWEST_PAUSES = 100e-6, (0.4, 0.7), 20
 _EVEN_RATIO = 0.85  # least part of the median gap that the 5th percentile has if the gaps are equal
@@ -31,7 +32,7 @@ _HIGH_SD = 10.0  # a gap farther above the line has another cause
 _ALIKE_RATIO = 0.25  # runs in a rhythm: largest robust spread of the lengths over the median
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class IdleGaps:
     """Idle stretches of a window, by gaps between entries or by dips of power, in order of time; the irregular ones are marked.
 
@@ -49,7 +50,7 @@ class IdleGaps:
     window_s: float
     short_s: float = 0.0  # total of further gaps of the same kind, too short to be irregular
 
-    @property
+    @cached_property
     def irregular_ratio(self) -> float:
         """Return the share of the window that irregular gaps take beyond the usual gap."""
         return float(np.maximum(self.idle_s[self.irregular] - self.usual_s, 0.0).sum()) / self.window_s
@@ -68,11 +69,11 @@ class IdleGaps:
         """Return the share of the window that all other idle time takes."""
         return max(0.0, float(self.idle_s.sum()) / self.window_s - self.irregular_ratio)
 
-    @property
+    @cached_property
     def fixed_s(self) -> float:
         """Return the idle time that nearly every regular gap between entries contains: the 5th percentile; 0 below 40 gaps."""
         between_s = self._between_s
-        return float(np.percentile(between_s, _NEARLY_EVERY_PERCENT)) if len(between_s) >= _FEWEST_GAPS else 0.0
+        return quantiles(between_s, _NEARLY_EVERY_RATIO)[0] if len(between_s) >= _FEWEST_GAPS else 0.0
 
     @property
     def fixed_ratio(self) -> float:
@@ -109,11 +110,11 @@ class IdleGaps:
         between_s = self._between_s
         if len(between_s) < _FEWEST_PAUSES or self.usual_s < _PAUSE_S:
             return 0.0
-        varying_s = between_s.sum() - len(between_s) * float(np.percentile(between_s, _NEARLY_EVERY_PERCENT))
+        varying_s = between_s.sum() - len(between_s) * quantiles(between_s, _NEARLY_EVERY_RATIO)[0]
         part = 1.0 - varying_s / between_s.sum()
         return float(varying_s) / self.window_s if _PAUSING_PARTS[0] <= part <= _PAUSING_PARTS[1] else 0.0
 
-    @property
+    @cached_property
     def _between_s(self) -> Values:
         return self.idle_s[1:-1][~self.irregular[1:-1]]
 

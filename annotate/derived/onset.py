@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 from annotate.derived.held import began_ns, by_violation, power_cap, running
 from annotate.evidence import Evidence, Reason, Values
+from annotate.evidence.asked import kept
+from annotate.stats.robust import centre
 
 # The spacing of the driver's dense power record, which is also its lag.
 _DENSE_NS = 20_000_000
@@ -76,6 +78,7 @@ def _settled(values: Values) -> Values:
     return np.concatenate([inner[:1], inner, inner[-1:]]).astype(np.float64)
 
 
+@kept
 def last_pause_end_ns(evidence: Evidence, *, within_s: float, longest_s: float) -> int | None:
     """Return the end of the last pause of ``longest_s`` or more within ``within_s`` before the window; None without one.
 
@@ -88,7 +91,7 @@ def last_pause_end_ns(evidence: Evidence, *, within_s: float, longest_s: float) 
     before = (dense.at_ns >= since_ns) & (dense.at_ns <= window.begin_ns + _DENSE_NS)
     during = (dense.at_ns > window.begin_ns + _DENSE_NS) & (dense.at_ns <= window.end_ns)
     if 2 * int(before.sum()) * _DENSE_NS >= within_s * 1e9 and during.any():
-        low = dense.values[before] < 0.5 * np.median(dense.values[during])
+        low = dense.values[before] < 0.5 * centre(dense.values[during])
         return _last_run_end_ns(dense.at_ns[before], low, longest_s)
     ends_ns = [
         _gauge_pause_end_ns(evidence, name, since_ns, share) for name, share in (("utilization_ratio", 0.75), ("power_w", 0.5))
@@ -103,7 +106,7 @@ def _gauge_pause_end_ns(evidence: Evidence, name: str, since_ns: int, share: flo
         return None
     # The first refresh of the window still covers the time before.
     before = evidence.trace.within(name, since_ns, min(window.begin_ns + refresh_ns, window.end_ns))
-    low = before.values < share * float(np.median(during))
+    low = before.values < share * centre(during)
     # The gauge shows the refresh before: its lag must not make a long enough warm-up look too short.
     return min(window.begin_ns, int(before.at_ns[low][-1]) - refresh_ns) if low.any() else None
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from annotate.derived.idle_gaps import BEYOND, SAMPLE_NS, IdleGaps, lost_runs, rhythm_s
 from annotate.evidence import Column, Evidence, Times, Values, WindowRecord
+from annotate.evidence.asked import kept
 from annotate.stats.robust import centre, quantiles
 
 _WORKS_RATIO = 0.25  # a sample shows work above this part of the range from idle power to the power of the work
@@ -26,6 +27,7 @@ _BUSY_QUANTILE = 0.95
 _ROUNDED_RATIO = 0.01  # rounding error of the difference of two whole percents
 
 
+@kept
 def work_quantile(evidence: Evidence, *, is_sparse: bool = False) -> float:
     """Return the quantile of the window's power record that is the power of its work.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.derived.idle_gaps import SAMPLE_NS, Span
-from annotate.derived.load_time import LoadTime, excess_of
+from annotate.derived.load_time import excess_of
 from annotate.evidence import Evidence, Fact
 from annotate.evidence.asked import kept
 
@@ -55,10 +55,11 @@ class BeyondLimit:
         }
 
 
+@kept
 def beyond_limit(
     evidence: Evidence,
-    load: LoadTime,
     *,
+    is_settled: bool,
     over_s: Annotated[float, "a cycle of the power controller"] = 1.0,
     beyond_ratio: Annotated[
         float, "at most -0.1 % after 3 s of load in 226 recorded windows of H200s, 1.0 % in 194 others"
@@ -71,7 +72,7 @@ def beyond_limit(
     ``beyond_ratio`` less than the limit.  Return None for boards that were not measured.
     """
     limit_w, device = power_limit_w(evidence), evidence.device
-    if not limit_w or not load.is_settled or excess_of(device.name if device else None) is None:
+    if not limit_w or not is_settled or excess_of(device.name if device else None) is None:
         return None
     dense, window, count = evidence.trace.dense_power, evidence.window, round(over_s * 1e9 / SAMPLE_NS)
     first, last = np.searchsorted(dense.at_ns, (window.begin_ns - round(over_s * 1e9), window.end_ns), side="right")

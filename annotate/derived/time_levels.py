@@ -75,7 +75,6 @@ class TimeLevels:
     changes: tuple[int, ...]
     slope: float  # slope of the logarithm per block
     is_at_one_clock: bool
-    shortest_count: int = 2  # fewest blocks of a level
     # Levels of the times as measured, if ``took_s`` is converted by the driver's clock.  The shifts come from the measured
     # times, because heavy work also lowers the clock.
     raw: "TimeLevels | None" = None
@@ -83,7 +82,7 @@ class TimeLevels:
     @cached_property
     def levels(self) -> tuple[SeriesLevel, ...]:
         """Return the levels of the logarithm, the fastest first."""
-        return find_levels(np.log(self.took_s), self.variance, shortest_count=self.shortest_count)
+        return find_levels(np.log(self.took_s), self.variance, changes=self.changes)
 
     @cached_property
     def is_line(self) -> bool:
@@ -235,18 +234,17 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     at_ns, width_ns = _block_begins(evidence, len(times.took_s), timings.calls_count, entries_count)
     place = entry_blocks(Timings(times.at_ns, times.took_s, None, timings.calls_count), at_ns)
     means_s, counts = trimmed_means(place, times.took_s, len(at_ns), trim_ratio=_TRIM_RATIO)
-    kept = counts >= max(1.0, _SPARSE_RATIO * float(np.median(counts[counts > 0])))
+    kept = counts >= max(1.0, _SPARSE_RATIO * centre(counts[counts > 0]))
     means_s, at_ns = means_s[kept], at_ns[kept]
     logs = np.log(means_s)
     slope = _slope(logs)
     # Each of up to five blocks holds a fifth, and an entry of a second or more averages its own noise.
-    is_each_level = _is_long(timings) and len(logs) <= 1.0 / _LEAST_RATIO
+    is_each_level = len(logs) <= 1.0 / _LEAST_RATIO and _is_long(timings)
     if is_each_level:
         variance = _cut_cycle_variance(len(logs), width_ns) if swings else 0.0
     else:
         variance = _swing_variance(logs, slope, width_ns) if swings else adjacent_variance(logs)
     variance = max(variance, _STEADY_RATIO**2)
-    shortest_count = 1 if is_each_level else 2
     return TimeLevels(
         at_ns=at_ns,
         width_ns=width_ns,
@@ -254,10 +252,9 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
         counts=counts[kept],
         median_s=centre(times.took_s),
         variance=variance,
-        changes=change_points(logs, variance, shortest_count=shortest_count),
+        changes=change_points(logs, variance, shortest_count=1 if is_each_level else 2),
         slope=slope,
         is_at_one_clock=times.is_at_one_clock,
-        shortest_count=shortest_count,
     )
 
 
@@ -291,8 +288,9 @@ def _slope(logs: Values) -> float:
     """Return the Theil-Sen slope per value: the median over all pairs, above 120 values over all pairs of their block means."""
     size = -(-len(logs) // _SLOPES_COUNT)
     means = logs[: len(logs) // size * size].reshape(-1, size).mean(axis=1)
-    first, second = np.triu_indices(len(means), 1)
-    return centre((means[second] - means[first]) / ((second - first) * size)) if len(first) else 0.0
+    apart = np.subtract.outer(np.arange(len(means)), np.arange(len(means)))
+    later = apart > 0
+    return centre(np.subtract.outer(means, means)[later] / (apart[later] * size)) if later.any() else 0.0
 
 
 def _off_line(logs: Values, slope: float) -> Values:

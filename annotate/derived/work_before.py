@@ -6,6 +6,7 @@ import numpy as np
 
 from annotate.evidence import Column, Evidence, WindowRecord
 from annotate.evidence.asked import kept
+from annotate.stats.robust import centre
 
 _LEAD_NS = 5_000_000_000  # a trace begins this long before its window
 _ROUNDED_RATIO = 0.01  # rounding error of the difference of two whole percents
@@ -32,7 +33,7 @@ def lost_since_before_ratio(
     before = _even_before(trace.within("utilization_ratio", window.begin_ns - _LEAD_NS, window.begin_ns), even_ratio)
     if not len(inside) or not len(before) or window.begin_ns - before.at_ns[0] < least_s * 1e9:
         return 0.0
-    usual = float(np.median(before.values))
+    usual = centre(before.values)
     reached = inside.values >= usual - _ROUNDED_RATIO
     if usual <= 0.0 or not shared_ratio <= float(reached.mean()) < 1.0:
         return 0.0
@@ -41,7 +42,7 @@ def lost_since_before_ratio(
         return 0.0
     begins_ns = inside.at_ns[np.diff(fallen.astype(np.int8), prepend=0) > 0]
     runs_count, even_ns = len(begins_ns), window.begin_ns - int(before.at_ns[0])
-    if runs_count > 1 and even_ns < periods * float(np.median(np.diff(begins_ns))):
+    if runs_count > 1 and even_ns < periods * centre(np.diff(begins_ns)):
         return 0.0
     lost = np.where(fallen, usual - inside.values, 0.0)
     unread_ns = max(0, _spacing_ns(trace.column("utilization_ratio"), window) - refresh_ns)
@@ -50,7 +51,7 @@ def lost_since_before_ratio(
 
 def _spacing_ns(pages: Column, window: WindowRecord) -> int:
     at_ns = pages.at_ns[(pages.at_ns >= window.begin_ns) & (pages.at_ns <= window.end_ns)]
-    return int(np.median(np.diff(at_ns))) if len(at_ns) > 1 else 0
+    return int(centre(np.diff(at_ns))) if len(at_ns) > 1 else 0
 
 
 def _even_before(shown: Column, even_ratio: float) -> Column:
@@ -61,6 +62,6 @@ def _even_before(shown: Column, even_ratio: float) -> Column:
     known = shown.observed
     if not len(known) or known.at_ns[-1] < shown.at_ns[-1] - 500_000_000:
         return known.where(np.zeros(len(known), np.bool_))
-    apart = np.abs(known.values - float(np.median(known.values[-50:]))) > even_ratio
+    apart = np.abs(known.values - centre(known.values[-50:])) > even_ratio
     since = int(np.flatnonzero(apart)[-1]) + 1 if apart.any() else 0
     return known.where(np.arange(len(known)) >= since)

@@ -16,8 +16,8 @@ from annotate.derived.busy import utilization_ratio
 from annotate.derived.clock_blocks import CYCLE_NS
 from annotate.derived.held import power_cap
 from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
-from annotate.derived.load_time import LoadTime
 from annotate.evidence import Column, Evidence, Times, Values
+from annotate.evidence.asked import kept
 from annotate.stats.change_points import find_levels
 from annotate.stats.long_run import cycle_variance
 
@@ -71,9 +71,10 @@ def _idle_mask(at_ns: Times, dips: IdleGaps | None) -> npt.NDArray[np.bool_]:
     return mask
 
 
+@kept
 def power_levels(
     evidence: Evidence,
-    load: LoadTime,
+    began_ns: int,
     dips: IdleGaps | None,
     idle_w: float | None,
     *,
@@ -81,7 +82,7 @@ def power_levels(
 ) -> WorkLevels | None:
     """Return the levels of the driver's 20 ms power above rest, or None if capped, not busy throughout, or not known.
 
-    Near rest, None too for levels that a drift of rest explains.  The load right before the window is included: a level of
+    Near rest, None too for levels that a drift of rest explains.  The load right before the window, since ``began_ns``, is included: a level of
     the window may have begun before it.
     """
     window, cap, limit_w = evidence.window, power_cap(evidence), evidence.device.power_limit_w if evidence.device else None
@@ -89,7 +90,7 @@ def power_levels(
     if cap is None or cap.ratio > capped_ratio or rest_w is None or window.length_ns <= 0 or not _is_fed(evidence):
         return None
     width_ns = max(_BLOCK_NS, window.length_ns // _MOST_BLOCKS)
-    lead_count = min(max(0, window.begin_ns - int(load.began_ns[0])), int(_LEAST_RATIO * window.length_ns)) // width_ns
+    lead_count = min(max(0, window.begin_ns - began_ns), int(_LEAST_RATIO * window.length_ns)) // width_ns
     begin_ns = window.begin_ns - lead_count * width_ns
     count = lead_count + window.length_ns // width_ns
     dense = evidence.trace.dense_power
@@ -117,6 +118,7 @@ def power_levels(
     )
 
 
+@kept
 def capped_dips(
     evidence: Evidence,
     dips: IdleGaps | None,
@@ -194,10 +196,11 @@ def _is_fed(
     return (utilization_ratio(evidence) or 0.0) >= fed_ratio
 
 
-def traffic_levels(evidence: Evidence, load: LoadTime) -> WorkLevels | None:
+@kept
+def traffic_levels(evidence: Evidence, began_ns: int) -> WorkLevels | None:
     """Return the levels of GPM's memory traffic, whose readings are means since the reading before.
 
-    If load began just before the window, the first mean holds a part of the time before: it counts as the value nearest to
+    If load began just before the window, at ``began_ns``, the first mean holds a part of the time before: it counts as the value nearest to
     the other means that any traffic before explains.
 
     Return None if the GPU was not busy throughout, traffic is very low, fewer than two means lie in the window, or none holds
@@ -209,13 +212,13 @@ def traffic_levels(evidence: Evidence, load: LoadTime) -> WorkLevels | None:
     begins_ns, ends_ns = shown.at_ns[:-1], shown.at_ns[1:]
     inside = (begins_ns >= window.begin_ns) & (ends_ns <= window.end_ns)
     values, lengths = shown.values[1:][inside], (ends_ns - begins_ns)[inside]
-    before = np.clip((int(load.began_ns[0]) + _GPM_LAG_NS - begins_ns[inside]) / np.maximum(lengths, 1), 0.0, 1.0)
+    before = np.clip((began_ns + _GPM_LAG_NS - begins_ns[inside]) / np.maximum(lengths, 1), 0.0, 1.0)
     clean = before == 0.0
-    if len(values) < 2 or not lengths[clean].sum() or not np.average(values, weights=lengths) > _LEAST_TRAFFIC_RATIO:
+    if len(values) < 2 or not lengths[clean].sum() or not _average(values, lengths) > _LEAST_TRAFFIC_RATIO:
         return None
-    usual, loaded = float(np.average(values[clean], weights=lengths[clean])), np.maximum(1.0 - before, 1e-9)
+    usual, loaded = _average(values[clean], lengths[clean]), np.maximum(1.0 - before, 1e-9)
     values = np.where(clean, values, np.clip(usual, (values - before) / loaded, values / loaded))
-    mean = float(np.average(values, weights=lengths))
+    mean = _average(values, lengths)
     found = [_level(values, lengths, value) for value in values if value > 0.0]
     ratios = [abs(mean / level - 1.0) for level, share_ns in found if share_ns >= _LEAST_RATIO * window.length_ns]
     if not ratios:
@@ -235,7 +238,11 @@ def traffic_levels(evidence: Evidence, load: LoadTime) -> WorkLevels | None:
 
 def _level(values: Values, lengths: Times, value: float) -> tuple[float, float]:
     alike = np.abs(values / value - 1.0) <= _ALIKE_RATIO
-    return float(np.average(values[alike], weights=lengths[alike])), float(lengths[alike].sum())
+    return _average(values[alike], lengths[alike]), float(lengths[alike].sum())
+
+
+def _average(values: Values, lengths: Times) -> float:
+    return float((values * lengths).sum()) / float(lengths.sum())
 
 
 def farthest(found: Sequence[WorkLevels | None]) -> WorkLevels | None:

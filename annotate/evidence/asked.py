@@ -1,6 +1,6 @@
 """Evidence for one pass of the judge, with notes of the parts that a rule read, and a cache of computed values.
 
-If a value was computed without the parts that a narrower pass lacks, the narrower pass reuses the value.
+If a value was computed without the parts that another pass has more or fewer of, that pass reuses the value.
 """
 
 from __future__ import annotations
@@ -34,26 +34,29 @@ class Ears:
 class Memory:
     """The values computed in one pass, each with the bits of the parts read for it.
 
-    ``wider`` holds memories of passes with more evidence, each with the bits of the additional parts.
+    ``wider`` holds memories of passes with more evidence, each with the bits of the additional parts.  A pass must note a
+    read of a part that it lacks.
     """
 
-    __slots__ = ("_kept", "_wider", "ears")
+    __slots__ = ("_beside", "_kept", "ears")
 
     def __init__(self, *wider: tuple[Memory, int], ears: Ears | None = None) -> None:
         self.ears = ears or Ears()
         self._kept: dict[Hashable, tuple[Any, int]] = {}
-        self._wider = wider
+        self._beside = list(wider)  # memories with more or less evidence, with the bits of the parts of only one of the two
+        for memory, more in wider:
+            memory._beside.append((self, more))  # noqa: SLF001 - another instance of this class
 
-    def recall(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
-        """Return the cached value of this key, else compute it.
+    def recall(self, key: Hashable, compute: Callable[..., _Value], *args: Any) -> _Value:
+        """Return the cached value of this key, else compute it from these arguments.
 
-        A value of a wider pass serves if its computation read no additional part.
+        A value of another pass serves if its computation read no part of only one of the two.
         """
-        found = self._kept.get(key)
+        found: tuple[_Value, int] | None = self._kept.get(key)
         if found is None:
-            found = self._kept[key] = self._from_wider(key) or self.noting(compute)
+            found = self._kept[key] = self._from_beside(key) or self.noting(partial(compute, *args))
         self.ears.read |= found[1]
-        return cast("_Value", found[0])
+        return found[0]
 
     def noting(self, compute: Callable[[], _Value]) -> tuple[_Value, int]:
         """Compute a value, and return it with the bits of the parts that were read."""
@@ -64,8 +67,8 @@ class Memory:
         finally:
             self.ears.read |= before
 
-    def _from_wider(self, key: Hashable) -> tuple[Any, int] | None:
-        for memory, more in self._wider:
+    def _from_beside(self, key: Hashable) -> tuple[Any, int] | None:
+        for memory, more in self._beside:
             found = memory._kept.get(key)  # noqa: SLF001 - another instance of this class
             if found is not None and not found[1] & more:
                 return found
@@ -148,4 +151,4 @@ class Kept(Generic[_Value]):
     @overload
     def __get__(self, owner: _Remembering, kind: type) -> _Value: ...
     def __get__(self, owner: _Remembering | None, kind: type) -> Kept[_Value] | _Value:
-        return self if owner is None else owner.memory.recall(self, partial(self._compute, owner))
+        return self if owner is None else owner.memory.recall(self, self._compute, owner)

@@ -44,23 +44,24 @@ class Evidence:
         ``name`` is a signal, ``process_list``, ``dense_power``, ``timings``, ``baseline``, ``host.X``, ``declared.X`` or
         ``device.X``.  ``timings.`` with any suffix means stamped clocks.
         """
-        match name.partition("."):
-            case ("host", _, fact):
+        root, _, fact = name.partition(".")
+        match root:
+            case "host":
                 return getattr(self.host, fact) is not None
-            case ("declared", _, fact):
+            case "declared":
                 return self.declared.get(fact) is not None
-            case ("device", _, fact):
+            case "device":
                 return self.device is not None and getattr(self.device, fact) is not None
-            case ("process_list", _, _):
+            case "process_list":
                 return bool(self.trace.process_lists)
-            case ("dense_power", _, _):
+            case "dense_power":
                 return len(self.trace.dense_power) > 0
-            case ("timings", "", _):
+            case "timings" if not fact:
                 return self.timings is not None
-            case ("timings", _, _):
+            case "timings":
                 clock = self.timings.sm_clock_mhz if self.timings else None
                 return clock is not None and bool(np.isfinite(clock).any())
-            case ("baseline", _, _):
+            case "baseline":
                 return self.baseline is not None
             case _:
                 return self.trace.observes(name)

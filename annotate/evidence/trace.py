@@ -109,15 +109,13 @@ class Trace:
         A value of the fast lane is stale after 1.5 heartbeats, a value of another lane after 11 s.
         """
         column = self.column(name)
-        out = np.full(len(times_ns), np.nan)
         if not len(column):
-            return out
-        index = np.searchsorted(column.at_ns, times_ns, side="right") - 1
-        known = index >= 0
+            return np.full(len(times_ns), np.nan)
+        index = column.at_ns.searchsorted(times_ns, side="right") - 1
         lane = SIGNALS.get(name, Lane.FAST)
-        stale_ns = STALE_NS if lane == Lane.FAST else 11_000_000_000
-        known[known] = times_ns[known] - column.at_ns[index[known]] <= stale_ns
-        out[known] = column.values[index[known]]
+        stale_ns = STALE_NS if lane is Lane.FAST else 11_000_000_000
+        known = (index >= 0) & (times_ns - column.at_ns[index] <= stale_ns)
+        out = np.where(known, column.values[index], np.nan)
         for gap in self.gaps:
             if gap.lane == lane:
                 out[(times_ns > gap.begin_ns) & (times_ns < gap.end_ns)] = np.nan
@@ -140,13 +138,13 @@ class Trace:
         if len(at_ns) < 2:
             return None
         slack_ns = max(50_000_000, (end_ns - begin_ns) // 20)
-        first = int(np.searchsorted(at_ns, begin_ns, side="right")) - 1
+        first = int(at_ns.searchsorted(begin_ns, side="right")) - 1
         reach_ns = max(2 * HEARTBEAT_NS, slack_ns)
         if first < 0 or begin_ns - at_ns[first] > reach_ns:
             first += 1
             if first >= len(at_ns) or at_ns[first] > begin_ns + slack_ns:
                 return None
-        last = int(np.searchsorted(at_ns, end_ns, side="left"))
+        last = int(at_ns.searchsorted(end_ns, side="left"))
         if last >= len(at_ns) or at_ns[last] - end_ns > reach_ns:
             last -= 1
             if last < 0 or at_ns[last] < end_ns - slack_ns:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
-import numpy as np
-
 from annotate.amount_words import amount_text
 from annotate.budget import Bound, Group, Number, Replaces
 from annotate.case import Case
@@ -19,6 +17,7 @@ from annotate.derived.timed import loop
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Count, Duration, Processors, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
+from annotate.stats.robust import quantiles
 from annotate.times.durations import readable
 
 _UNCAPPED_RATIO = 0.02  # part of the window: in a window capped for less, power does not limit the clock
@@ -229,7 +228,7 @@ def _high_power_w(evidence: Evidence) -> float | None:
     """Return the 90th percentile of power, since a mean over pauses would be low for any data, or None if mostly unobserved."""
     column = evidence.within("power_w")
     known = column.observed.values
-    return float(np.quantile(known, 0.9)) if 2 * len(known) > len(column) else None
+    return quantiles(known, 0.9)[0] if 2 * len(known) > len(column) else None
 
 
 @rule(

@@ -240,8 +240,9 @@ def work_levels(
     """
     evidence = case.evidence
     moved = case.clock_shift.shifts[Number.THROUGHPUT].bound_ratio if case.clock_shift is not None else 0.0
-    power, fallen = power_levels(evidence, case.load, case.dips, case.idle_w), capped_dips(evidence, case.dips, case.idle_w)
-    traffic = traffic_levels(evidence, case.load)
+    began_ns = int(case.load.began_ns[0])
+    power, fallen = power_levels(evidence, began_ns, case.dips, case.idle_w), capped_dips(evidence, case.dips, case.idle_w)
+    traffic = traffic_levels(evidence, began_ns)
     if power is None and fallen is None and traffic is None:
         return Unobserved(evidence.absence or "neither the power of uncapped work nor memory traffic was observed throughout")
     limits = ((power, max(power_ratio, CLOCK_POWER * moved)), (fallen, power_ratio), (traffic, traffic_ratio))

@@ -66,8 +66,8 @@ def setting_changed(
     for name in _SETTINGS:
         column = evidence.trace.column(name).observed
         at_ns, values = column.at_ns, column.values
-        first = max(0, int(np.searchsorted(at_ns, window.begin_ns, side="right")) - 1)
-        last = min(len(at_ns) - 1, int(np.searchsorted(at_ns, window.end_ns, side="left")))
+        first = max(0, int(at_ns.searchsorted(window.begin_ns, side="right")) - 1)
+        last = min(len(at_ns) - 1, int(at_ns.searchsorted(window.end_ns, side="left")))
         if last <= first:
             continue
         read.append(name)
@@ -78,7 +78,7 @@ def setting_changed(
                 inside_ns = min(until_ns, window.end_ns) - max(since_ns, window.begin_ns)
                 inside_ratio = max(0, inside_ns) / max(1, until_ns - since_ns)
                 changes.append((inside_ratio, name, values[i], values[i + 1], since_ns, until_ns))
-    if not changes and (beyond := beyond_limit(evidence, case.load)) is not None:
+    if not changes and (beyond := beyond_limit(evidence, is_settled=case.load.is_settled)) is not None:
         facts = beyond.facts(window.begin_ns) | {"setting": _SETTINGS["power_limit_w"][0]}
         return Found(Severity.FLAG, facts, span_ns=beyond.span_ns, bounds=_unbounded("power_limit_w"))
     if not changes:

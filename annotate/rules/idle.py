@@ -103,15 +103,14 @@ def idle_stretch(
         loss of utilisation.  Without a known idle power, utilisation alone.  On an H200, 42 of 44 clean windows lost at most
         0.13 %, and one with a sleep of 0.3 s in 3 s lost 10.1 %.
     """
-    idle = case.gaps or case.dips
-    lost_ratio = gauge_lost_ratio(case.evidence) if case.gaps is None else None
-    if idle is None:
-        return _by_gauge(case, _larger(lost_ratio, lost_since_before_ratio(case.evidence)))
-    if case.gaps is None and idle.usual_s > 0.0:
-        # Readings of a rhythm vary with their place in it.
-        lost_ratio = rhythm_lost_ratio(case.evidence, idle.usual_s)
+    idle, lost_ratio = case.gaps or case.dips, None
     if case.gaps is None:
+        # Readings of a rhythm vary with their place in it.
+        pause_s = idle.usual_s if idle is not None else 0.0
+        lost_ratio = rhythm_lost_ratio(case.evidence, pause_s) if pause_s > 0.0 else gauge_lost_ratio(case.evidence)
         lost_ratio = _larger(lost_ratio, lost_since_before_ratio(case.evidence))
+    if idle is None:
+        return _by_gauge(case, lost_ratio)
     # Utilisation adds up losses that are too short for the power record.
     lost_ratio = lost_ratio if lost_ratio is not None and lost_ratio > gauge_ratio else 0.0
     if not idle.irregular.any():

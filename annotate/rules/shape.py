@@ -116,7 +116,7 @@ def _counted(every: Outlying, limits: OutlierLimits, *, swing_ratio: float, wait
     """
     lying = beyond_swing(beyond_rhythm(every), swing_ratio)
     lying = lying if waited else beyond_jitter(lying)
-    if centre(every.took_s) < limits.launch_s:
+    if every.usual_s < limits.launch_s:
         lying = lying.pick(lying.excess_s * lying.calls_count >= limits.gap_s)
     return lying
 
@@ -126,7 +126,7 @@ def _late_bounds(lying: Outlying, kept_ratio: float, *, is_at_one_clock: bool) -
     most, least = lying.cost_ratio, kept_ratio * lying.cost_ratio
     late = lying.indices[lying.excess_s > 0]
     rest_s = np.delete(lying.took_s, late)
-    median = centre(lying.took_s) / centre(rest_s) - 1.0
+    median = lying.usual_s / centre(rest_s) - 1.0
     estimates = {
         Number.MEAN: Estimate(least, most, most),
         Number.THROUGHPUT: Estimate(-most / (1.0 + most), -most / (1.0 + most), -least / (1.0 + least)),

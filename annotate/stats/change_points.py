@@ -4,6 +4,7 @@ A controller's cycle is not a change of level: if a controller swings the series
 (``annotate.stats.long_run.cycle_variance``).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated
@@ -16,6 +17,7 @@ from annotate.stats.long_run import long_run_variance
 
 _SHORTEST_COUNT = 2  # values: one value is not a segment
 PENALTY = 7.0
+_ENDS_COUNT = 64  # as many ends at once as fit into a cache, with all begins of 600 values
 _LEAST_RATIO = 0.2  # least share of the series in the largest level
 
 
@@ -54,21 +56,28 @@ def change_points(
         return ()
     sums = np.concatenate([[0.0], np.cumsum(centred)])
     # The sum of squares of all values does not depend on the cuts, so the costs leave that sum out.
-    best, since = np.full(count + 1, np.inf), np.zeros(count + 1, np.intp)
+    best, since = np.full(count + 1, np.inf), [0] * (count + 1)
     best[0] = 0.0
-    sizes = np.arange(count, 0, -1, dtype=np.float64)
-    for end in range(shortest_count, count + 1):
-        begins = end - shortest_count + 1
-        rises = sums[end] - sums[:begins]
-        costs = best[:begins] - rises * rises / sizes[count - end : count - end + begins]
-        at = int(costs.argmin())
-        best[end], since[end] = costs[at] + cost, at
+    for end, saved in enumerate(_saved(sums)):
+        if end >= shortest_count:
+            begins = end - shortest_count + 1
+            costs = best[:begins] - saved[:begins]
+            at = since[end] = int(costs.argmin())
+            best[end] = costs[at] + cost
     changes: list[int] = []
-    end = int(since[count])
+    end = since[count]
     while end > 0:
         changes.append(end)
-        end = int(since[end])
+        end = since[end]
     return tuple(reversed(changes))
+
+
+def _saved(sums: Values) -> Iterator[Values]:
+    """Yield for each end by how much the mean of a segment lowers the sum of squares, by the segment's begin."""
+    for first in range(0, len(sums), _ENDS_COUNT):
+        ends = np.arange(first, min(first + _ENDS_COUNT, len(sums)))
+        rises = np.subtract.outer(sums[ends], sums[: ends[-1] + 1])
+        yield from rises * rises / np.maximum(np.subtract.outer(ends, np.arange(ends[-1] + 1)), 1)
 
 
 def find_levels(
@@ -77,36 +86,36 @@ def find_levels(
     *,
     penalty: Annotated[float, "as for change points"] = PENALTY,
     least_ratio: Annotated[float, "the specification: a level counts if it holds a fifth"] = _LEAST_RATIO,
-    shortest_count: Annotated[int, "as for change points"] = _SHORTEST_COUNT,
+    changes: tuple[int, ...] | None = None,
 ) -> tuple[SeriesLevel, ...]:
     """Return the levels of a series, the lowest first; empty for an empty series.
 
     Segments of any position form one level, unless their separation lowers the sum of squares by the cost of a change.  A
     telegraph signal has two levels.  If no level holds ``least_ratio``, the closest levels are merged until one does, so that
-    a slow drift has a level too.
+    a slow drift has a level too.  ``changes`` are the change points, if they are already known.
     """
     if not len(values):
         return ()
-    edges = (0, *change_points(values, variance, penalty=penalty, shortest_count=shortest_count), len(values))
-    parts = [np.arange(begin, end) for begin, end in pairwise(edges)]
-    parts.sort(key=lambda places: float(values[places].mean()))
+    changes = change_points(values, variance, penalty=penalty) if changes is None else changes
+    edges = (0, *changes, len(values))
+    parts = [(float(values[begin:end].sum()), np.arange(begin, end)) for begin, end in pairwise(edges)]
+    parts.sort(key=_mean)
     cost = change_cost(values, variance, penalty)
-    sums = np.array([values[places].sum() for places in parts])
-    counts = np.array([len(places) for places in parts], np.float64)
     while len(parts) > 1:
-        apart = np.diff(sums / counts)
-        at = int(apart.argmin())
+        apart = [_mean(high) - _mean(low) for low, high in pairwise(parts)]
+        at = apart.index(min(apart))
+        (low, first), (high, second) = parts[at : at + 2]
         # Sorted segments of one level differ by chance: a second level must pay the cost of a change.
-        gain = apart[at] ** 2 / (1.0 / counts[at] + 1.0 / counts[at + 1])
-        if gain >= cost and counts.max() >= least_ratio * len(values):
+        gain = apart[at] ** 2 / (1.0 / len(first) + 1.0 / len(second))
+        if gain >= cost and max(len(places) for _, places in parts) >= least_ratio * len(values):
             break
-        parts[at : at + 2] = [np.concatenate(parts[at : at + 2])]
-        sums[at], counts[at] = sums[at] + sums[at + 1], counts[at] + counts[at + 1]
-        sums, counts = np.delete(sums, at + 1), np.delete(counts, at + 1)
-    return tuple(
-        SeriesLevel(float(total / count), np.sort(places), float(count / len(values)))
-        for total, count, places in zip(sums, counts, parts, strict=True)
-    )
+        parts[at : at + 2] = [(low + high, np.concatenate([first, second]))]
+    return tuple(SeriesLevel(_mean(part), np.sort(part[1]), len(part[1]) / len(values)) for part in parts)
+
+
+def _mean(part: tuple[float, npt.NDArray[np.intp]]) -> float:
+    """Return the mean of a part of a series, given as the sum of its values and their places."""
+    return part[0] / len(part[1])
 
 
 def beside_levels(values: Values, levels: tuple[SeriesLevel, ...]) -> Values:

@@ -180,10 +180,10 @@ def block_length_count(values: Values) -> int:
     last = int(runs[0]) if len(runs) else len(small)
     reach = min(2 * max(1, last), count - 1)
     lags = np.arange(1, reach + 1)
-    weighted = np.clip(2.0 * (1.0 - lags / reach), 0.0, 1.0) * correlations[1 : reach + 1]
+    weighted = np.minimum(2.0 * (1.0 - lags / reach), 1.0) * correlations[1 : reach + 1]
     spectrum = 1.0 + 2.0 * float(weighted.sum())
     slope = 2.0 * float((lags * weighted).sum())
     if spectrum <= 0.0:
         return 1
-    length = (1.5 * (slope / spectrum) ** 2 * count) ** (1.0 / 3.0)
-    return int(np.clip(round(length), 1, max(1, min(count // 8, int(3.0 * np.sqrt(count))))))
+    length: float = (1.5 * (slope / spectrum) ** 2 * count) ** (1.0 / 3.0)
+    return max(1, min(round(length), count // 8, int(3.0 * count**0.5)))

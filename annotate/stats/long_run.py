@@ -43,13 +43,12 @@ def cycle_variance(values: Values, cycle_count: int) -> float:
     if length < 2:
         return 0.0
     sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
-    stretches_count = len(values) - length + 1
-    middles = (sums[length:] - sums[:-length]) / length
-    widest = np.zeros(stretches_count)
+    stretches = np.lib.stride_tricks.sliding_window_view(sums, length + 1)
+    middles = (stretches[:, -1:] - stretches[:, :1]) / length
+    widest = np.zeros(len(stretches))
     for size in range(1, length // 2 + 1):
-        means = np.lib.stride_tricks.sliding_window_view((sums[size:] - sums[:-size]) / size, length - size + 1)
-        off = np.square(means - middles[:, np.newaxis])
-        np.maximum(widest, size * off.mean(axis=1), out=widest)
+        off = (stretches[:, size:] - stretches[:, :-size]) / size - middles
+        np.maximum(widest, size * (np.square(off).sum(axis=1) / off.shape[1]), out=widest)
     return quantiles(widest, _QUIET_RATIO)[0]
 
 

@@ -111,7 +111,7 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
 
     The line is Huber's, through medians of consecutive blocks.  Autocorrelation widens the interval (``annotate.stats.line``).
     """
-    warm, cold_count = warm_and_stamped(timings)
+    warm, cold_count = warm_and_stamped(timings) if timings.sm_clock_mhz is not None else (None, 0)
     if warm is None or warm.sm_clock_mhz is None:
         return _UNSTAMPED
     took_s, clock_mhz = warm.took_s, warm.sm_clock_mhz

@@ -40,6 +40,10 @@ def cold_prefix_count(
     if len(took_s) < 2:
         return 0
     counts = (*_REFERENCE_COUNTS, len(took_s))
+    # If the first call is far slower than less than half of the calls, it is not far slower than their median.
+    is_slower = took_s[0] > min(slow_ratio, far_ratio) * took_s
+    if all(2 * int(is_slower[:count].sum()) < min(count, len(took_s)) for count in counts):
+        return 0
     usual_s, place = min((centre(took_s[:count]), place) for place, count in enumerate(counts))
     if took_s[0] <= min(slow_ratio, far_ratio) * usual_s:
         return 0

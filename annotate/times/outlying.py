@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -19,7 +20,7 @@ _TENTHS_COUNT = 10
 _NEAR_COUNT = 5  # iterations to either side of one
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outlying:
     """The outliers among the iterations: their indices, and the excess of each over the local median."""
 
@@ -27,6 +28,7 @@ class Outlying:
     excess_s: Values
     took_s: Values  # times of all iterations except cold ones
     at_ns: Times
+    usual_s: float  # the median of ``took_s``; 0 without times
     calls_count: int = 1
 
     @property
@@ -38,11 +40,17 @@ class Outlying:
     def share_ratio(self) -> float:
         return len(self.indices) / len(self.took_s) if len(self.took_s) else 0.0
 
-    @property
+    @cached_property
     def cost_ratio(self) -> float:
         """Return the relative increase of the total time by late iterations."""
         late_s = float(self.excess_s[self.excess_s > 0].sum())
         return late_s / (float(self.took_s.sum()) - late_s) if late_s else 0.0
+
+    def beside(self, step: int) -> npt.NDArray[np.bool_]:
+        """Return a mask of the outliers that have another outlier ``step`` iterations before or after them."""
+        found = np.zeros(len(self.took_s) + 2 * step, np.bool_)
+        found[self.indices + step] = True
+        return found[self.indices] | found[self.indices + 2 * step]
 
     def pick(self, kept: npt.NDArray[np.bool_]) -> Outlying:
         """Return the outliers that a mask selects, among the same iterations."""
@@ -66,13 +74,13 @@ def outlying(
     """Return the warm iterations that lie farther than both limits from the median of their block."""
     warm = ~cold(timings.at_ns, timings.took_s)
     at_ns, took_s = timings.at_ns[warm], timings.took_s[warm]
+    middle_s = centre(took_s) if len(took_s) else 0.0
     if len(took_s) < 2:
-        return Outlying(np.empty(0, np.intp), np.empty(0), took_s, at_ns, timings.calls_count)
+        return Outlying(np.empty(0, np.intp), np.empty(0), took_s, at_ns, middle_s, timings.calls_count)
     apart_s = took_s - _around(at_ns, took_s)
-    middle_s = centre(took_s)
     limit_s = max(spreads * spread(apart_s, floor=floor_s(middle_s)), least_ratio * middle_s)
     indices = np.flatnonzero(np.abs(apart_s) > limit_s)
-    return Outlying(indices, apart_s[indices], took_s, at_ns, timings.calls_count)
+    return Outlying(indices, apart_s[indices], took_s, at_ns, middle_s, timings.calls_count)
 
 
 def _around(at_ns: Times, took_s: Values) -> Values:
@@ -129,8 +137,7 @@ def beyond_rhythm(
     nth = every_count(lying.indices)
     if nth is None:
         return lying
-    at = lying.indices
-    in_step = np.isin(at + nth, at) | np.isin(at - nth, at)
+    in_step = lying.beside(nth)
     if time_slices(lying) is not None:
         in_step &= lying.excess_s * lying.calls_count < _SHORTEST_SLICE_S
         if not in_step.any():
@@ -152,7 +159,7 @@ def beyond_jitter(
     slight = (delays_s > 0.0) & (delays_s < jitter_s)
     if not slight.any():
         return lying
-    counts = np.histogram(lying.indices[slight], bins=_TENTHS_COUNT, range=(0, len(lying.took_s)))[0]
+    counts = np.diff(lying.indices[slight].searchsorted(np.linspace(0.0, len(lying.took_s), _TENTHS_COUNT + 1)))
     expected = counts.mean()
     is_even = float(np.square(counts - expected).sum()) <= uneven * expected
     return lying.pick(~slight) if is_even and _are_single(lying.indices[slight]) else lying
@@ -167,9 +174,9 @@ def beyond_swing(lying: Outlying, swing_ratio: float) -> Outlying:
     at = lying.indices
     count, width = len(lying.took_s), min(2 * _NEAR_COUNT + 1, len(lying.took_s))
     near = np.clip(at - _NEAR_COUNT, 0, count - width)[:, np.newaxis] + np.arange(width)
-    is_shared = np.median(lying.took_s[near], axis=1) >= lying.took_s[at] - 0.5 * lying.excess_s
-    in_run = is_shared | np.isin(at + 1, at) | np.isin(at - 1, at)
-    return lying.pick(~(in_run & (lying.excess_s > 0.0) & (lying.excess_s <= swing_ratio * centre(lying.took_s))))
+    is_shared = row_medians(lying.took_s[near].ravel(), width) >= lying.took_s[at] - 0.5 * lying.excess_s
+    in_run = is_shared | lying.beside(1)
+    return lying.pick(~(in_run & (lying.excess_s > 0.0) & (lying.excess_s <= swing_ratio * lying.usual_s)))
 
 
 def regular(lying: Outlying) -> Pattern | None:
@@ -203,7 +210,7 @@ def periodic(
     if not len(steps_s):
         return None
     # An outlier within 20 usual iterations of the one before belongs to the same group.
-    begins = at_ns[np.concatenate([[True], steps_s > 20.0 * centre(lying.took_s) * lying.calls_count])]
+    begins = at_ns[np.concatenate([[True], steps_s > 20.0 * lying.usual_s * lying.calls_count])]
     apart_s = np.diff(begins) / 1e9
     if len(begins) < fewest_count:
         return None

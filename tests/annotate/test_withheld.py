@@ -88,7 +88,6 @@ SPARED: Mapping[str, Mapping[str, str]] = {
     "throttle-hw-slowdown": dict.fromkeys(("hw_thermal_ns", "power_brake_ns"), "the reason bit covers both"),
     "clock-drift": {"event_reasons_mask": _IDLING, "dense_power": _LOAD, "power_violation_ns": _CRESTS},
     "clock-ramp": {"event_reasons_mask": _IDLING, "dense_power": _LOAD, "power_violation_ns": _CRESTS},
-    "mem-clock-change": {"event_reasons_mask": _IDLING, "utilization_ratio": "a clock that was never low needs no load"},
     "locked-clock-missed": {
         "power_violation_ns": "a cap with an effect moves the clock off its lock",
         "device.sm_clock_max_mhz": "only limits a lock above the maximum",
