@@ -1,4 +1,4 @@
-"""The cost of judging, warm: milliseconds per window by its length, and the machine's time for a fixed loop."""
+"""The cost of judging, warm: milliseconds of CPU time per window by its length, and the machine's time for a fixed loop."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tests.truth_windows import truth_windows
 _SECONDS_PAIR, _ITERATIONS_PAIR = 2, 3  # 6.0 s with 1087 iterations; 31 823 iterations
 _TRUTH = "nothing-gemm4k"  # 3 s with 14 000 stamped iterations
 _FLOOR_COUNT = 20_000
+_ROUNDS = 15
 
 
 def floor_s() -> float:
-    """Return the time of a fixed loop of calls; other work on the machine lengthens this time as well."""
-    begun_s = time.perf_counter()
+    """Return the CPU time of a fixed loop of calls; other work on the machine's cores lengthens this time as well."""
+    begun_s = time.process_time()
     sum(len((number,)) for number in range(_FLOOR_COUNT))
-    return time.perf_counter() - begun_s
+    return time.process_time() - begun_s
 
 
 def main() -> dict[str, float]:
@@ -47,15 +48,15 @@ def main() -> dict[str, float]:
     for name, about in cases.items():
         packed = pack([replace(about, baseline=None)])
         unpacking, judging = [], []
-        for _ in range(5):
+        for _ in range(_ROUNDS):
             floors.append(floor_s())
-            t0 = time.perf_counter()
+            t0 = time.process_time()
             (unpacked,) = unpack(packed)
             each = replace(unpacked, baseline=about.baseline)
-            t1 = time.perf_counter()
+            t1 = time.process_time()
             judge(each)
             unpacking.append(t1 - t0)
-            judging.append(time.perf_counter() - t1)
+            judging.append(time.process_time() - t1)
         figures[f"{name.strip()}, ms"] = statistics.median(judging) * 1e3
         print(
             f"{name:24} {statistics.median(unpacking) * 1e3:8.1f} "
