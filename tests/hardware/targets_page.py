@@ -14,8 +14,7 @@ from tests.hardware.paired_scores import TRACES, Scored, load
 from tests.hardware.paired_statuses import claimed
 from tests.proof import published
 from tests.proof.cells import as_interval, as_percent, claimed_only, in_words, is_not_stamped, is_stamped
-from tests.proof.judged import BOOKED_S, NAMES, RESULTS, JudgedRow
-from tests.proof.judged import load as load_pairs
+from tests.proof.judged import BOOKED_S, NAMES, JudgedRow, stored
 from tests.proof.published_status import is_testable
 from tests.proof.scores import Quantile, Row, Share, coverage, coverage_by_family, sharpness, status_errors
 
@@ -34,12 +33,12 @@ _DECODING = ("decode", "decode-graph")
 _ONE_CLOCK = "median_at_one_clock"
 
 
-def section(results: Path = RESULTS, folder: Path = TRACES) -> list[str]:
+def section(folder: Path = TRACES) -> list[str]:
     """Return the lines of this part of the page, or none without results of cards."""
     cards = load(folder)
     if cards is None:
         return []
-    reported = [each for each in load_pairs(results) if each.row.seed >= published.FRESH_SEED]
+    reported = [each for each in stored() if each.row.seed >= published.FRESH_SEED]
     return [
         "## Targets, met or not\n",
         "Each row is a target of the specification.  On simulated pairs a target is met if the unfavourable end of the 95 % interval",

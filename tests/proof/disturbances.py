@@ -146,8 +146,10 @@ def drawn(family: str, seed: int, window_s: float) -> tuple[Disturbance, ...]:
 
 
 def _draw(family: Family, rng: np.random.Generator, window_s: float) -> Disturbance:
-    kind, depth = str(rng.choice(family.kinds)), log_uniform(rng, *family.depth)
-    shape = Shape(str(rng.choice(family.shapes)))
+    # An index draws the same as ``rng.choice``, without an array of texts: a page draws 30 000 disturbances.
+    kind = family.kinds[rng.integers(len(family.kinds))]
+    depth = log_uniform(rng, *family.depth)
+    shape = family.shapes[rng.integers(len(family.shapes))]
     visible_s = log_uniform(rng, 0.1, 3.0)
     inside = bool(rng.random() < 0.25)
     if family.name == "pause-before":

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -174,9 +175,9 @@ def waits_for_launches(row: Row) -> bool:
 
 
 def _judged_row(row: Row) -> JudgedRow:
-    happened = drawn(row.family, row.seed, row.length_s)
     if row.clean:
         return JudgedRow(row)
+    happened = drawn(row.family, row.seed, row.length_s)
     return JudgedRow(row, is_steady(happened, row.length_s), is_mostly(happened, row.length_s), left_open(happened, row))
 
 
@@ -227,6 +228,12 @@ def from_data(data: Sequence[Any]) -> JudgedRow:
 
 def load(path: Path = RESULTS) -> list[JudgedRow]:
     return [from_data(each) for each in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+
+
+@cache
+def stored() -> Sequence[JudgedRow]:
+    """Return the rows of ``RESULTS``, read once, because reading takes seconds and two sections of a page need the rows."""
+    return tuple(load())
 
 
 def write(found: Iterable[JudgedRow], path: Path = RESULTS) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.proof.cells import as_interval, as_percent, claimed_only, in_words, is_alarmed, share_of
 from tests.proof.disturbances import FAMILIES, drawn
-from tests.proof.judged import NAMES, JudgedRow, load
+from tests.proof.judged import NAMES, JudgedRow, stored
 from tests.proof.published_status import RECORDS, is_testable, sharp, statuses
 from tests.proof.scores import TOLERANCE_RATIO, VALID, Row, Share, coverage, coverage_by_family
 from tests.proof.testified import Variant
@@ -40,7 +40,7 @@ OWN: Mapping[str, frozenset[str]] = {
 
 def section() -> list[str]:
     """Return the lines of the page's section."""
-    found = load()
+    found = stored()
     reported = [each for each in found if each.row.seed >= FRESH_SEED]
     fitted = [each for each in found if each.row.seed < FRESH_SEED]
     pairs_count = len({each.row.seed for each in reported})
@@ -82,13 +82,14 @@ def section() -> list[str]:
 
 
 def tables(reported: Sequence[JudgedRow], fitted: Sequence[JudgedRow]) -> list[str]:
+    claimed = [replace(each, row=claimed_only(each.row)) for each in reported if not each.row.clean]
     return [
         *covered(reported, fitted),
         *covered_by_family(reported),
         *sharp(reported),
-        *statuses(reported),
-        *missed(reported),
-        *by_family(reported),
+        *statuses([each.row for each in reported if each.row.clean], claimed),
+        *missed(claimed),
+        *by_family(claimed),
         *alarms(reported),
     ]
 
@@ -141,10 +142,9 @@ def _marked(share: Share) -> str:
     return text if share.is_at_least(FAMILY_TARGET_RATIO) else f"**{text}**, from {share.interval[0]:.1%}"
 
 
-def missed(reported: Sequence[JudgedRow]) -> list[str]:
+def missed(claimed: Sequence[JudgedRow]) -> list[str]:
     """Return the table of in-scope windows off but called valid, with the number that is farthest off; empty if none."""
-    disturbed = [replace(each, row=claimed_only(each.row)) for each in reported if not each.row.clean]
-    rows = [row for each in disturbed if (row := each.bounded) is not None and row.answer.status == VALID]
+    rows = [row for each in claimed if (row := each.bounded) is not None and row.answer.status == VALID]
     out = [
         "| seed | family | work | length (s) | recorded | number | deviation | bound | repeatability |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -159,8 +159,8 @@ def missed(reported: Sequence[JudgedRow]) -> list[str]:
     return ["These windows are in scope and off, but were called valid:\n", *out, ""] if len(out) > 2 else []
 
 
-def by_family(reported: Sequence[JudgedRow]) -> list[str]:
-    """Return the table of misses and false alarms by family."""
+def by_family(claimed: Sequence[JudgedRow]) -> list[str]:
+    """Return the table of misses and false alarms by family, from the disturbed windows with their claimed numbers."""
     out = [
         "### Misses and false alarms, by family\n",
         '"Off": an in-scope number deviates by more than tolerance plus repeatability.  "Named": a rule of the family flagged or rejected',
@@ -169,9 +169,8 @@ def by_family(reported: Sequence[JudgedRow]) -> list[str]:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     families: dict[str, list[JudgedRow]] = {}
-    for each in reported:
-        if not each.row.clean:
-            families.setdefault(each.row.family, []).append(replace(each, row=claimed_only(each.row)))
+    for each in claimed:
+        families.setdefault(each.row.family, []).append(each)
     for family, judged in sorted(families.items()):
         rows = [row for each in judged if (row := each.bounded) is not None]
         off = [row for row in rows if row.is_off(TOLERANCE_RATIO)]

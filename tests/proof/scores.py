@@ -200,7 +200,7 @@ def status_errors(judged: Iterable[Row], *, tolerance_ratio: float = TOLERANCE_R
     """Count clean windows not called valid, and windows off by more than tolerance plus repeatability but called valid."""
     kept = list(judged)
     clean = [row for row in kept if row.clean]
-    off = [row for row in kept if row.is_off(tolerance_ratio)]
+    off = [row for row in kept if not row.clean and row.is_off(tolerance_ratio)]  # a clean window is never off
     return StatusErrors(
         clean_not_valid=Share(count=sum(row.answer.status != VALID for row in clean), total=len(clean)),
         off_called_valid=Share(count=sum(row.answer.status == VALID for row in off), total=len(off)),
