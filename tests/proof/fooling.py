@@ -45,6 +45,12 @@ class Tried:
     verdict: Verdict
 
     @property
+    def is_as_declared(self) -> bool:
+        """Return whether an honest window deviates by less than 0.3 %, and any other by more than 2 % or in no comparable number."""
+        largest = max((abs(each) for each in self.attempt.truth.values()), default=1.0)
+        return (largest < 0.003 if self.entry.honest else largest > 0.02) and set(self.entry.covers) <= set(self.attempt.truth)
+
+    @property
     def is_status_fair(self) -> bool:
         return str(self.verdict.status.value) in self.entry.fair
 

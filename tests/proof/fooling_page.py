@@ -14,8 +14,13 @@ _WORDS = {"throughput": "throughput", "mean": "mean", "median": "median", "media
 
 
 def page() -> str:
-    """Return the page: the counts at first and today, and a table of each kind."""
+    """Return the page: the counts at first and today, and a table of each kind.
+
+    Raises ValueError: for a window that does not deviate as declared; the suite judges these windows only here.
+    """
     found = [tried(entry) for entry in ENTRIES]
+    if wrong := [each.entry.name for each in found if not each.is_as_declared]:
+        raise ValueError(f"expected the declared deviations, found others: {', '.join(wrong)}")
     off, honest = ([each for each in found if each.entry.honest is is_honest] for is_honest in (False, True))
     out = [
         "# Windows meant to fool the judge\n",

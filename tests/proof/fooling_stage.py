@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -115,18 +116,19 @@ def truth_of(found: Deviation) -> dict[str, float]:
 
 def act(setting: Setting, edits: Sequence[Edit] = (), always: Sequence[Edit] = ()) -> Act:
     """Run a benchmark with and without the edits; ``always`` applies to both runs."""
-    disturbed = _run(setting, (*always, *edits))
-    return Act(setting=setting, ran=disturbed, clean=_run(setting, always) if edits else disturbed)
+    plan, work, seed = setting.design.plan, setting.work, setting.seed
+    disturbed = _run(plan, work, (*always, *edits), seed)
+    return Act(setting=setting, ran=disturbed, clean=_run(plan, work, tuple(always), seed) if edits else disturbed)
 
 
-def _run(setting: Setting, edits: Sequence[Edit]) -> Run:
-    plan = setting.design.plan
-    along = _edited(timeline(plan, setting.work, (), np.ones(1), 1.0), plan, edits)
-    board = Board(along, f"fooling {setting.seed}")
+@lru_cache(maxsize=16)  # many acts have the same clean run
+def _run(plan: Plan, work: Workload, edits: tuple[Edit, ...], seed: int) -> Run:
+    along = _edited(timeline(plan, work, (), np.ones(1), 1.0), plan, edits)
+    board = Board(along, f"fooling {seed}")
     # The extra second gives a slowed last iteration room to end.
-    board.run(round((plan.end_s + setting.work.kernel.time_s + plan.tail_s + 1.0) * 1e9))
+    board.run(round((plan.end_s + work.kernel.time_s + plan.tail_s + 1.0) * 1e9))
     course = board.course()
-    return Run(timeline=along, course=course, iterations=iterations(along, course, plan, (), setting.seed))
+    return Run(timeline=along, course=course, iterations=iterations(along, course, plan, (), seed))
 
 
 def _edited(plain: Timeline, plan: Plan, edits: Sequence[Edit]) -> Timeline:

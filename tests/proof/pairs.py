@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -144,7 +145,12 @@ def repeat(seed: int) -> Pair:
 
 def runs(design: Design, disturbances: tuple[Disturbance, ...], seed: int) -> tuple[Run, Run]:
     """Run the design without and with the disturbances, on the same noise and with a common start of the simulation."""
-    plan, workload = design.plan, _restless(design.workload, seed)
+    return _runs(design.plan, design.workload, disturbances, seed)
+
+
+@lru_cache(maxsize=16)  # the recorded times change no run: windows of several variants share their simulation
+def _runs(plan: Plan, work: Workload, disturbances: tuple[Disturbance, ...], seed: int) -> tuple[Run, Run]:
+    workload = _restless(work, seed)
     load = _load(workload, seed)
     calm = timeline(plan, workload, (), load, _LOAD_STEP_S)
     until_ns = round((plan.end_s + workload.kernel.time_s + plan.tail_s) * 1e9)
