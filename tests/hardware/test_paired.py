@@ -15,6 +15,7 @@ import pytest
 from annotate.capsule.pack import unpack
 from annotate.evidence import Timings
 from tests.annotate.builders import BEGIN_NS, evidence
+from tests.gpuwatch.forked import daemons_of_windows
 from tests.gpuwatch.live import ended
 from tests.hardware import paired
 from tests.hardware.paired_data import Kept, Row, references, truths
@@ -23,6 +24,13 @@ from tests.hardware.paired_neighbours import Neighbours
 from tests.waiting import wait_until
 
 STALL = Disturbance(family="host-stall", kind="sleep", depth=0.1)
+
+
+@pytest.fixture(autouse=True)
+def forked_processes() -> Iterator[None]:
+    """Fork the workers, neighbours and daemons of a run, because importing their modules takes a second in each."""
+    with daemons_of_windows():
+        yield
 
 
 def row(number: int, *, disturbed: bool = False, gap_s: float = 0.0, calls: int = 1000) -> Row:
