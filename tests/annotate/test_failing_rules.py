@@ -72,7 +72,6 @@ def test_rules_answer_at_both_ends_of_every_limit(monkeypatch: pytest.MonkeyPatc
         for about in RULES
     }
     asked: dict[int, list[str]] = {}
-    judged()
     monkeypatch.setattr(inquiry, "_PROOFS", {})
     for about in RULES:
         for place in answering(about):
