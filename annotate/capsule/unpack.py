@@ -73,8 +73,7 @@ def unpack(data: bytes) -> tuple[Evidence, ...]:
         if len(data) > UNPACKED_BYTES:
             raise CapsuleError(f"expected at most {UNPACKED_BYTES} bytes, found {len(data)}")
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size_bytes = sum(entry.file_size for entry in archive.infolist())
-            if size_bytes > UNPACKED_BYTES:
+            if (size_bytes := sum(entry.file_size for entry in archive.infolist())) > UNPACKED_BYTES:
                 raise CapsuleError(f"expected at most {UNPACKED_BYTES} bytes of evidence, found {size_bytes}")
             head = _member(archive, MANIFEST, MANIFEST_BYTES)
             if (schema := _schema(head)) > SCHEMA:
@@ -131,7 +130,7 @@ def _unblocked(contents: Sequence[tuple[int, int]], data: bytes) -> list[npt.NDA
 
 
 class _Reading:
-    """The reader of one capsule, with the number of rows left to restore: a few bytes can expand to many rows."""
+    """The reader of one capsule, with the number of rows left, counted first: a few bytes can expand to many rows."""
 
     def __init__(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
         self._arrays = arrays
@@ -139,6 +138,8 @@ class _Reading:
         self._lists_left = PROCESS_LISTS_COUNT
 
     def evidence(self, entry: Entry) -> Evidence:
+        packed = (*entry.columns.values(), entry.dense, entry.timings, (entry.other_work.at,) if entry.other_work else ())
+        self._spend(sum(len(self._array(kept[0])) for kept in packed if kept and kept[0] is not None))
         for record in (entry.device, entry.host, *entry.events):
             if record is not None:
                 limits.numbers(record)
@@ -185,7 +186,6 @@ class _Reading:
 
     def _pair(self, times: int, values: int) -> Column:
         at_ns, found = self._times(times), self._array(values)
-        self._spend(len(at_ns))
         if len(at_ns) != len(found):
             raise CapsuleError(f"expected {len(at_ns)} values, one for each time, found {len(found)}")
         return Column(at_ns, limits.values(found.astype(np.float64)))

@@ -117,7 +117,7 @@ CAPSULES: dict[str, Callable[[], bytes]] = {
     "repeats": lambda: altered(_many_repeats, b"\x08" + bytes(8) + (2 * 3_600_000_000_000).to_bytes(8, "little") + b"\x01"),
     "depth": lambda: altered(_deep),
     "years": lambda: altered(_long_window),
-    "manifest": lambda: zipped({"manifest.json": b'{"schema":2,"evidence":[' + b" " * (200 << 20), "arrays": b""}),
+    "manifest": lambda: zipped({"manifest.json": b'{"schema":2,"evidence":[' + b" " * (80 << 20), "arrays": b""}),
     "numbers": lambda: altered(lambda manifest: manifest["arrays"].append([1 << 60, 1])),
     "method": lambda: _of_method(zipfile.ZIP_LZMA),
 }
