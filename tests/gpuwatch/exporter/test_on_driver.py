@@ -61,28 +61,30 @@ def test_scrapes_do_not_wait_for_hanging_driver_calls(watch: Watch) -> None:
     with watch.scene.hanging():
         before_count = wait_until(lambda: held(watch), what="the samplers' threads hang in driver calls")
         for _ in range(SCRAPES_COUNT):
-            page = series(read(address))
+            page = read(address)
         assert watch.scene.calls_count() - before_count < SCRAPES_COUNT  # the periodic search for GPUs may make some calls
     # On a very busy machine the GPUs can be lost after five seconds.
-    assert sum(of(page, "gpuwatch_gpus", state=state) or 0 for state in ("answering", "lost")) == 8
-    assert of(page, "gpuwatch_simulated") == 0
-    assert of(page, "gpuwatch_source_info", source="nvml") == 1
+    found = series(page)
+    assert sum(of(found, "gpuwatch_gpus", state=state) or 0 for state in ("answering", "lost")) == 8
+    assert of(found, "gpuwatch_simulated") == 0
+    assert of(found, "gpuwatch_source_info", source="nvml") == 1
 
 
 def test_page_survives_unloading_of_the_driver(watch: Watch) -> None:
     """Without the driver the page has no readings; after a reload the counters are the driver's."""
     address, energy, uuid = url(watch.live), "gpuwatch_gpu_energy_joules_total", watch.scene.gpus[0].uuid
     watch.scene.gpus[0].set(energy_mj=10**12)
-    until(address, lambda page: (of(page, energy, uuid=uuid) or 0) >= 1e9)
+    line = rf'{energy}{{[^}}]*uuid="{uuid}"[^}}]*}}'
+    until(address, lambda page: (of(page, energy, uuid=uuid) or 0) >= 1e9, having=rf"{line} \S+e\+")
     watch.scene.unload()
-    gone = until(address, lambda page: of(page, "gpuwatch_up") == 0)
+    gone = until(address, lambda page: of(page, "gpuwatch_up") == 0, having=r"\ngpuwatch_up 0")
     assert names(gone, uuid=uuid) >= {"gpuwatch_device_info", "gpuwatch_gpu_up", "gpuwatch_reading_age_seconds"}
     assert not names(gone, uuid=uuid) & {"gpuwatch_gpu_clock_hertz", "gpuwatch_gpu_power_watts", energy}
     assert read(address.replace("/metrics", "/-/healthy")) == "healthy\n"
     assert read(address.replace("/metrics", "/-/ready")) == "ready\n"
     watch.scene.gpus[0].set(energy_mj=5000)  # a reloaded driver's counts
     watch.scene.load()
-    back = until(address, lambda page: (of(page, energy, uuid=uuid) or 1e9) < 1e9)
+    back = until(address, lambda page: (of(page, energy, uuid=uuid) or 1e9) < 1e9, having=rf"{line} \d\.")
     assert of(back, energy, uuid=uuid) == 5
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,11 +40,14 @@ def read(address: str, **headers: str) -> str:
         return text
 
 
-def until(address: str, holds: Callable[[Series], bool]) -> Series:
+def until(address: str, holds: Callable[[Series], bool], *, having: str = "") -> Series:
+    """Return the first page for which the condition holds; only pages with a match of ``having`` are parsed."""
     found: list[Series] = []
 
     def said() -> bool:
-        found.append(series(read(address)))
+        if not re.search(having, page := read(address)):
+            return False
+        found.append(series(page))
         return holds(found[-1])
 
     wait_until(said, what="the page has the expected series", every_s=0.1)
