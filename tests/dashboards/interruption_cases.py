@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from dashboards.alerts import ALERTS
@@ -121,4 +121,11 @@ def _values(samples: Samples, scale: Scale, interruption: Interruption) -> str:
     for n, sample in enumerate(samples):
         vanished = sample is None and n > 0 and samples[n - 1] is not None and n not in unscraped
         words.append(f"{sample:.10g}" if sample is not None else "stale" if vanished else "_")
-    return " ".join(words)
+    return " ".join(_run(word, sum(1 for _ in equal)) for word, equal in groupby(words))
+
+
+def _run(word: str, count: int) -> str:
+    """Write a run of equal values in short form, because promtool reads long forms slowly."""
+    if count == 1 or word == "stale":
+        return " ".join([word] * count)
+    return f"_x{count}" if word == "_" else f"{word}x{count - 1}"
