@@ -13,7 +13,7 @@ import pytest
 from gpuwatch.fleet import fleet_questions
 from tests.gpuwatch.fleet.warehouse import BEGIN_S, queries, run_queries, write_windows
 
-COUNT = 20_000
+COUNT = 6_000
 
 
 @pytest.fixture(scope="module")
