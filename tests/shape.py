@@ -38,7 +38,7 @@ STATEMENTS_COUNT = sum(
         "numbers of two machines, and the GPU's share": 560,
         "a busy GPU while times are read, untracked events, whole programs": 150,
         "a daemon that starts in a third of the time, with a third of the memory": 180,
-        "verdicts in seven tenths of the time": 36,
+        "verdicts in seven tenths of the time": 38,
         "rhythms distinguished from chance, the cap's swing from a change; a measured excess after idle": 250,
         "the code of two kernels side by side (diff)": 1_660,
         "gaps that grow with their calls, times that vary beyond their clock, memory that stays for a second": 75,

@@ -6,6 +6,7 @@ Judging imports scipy and uses tens of milliseconds of CPU: both would disturb t
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import signal
 import sys
@@ -54,6 +55,8 @@ def _import_judge() -> None:
     import annotate.capsule.pack
     import annotate.judge  # noqa: F401 - imported early so that the first window does not wait for the imports
     import gpuwatch.store  # noqa: F401
+
+    gc.freeze()  # collections while judging then skip the imported objects
 
 
 def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgement:
