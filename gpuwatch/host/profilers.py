@@ -4,6 +4,7 @@ A finding is ``kind:name``.  ``library`` and ``variable`` show that a tool or a 
 names the debugger.  ``idle`` is a mapped profiling library, which proves nothing: torch's own wheels link CUPTI.
 """
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -77,9 +78,11 @@ def _variables(environ: str, root: Path) -> set[str]:
 def _is_own_library(name: str, value: str, root: Path) -> bool:
     """Return True if NVTX loads gpuwatch's own library, judged by path and content in the process's file system.
 
-    A further library that gpuwatch's library calls has a separate variable, which is a finding.
+    Of a process that has just ended, only the path can be judged.  A further library that gpuwatch's library calls has a
+    separate variable, which is a finding.
     """
-    return name == "NVTX_INJECTION64_PATH" and libgpuwatch.is_ours(value, root / value.lstrip("/"))
+    seen = root / value.lstrip("/") if os.path.exists(root) else Path(value)  # noqa: PTH110 - Path.exists raises if forbidden
+    return name == "NVTX_INJECTION64_PATH" and libgpuwatch.is_ours(value, seen)
 
 
 def _preloads_injection(value: str) -> bool:

@@ -16,6 +16,8 @@ import pytest
 
 from gpuwatch.host import profilers
 from gpuwatch.host.profilers import attached, text
+from gpuwatch.libgpuwatch import LIBRARY
+from tests.gpuwatch.libgpuwatch.conftest import needs_compiler
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S
 
@@ -117,6 +119,15 @@ def test_real_process_shows_library_and_environment(tmp_path: Path) -> None:
     shutil.copy(_ctypes.__file__, library)
     with living(f"import ctypes; ctypes.CDLL({str(library)!r})", NVTX_INJECTION64_PATH=str(library)) as pid:
         assert attached([pid]) == frozenset({"library:libToolsInjection64.so", "variable:NVTX_INJECTION64_PATH"})
+
+
+@needs_compiler
+def test_own_library_of_an_ended_process_is_no_profiler(tmp_path: Path) -> None:
+    """A process that ends between the reads of its environment and its files has no root folder; another root has another file."""
+    process(tmp_path, environ={"NVTX_INJECTION64_PATH": str(LIBRARY)})
+    assert attached([PID], proc=tmp_path) == frozenset()
+    (tmp_path / str(PID) / "root").mkdir()
+    assert attached([PID], proc=tmp_path) == frozenset({"variable:NVTX_INJECTION64_PATH"})
 
 
 def test_only_the_first_processes_are_inspected(tmp_path: Path) -> None:
