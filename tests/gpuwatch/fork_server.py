@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TextIO
 
@@ -114,16 +115,25 @@ def begin(message: dict[str, Any], streams: list[int]) -> None:
     sys.path[:] = _PATH if message["is_safe_path"] else [first, *_PATH]
     if option == "-c":
         sys.argv[0] = option
-    elif sys.argv[-1] == "daemon" and forked.REAL_CHILDREN not in os.environ:
-        serve_daemon()
+    elif forked.REAL_CHILDREN in os.environ:
+        return
+    elif sys.argv[-1] == "daemon":
+        serve_daemon(serve)
+    elif sys.argv[0] == "gpuwatch.daemon.on_demand":
+        # The daemon will be a fork of this process, and only the daemon's own server can give it children.
+        first_fork = iter([serve_daemon])
+        os.register_at_fork(after_in_child=lambda: [each(serve_and_exit) for each in first_fork])
 
 
-def serve_daemon() -> None:
-    """Fork a server for the processes that this process, a daemon, will start; return in the daemon, and in its children."""
+def serve_daemon(serves: Callable[[int], None]) -> None:
+    """Fork a server for the processes that this process, a daemon, will start; return in the daemon.
+
+    The server calls ``serves`` with its descriptor, and returns in the daemon's children if ``serves`` does.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
         ours.close()
-        serve(theirs.detach())
+        serves(theirs.detach())
         return
     theirs.close()
     own = forked.ForkServer(ours)
@@ -171,6 +181,14 @@ def serve_to_the_end(descriptor: int) -> None:
         end(ended.code)
         raise
     end(None)
+
+
+def serve_and_exit(descriptor: int) -> None:
+    """Serve without a return: the caller is the start of a daemon, which must not go on in the daemon's children."""
+    try:
+        serve_to_the_end(descriptor)
+    finally:
+        os._exit(1)
 
 
 def run_program() -> None:
