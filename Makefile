@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Many tests wait for daemons and mock drivers, so two cores need eight workers to be busy.
-WORKERS ?= 8
+# Many tests wait for daemons and mock drivers, so two cores need ten workers to be busy.
+WORKERS ?= 10
 
 .PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean
 
