@@ -99,22 +99,13 @@ def spin(seconds: float) -> None:
 @pytest.mark.parametrize("after_s", [0.0, 0.4], ids=["at once", "later"])
 def test_thread_that_computes_during_a_window_is_found(copying: Settings, after_s: float) -> None:
     let_pass(0.05, "the kernel records a thread's start in steps of 10 ms")
-    is_over = threading.Event()
-
-    def compute() -> None:
-        while not is_over.is_set():
-            pass
-
-    thread = threading.Thread(target=compute)
-    try:
-        with gpuwatch.window("companion", settings=copying) as w:
-            let_pass(after_s, "the daemon reads the process tree after the window has opened")
-            thread.start()
-            sample_for(0.5)
-    finally:
-        is_over.set()
-        thread.join()
+    with gpuwatch.window("companion", settings=copying) as w:
+        let_pass(after_s, "the daemon reads the process tree after the window has opened")
+        thread = threading.Thread(target=spin, args=(0.8,))
+        thread.start()
+        sample_for(0.5)
     finding = w.verdict.finding("background-thread")
+    thread.join()
     assert finding.severity == "flag", finding
     assert finding.says.startswith("1 thread started")
 
