@@ -37,7 +37,7 @@ def memory_clock_bounds(
     most_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
     top_mhz = float(most_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
     low = known & (clock.values < top_ratio * top_mhz)
-    working = known & ~idle_at(evidence, clock.at_ns) if low.any() else known
+    working = known & ~idle_at(evidence, clock.at_ns) if low.any() else known  # a clock that was never low needs no load
     low &= working
     if not low.any():
         return ()
@@ -64,7 +64,7 @@ def link_bounds(evidence: Evidence) -> tuple[Bound, ...]:
     late_ns = 2 * evidence.trace.refresh_of_ns("utilization_ratio")
     generations, widths = (evidence.trace.at(name, at_ns) for name in ("pcie_generation_count", "pcie_width_count"))
     rates = np.array([_LANE_RATE.get(int(each), 0.0) for each in np.nan_to_num(generations)]) * np.nan_to_num(widths)
-    if len(rates) and rates.max() > rates.min():
+    if len(rates) and rates.max() > rates.min():  # the load counts only if the link changed
         rates = rates[(rates > 0.0) & busy_at(evidence, at_ns) & busy_at(evidence, at_ns + late_ns)]
     if len(rates) < 2 or rates.max() == rates.min():
         return ()

@@ -82,8 +82,8 @@ def power_levels(
 ) -> WorkLevels | None:
     """Return the levels of the driver's 20 ms power above rest, or None if capped, not busy throughout, or not known.
 
-    Near rest, None too for levels that a drift of rest explains.  The load right before the window, since ``began_ns``, is included: a level of
-    the window may have begun before it.
+    Near rest, None too for levels that a drift of rest explains.  The load right before the window, since ``began_ns``, is
+    included: a level of the window may have begun before it.
     """
     window, cap, limit_w = evidence.window, power_cap(evidence), evidence.device.power_limit_w if evidence.device else None
     rest_w = idle_w if idle_w is not None else _REST_RATIO * limit_w if limit_w else None
@@ -200,8 +200,8 @@ def _is_fed(
 def traffic_levels(evidence: Evidence, began_ns: int) -> WorkLevels | None:
     """Return the levels of GPM's memory traffic, whose readings are means since the reading before.
 
-    If load began just before the window, at ``began_ns``, the first mean holds a part of the time before: it counts as the value nearest to
-    the other means that any traffic before explains.
+    If load began just before the window, at ``began_ns``, the first mean holds a part of the time before: it counts as the
+    value nearest to the other means that any traffic before explains.
 
     Return None if the GPU was not busy throughout, traffic is very low, fewer than two means lie in the window, or none holds
     load only.

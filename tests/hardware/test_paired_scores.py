@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from annotate.capsule.pack import pack
+from annotate.case import Case
 from annotate.evidence import Evidence, RecordedWindow
 from annotate.judge import judge
 from annotate.rules import RETIRED, RULES
@@ -17,7 +18,7 @@ from annotate.verdict import Status
 from annotate.work_record import recorded_window, work_record
 from tests.hardware import paired_page, paired_scores, paired_statuses
 from tests.hardware.paired_data import NUMBERS, Kept, Row, write_truth
-from tests.hardware.paired_disturbances import FAMILIES, Disturbance
+from tests.hardware.paired_disturbances import FAMILIES, TIMED, Disturbance
 from tests.hardware.paired_scores import Scored
 from tests.hardware.render import MASKED_UUID
 from tests.proof.scores import Answer, coverage
@@ -223,3 +224,24 @@ def test_own_stream_throughout_is_bounded_by_the_record() -> None:
     record = work_record([*clocks, clocks[0]])  # the recording holds four, and a record needs five
     assert judge(replace(stream, record=record)).finding("record-shift").severity == "reject"
     assert {judge(replace(about, record=record)).status for about in clean} == {Status.VALID}
+
+
+def test_utilisation_exceeds_times_by_events_at_most_by_a_timer() -> None:
+    """The source of the allowance of 3.5 µs: clean paired windows with unstamped times of CUDA events, and loops that wait."""
+    whole, evidences = paired_scores.read()
+    both = zip(whole.windows, evidences, strict=True)
+    by_events = [each for of, each in both if of.window.is_reference and of.window.mode == TIMED]
+    beyond_s = [found for each in by_events if (found := _beyond_s(each)) is not None]
+    assert len(beyond_s) >= 60
+    assert max(beyond_s) <= 3.2e-6
+    waiting = truth_windows()["hogs-small-kernel"]
+    assert max(_beyond_s(waiting.before) or 0.0, _beyond_s(waiting.after) or 0.0) <= 0.0
+
+
+def _beyond_s(evidence: Evidence) -> float | None:
+    """Return by how much utilisation exceeds the timed work, per call; None without books."""
+    case = Case(evidence)
+    if (accounts := case.accounts) is None:
+        return None
+    calls_count = len(case.timings.at_ns) * case.timings.calls_count
+    return (accounts.busy.ratio - accounts.timed_ratio - accounts.other_ratio) * evidence.window.length_s / calls_count
