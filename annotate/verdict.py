@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -17,39 +16,13 @@ from annotate.budget import Budget
 from annotate.budget_data import NOT_STATED, ClaimFacts, budget_from_data, budget_to_data
 from annotate.errors import InvalidValueError
 from annotate.finding import SEVERITIES, Answered, Finding, FindingCause, OverriddenLimit
+from annotate.status import Status
 
 SCHEMA = 2
 _SINCE_2 = ("claim_facts", "labels", "budget", "proofs")
 _SINCE_2_OF_FINDINGS = ("class", "cause")
 
 __all__ = ["SCHEMA", "Answered", "Finding", "FindingCause", "OverriddenLimit", "Status", "Verdict", "worst"]
-
-
-class Status(StrEnum):
-    """The four statuses of a verdict, best first: VALID, UNPROVEN, FLAGGED, REJECTED.
-
-    VALID: the number may be quoted.  UNPROVEN: required evidence is missing.  FLAGGED: a bound exceeds the tolerance, the
-    repeatability exceeds a demanded precision, or a finding or broken proof flags at any size.  REJECTED: the number is off
-    by more than five tolerances, or is not what it claims to be.
-
-    Raises ValueError: when ``Status(name)`` names no status.
-
-    Example:
-        >>> gpuwatch.Status("valid") is gpuwatch.Status.VALID
-        True
-        >>> gpuwatch.Status.REJECTED.badness > gpuwatch.Status.FLAGGED.badness
-        True
-    """
-
-    VALID = "valid"
-    UNPROVEN = "unproven"
-    FLAGGED = "flagged"
-    REJECTED = "rejected"
-
-    @property
-    def badness(self) -> int:
-        """Return the place among the statuses: 0 for valid, 3 for rejected."""
-        return list(Status).index(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

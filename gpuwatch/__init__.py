@@ -5,15 +5,19 @@ Programs may rely on the names in ``__all__``; ``docs/API.md`` states the promis
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
-from annotate.claims import Claim
-from annotate.user_policy import Policy
-from annotate.verdict import Finding, Status, Verdict
-from gpuwatch.client.start import start
-from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResultError
+
+# The daemon that a window starts has no windows, and the window waits for its imports (docs/decisions/0127).
+if TYPE_CHECKING or "gpuwatch_daemon" not in sys._xoptions:  # noqa: SLF001 - the documented way to read options of -X
+    from annotate.claims import Claim
+    from annotate.user_policy import Policy
+    from annotate.verdict import Finding, Status, Verdict
+    from gpuwatch.client.start import start
+    from gpuwatch.client.window import Window, window
 
 if TYPE_CHECKING:
     from gpuwatch.client.many_verdicts import verdicts

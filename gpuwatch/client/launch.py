@@ -42,6 +42,8 @@ _NOT_INHERITED = (
     "COVERAGE_PROCESS_START",
 )
 
+_INSTALLED = ("site-packages", "dist-packages")  # names of the folders to which pip and Debian install packages
+
 
 def say(line: str) -> None:
     """Write one line to standard error, and ignore a full disk or a closed stream."""
@@ -97,6 +99,16 @@ def _is_owner_starting(settings: Settings) -> bool:
     )
 
 
+def daemon_command(settings: Settings) -> list[str]:
+    """Return the command of the user's daemon: a script that starts without the hooks of other packages."""
+    package = Path(__file__).parents[1]
+    # No other folders: a benchmark's folder may hold modules with the names of the daemon's.
+    installed = [each for each in sys.path if Path(each).name in _INSTALLED and Path(each).is_absolute()]
+    folders = os.pathsep.join([*installed, str(package.parent)])
+    script = package / "daemon" / "on_demand_script.py"
+    return [sys.executable, "-S", "-P", "-X", "gpuwatch_daemon", str(script), folders, *settings.flags()]
+
+
 def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
     if not sys.executable:  # empty in some embedded interpreters
         raise DaemonError(
@@ -106,11 +118,10 @@ def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
     # OpenBLAS would start a thread per processor in the daemon and in the worker.  If the limit of threads is reached,
     # OpenBLAS ends the process.
     environment = inherited | settings.variables() | {"OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-P", "-m", "gpuwatch.daemon.on_demand", *settings.flags()]
     try:
         # A new session without inherited streams: the benchmark's pipes, terminal and Ctrl-C do not reach the daemon.
         return subprocess.Popen(
-            command,
+            daemon_command(settings),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=output.file,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from annotate import __version__
-from annotate.verdict import Verdict
 from gpuwatch.wire import messages
 
 _BUDGETS_SINCE = 2
@@ -65,4 +64,6 @@ def in_protocol(protocol: int, verdicts: Iterable[Mapping[str, Any]]) -> list[di
     """Return verdicts in the schema of a client's protocol; protocol 1 has no budgets."""
     if protocol >= _BUDGETS_SINCE:
         return [dict(each) for each in verdicts]
+    from annotate.verdict import Verdict  # imported here: only an old client needs it
+
     return [Verdict.from_dict(each).as_schema_1() for each in verdicts]

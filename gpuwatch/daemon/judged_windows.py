@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from annotate.verdict import Status
+from annotate.status import Status
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
 from gpuwatch.store.run_reader import RunReader

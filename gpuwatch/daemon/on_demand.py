@@ -1,4 +1,4 @@
-"""Entry point of the daemon that a window starts: ``python -m gpuwatch.daemon.on_demand --NAME=VALUE …``.
+"""Entry point of the daemon that a window starts: ``on_demand_script.py``, or ``python -m gpuwatch.daemon.on_demand``.
 
 This module equals ``gpuwatch daemon --on-demand`` without the command line's imports, for which the window would wait.
 """

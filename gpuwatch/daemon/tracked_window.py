@@ -9,7 +9,7 @@ from typing import Any
 
 from annotate.budget_data import CLAIM_FACTS
 from annotate.evidence import ProcessList
-from annotate.verdict import Status
+from annotate.status import Status
 from gpuwatch import clock
 from gpuwatch.daemon.beside_times import BesideTimes
 from gpuwatch.daemon.flush import Flushing

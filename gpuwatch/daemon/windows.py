@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from annotate.errors import AnnotateError
 from annotate.evidence import ProcessList
+from annotate.status import Status
 from annotate.user_policy import Policy
-from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.daemon.judged_windows import JudgedWindows
 from gpuwatch.daemon.tracked_window import TrackedWindow, WindowServices, is_untrusted

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from annotate.evidence import Device, Event, RecordedWindow
-from annotate.verdict import Status
+from annotate.status import Status
 from gpuwatch import clock
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run

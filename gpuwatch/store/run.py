@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from annotate.evidence import Host
-from annotate.verdict import Status
+from annotate.status import Status
 from gpuwatch.interfaces import Run
 
 OPEN, JUDGING = "open", "judging"

@@ -322,7 +322,7 @@ TARGETS = (
     Target("`window()`, enter", "≤ 2 ms, median", _window("enter"), _PEERS, "the benchmark waits for the daemon's answers"),
     Target("`window()`, exit", "≤ 2 ms, median", _window("exit"), _PEERS, "the benchmark waits for the daemon's answers"),
     Target("first `window()` of a machine, daemon not running, enter", "≤ 0.5 s on two cores", _entering, "[start](#start)"),
-    Target("… on an H200's machine", "≤ 0.35 s", _first_window, "`tests/hardware/costs.py`", "the daemon's imports take the largest part; seven starts on a faster machine took 0.31 to 0.41 s on 2026-11-24"),
+    Target("… on an H200's machine", "≤ 0.35 s", _first_window, "`tests/hardware/costs.py`", "the daemon's imports take the largest part"),
     Target("daemon and judge at rest", "≤ 90 MB together", _start("rest_mb", 90.0, "MB"), "[start](#start)"),
     Target("a verdict when the judge process had exited", "≤ 1.5 s", _start("cold_verdict_s", 1.5, "s"), "[start](#start)"),
     Target("exit of a window with 10 000 timed iterations", "≤ 10 ms in which the GPU idles", _closing, "[window](#window), `tests/hardware/costs.py`", "other work shared the machine"),

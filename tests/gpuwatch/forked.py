@@ -52,6 +52,7 @@ class ForkedPopen(subprocess.Popen[Any]):
     def _execute_child(self, *given: Any) -> None:
         asked = dict(zip(_NAMES, given, strict=True))
         environment = dict(os.environ if asked["env"] is None else asked["env"])
+        asked["args"] = _as_module(asked["args"])
         plain = all(asked[name] == value for name, value in _PLAIN.items())
         if not (plain and is_program(asked["args"]) and can_fork(environment)):
             super()._execute_child(*given)  # type: ignore[misc]
@@ -98,6 +99,20 @@ def run(
             process.kill()
             raise
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def _as_module(words: Any) -> Any:
+    """Return the command of a window's daemon in the form ``python -P -m MODULE …``, and any other command as it is."""
+    script = [sys.executable, "-S", "-P", "-X", "gpuwatch_daemon"]
+    if not isinstance(words, list) or words[: len(script)] != script:
+        return words
+    return [
+        sys.executable,
+        "-P",
+        "-m",
+        "gpuwatch.daemon.on_demand",
+        *words[len(script) + 2 :],
+    ]  # the options follow script and folders
 
 
 def is_program(words: Any) -> bool:

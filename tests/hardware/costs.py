@@ -6,7 +6,7 @@ Without names, the program measures all parts except ``calls``: the CPU time of 
 the CPU time of the readings alone, at the daemon's rates, without store, page, clients and judge.
 
 The daemon watches an idle GPU, then a busy one, then one with an open window.  In the same run, ``nvidia-smi -lms 10`` watches
-an idle and a busy GPU.  Compile the bytecode first (``python -m compileall``), as pip does.  The program writes
+an idle and a busy GPU.  The program compiles the bytecode that a start needs, as pip does.  The program writes
 ``figures-costs.json``; ``tests.hardware.merged`` appends the rows to the committed data.
 """
 
@@ -45,6 +45,7 @@ from tests.hardware.effect import gemms, launches, versions
 from tests.waiting import wait_until
 
 ROUNDS_COUNT = 5
+STARTS_COUNT = 14
 WATCHED_S = 15.0
 SETTLE_S = 4.0
 UNFORKED = {"PYTHONHASHSEED": "0"}  # a daemon forked from the tests' server would also hold the server's memory
@@ -79,6 +80,18 @@ print(json.dumps({"pid": pid, "enter_s": enter_s, "again_s": again_s, "verdict_s
 """
 
 Row = dict[str, Any]
+
+
+def compile_imports() -> None:
+    """Compile the imported modules of a window and its daemon that have no bytecode: some images lack it."""
+    code = """
+import os, py_compile, sys
+import gpuwatch.daemon.on_demand, gpuwatch.daemon.process, gpuwatch.sources.nvml, pynvml
+for module in list(sys.modules.values()):
+    if getattr(module, "__cached__", None) and not os.path.exists(module.__cached__):
+        py_compile.compile(module.__file__)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def starts(how: str, count: int) -> Iterator[Row]:
@@ -258,8 +271,9 @@ def main(arguments: list[str]) -> int:
             (out / "figures-costs.json").write_text(json.dumps(rows, indent=1))
 
     if "start" in parts:
-        keep(starts("plain", ROUNDS_COUNT))
-        keep(starts("torch", ROUNDS_COUNT // 2))
+        compile_imports()
+        keep(starts("plain", STARTS_COUNT))
+        keep(starts("torch", STARTS_COUNT // 2))
     if "calls" in parts:
         keep(calls())
     if "floor" in parts:  # before this process uses the GPU: a context may keep an idle GPU at the full rate

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from annotate.verdict import Status
+from gpuwatch.client.connection import connect
+from gpuwatch.client.launch import daemon_command
+from tests.gpuwatch.forked import ROOT
 from tests.gpuwatch.live import ended, settings
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -39,17 +42,22 @@ print(w.verdict.status.value)
 
 
 def stand_ins(folder: Path, trap: Path) -> Path:
-    """Make a package for each name in HEAVY that records its importers and then behaves as not installed."""
+    """Make a package for each name in HEAVY that records its importers and then behaves as not installed.
+
+    The folder also has a hook of ``site`` that records the daemons that run it.
+    """
     for name in HEAVY:
         (folder / name).mkdir(parents=True)
         text = f"import sys\nwith open({str(trap)!r}, 'a') as f: f.write({name!r} + ' by ' + repr(sys.orig_argv) + chr(10))\n"
         (folder / name / "__init__.py").write_text(f"{text}raise ImportError({name!r})\n")
+    hook = f"import sys\nif any('on_demand' in word for word in sys.orig_argv):\n with open({str(trap)!r}, 'a') as f: f.write('site')\n"
+    (folder / "sitecustomize.py").write_text(hook)
     return folder
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new store", "existing store"])
 def test_window_and_daemon_import_nothing_heavy(tmp_path: Path, *, is_new: bool) -> None:
-    """No window, daemon or judge imports a package of HEAVY; the daemon also maps no numpy or scipy."""
+    """No window, daemon or judge imports a package of HEAVY; the daemon also maps no numpy or scipy, and runs no hook of site."""
     trap, found = tmp_path / "trap", settings(tmp_path)
     if not is_new:
         from gpuwatch.store import Store
@@ -79,3 +87,21 @@ def test_window_and_daemon_import_nothing_heavy(tmp_path: Path, *, is_new: bool)
 def test_import_gpuwatch_loads_no_heavy_library() -> None:
     code = "import sys, gpuwatch; print([m for m in ('scipy','numpy','textual','plotly','torch','sqlite3','click') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_daemon_finds_packages_outside_the_named_folders(tmp_path: Path) -> None:
+    """If the named folders lack a package, the daemon's script finds packages as Python usually does."""
+    found = settings(tmp_path)
+    *command, _, source, state, socket = daemon_command(found)
+    subprocess.run([*command, str(ROOT), source, state, socket], check=True, timeout=PATIENCE_S)
+    with connect(found, start=False) as client:
+        pid = client.status()["pid"]
+        client.leave(now=True)
+    wait_until(lambda: ended(pid))
+
+
+def test_daemon_loads_neither_window_nor_verdict() -> None:
+    """The import of gpuwatch in a window's daemon brings no window; the daemon's modules bring no verdict."""
+    code = "import sys, gpuwatch.daemon.process; print([m for m in ('gpuwatch.client.window', 'annotate.verdict') if m in sys.modules])"
+    command = [sys.executable, "-X", "gpuwatch_daemon", "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
