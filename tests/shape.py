@@ -37,7 +37,7 @@ STATEMENTS_COUNT = sum(
         "status from bounds, schema 2, records of work": 640,
         "numbers of two machines, and the GPU's share": 560,
         "a busy GPU while times are read, untracked events, whole programs": 150,
-        "a daemon that starts in a quarter of the time, with a third of the memory": 203,
+        "a daemon that starts in a quarter of the time, with a third of the memory": 205,
         "verdicts in seven tenths of the time": 38,
         "rhythms distinguished from chance, the cap's swing from a change; a measured excess after idle": 250,
         "the code of two kernels side by side (diff)": 1_660,

@@ -20,6 +20,12 @@ from tests.gpuwatch.live import ended
 from tests.waiting import let_pass_async, wait_until_async
 
 
+async def end(judge: Judge) -> None:
+    """End the judge's worker before the event loop closes: asyncio reports a worker that ends later as an error."""
+    await judge.close()
+    await let_pass_async(0.05, "asyncio closes the pipes of the ended worker")
+
+
 def test_slow_worker_answers_each_window_separately(tmp_path: Path) -> None:
     """A slow start of the worker does not give one window another window's verdict."""
     Store(tmp_path, source="simulated", boot_id="b").close()
@@ -30,8 +36,7 @@ def test_slow_worker_answers_each_window_separately(tmp_path: Path) -> None:
             await judge.warm(0.0)  # the imports take longer than 0 s
             return [(await judge.judge(run)).why for run in ("first0", "second0")]
         finally:
-            judge.stop()
-            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
+            await end(judge)
 
     first, second = asyncio.run(asked())
     assert first.startswith("run first0: expected a run")
@@ -54,8 +59,7 @@ def test_worker_is_given_up_only_without_progress(tmp_path: Path, *, is_starved:
         try:
             return (await judge.judge("starved")).why
         finally:
-            judge.stop()
-            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
+            await end(judge)
 
     assert says in asyncio.run(asked())
 
@@ -71,8 +75,7 @@ def test_ctrl_c_does_not_reach_a_starting_worker(tmp_path: Path) -> None:
                 os.getpgid(each.pid) for each in psutil.Process().children() if "gpuwatch.daemon.judge_worker" in each.cmdline()
             ]
         finally:
-            judge.stop()
-            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
+            await end(judge)
 
     (group,) = asyncio.run(started())
     assert group != os.getpgid(0)
@@ -96,8 +99,7 @@ def test_idle_worker_exits_and_is_replaced(tmp_path: Path) -> None:
             threads_count = worker.num_threads()
             return (await judging).why, threads_count
         finally:
-            judge.stop()
-            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
+            await end(judge)
 
     why, threads_count = asyncio.run(asked())
     assert why.startswith("run run0: expected a run")
@@ -111,7 +113,7 @@ def test_closed_judge_ends_a_judging_quietly(tmp_path: Path, caplog: pytest.LogC
         judge = Judge(tmp_path)
         judging = asyncio.create_task(judge.judge("run0"))
         await wait_until_async(lambda: psutil.Process().children(), what="the worker starts")
-        await judge.close()
+        await end(judge)
         why = (await judging).why
         return why, [each for each in psutil.Process().children() if "gpuwatch.daemon.judge_worker" in each.cmdline()]
 
