@@ -103,8 +103,9 @@ def daemon_command(settings: Settings) -> list[str]:
     """Return the command of the user's daemon: a script that starts without the hooks of other packages."""
     package = Path(__file__).parents[1]
     # No other folders: a benchmark's folder may hold modules with the names of the daemon's.
-    installed = [each for each in sys.path if Path(each).name in _INSTALLED and Path(each).is_absolute()]
-    folders = os.pathsep.join([*installed, str(package.parent)])
+    # A program may also have put values that are no text into ``sys.path``: imports ignore these.
+    named = [each for each in sys.path if isinstance(each, str) and Path(each).name in _INSTALLED]
+    folders = os.pathsep.join([*named, str(package.parent)])
     script = package / "daemon" / "on_demand_script.py"
     return [sys.executable, "-S", "-P", "-X", "gpuwatch_daemon", str(script), folders, *settings.flags()]
 
