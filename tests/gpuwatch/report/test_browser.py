@@ -59,6 +59,12 @@ def plain_run(opened: Opened, recorded: dict[str | None, Evidence]) -> Page:
 
 
 @pytest.fixture(scope="module")
+def from_idle(opened: Opened) -> Page:
+    """Return the report of one run from idle, shared because each page unpacks and compiles Plotly."""
+    return opened(judged(scene("from-idle")))
+
+
+@pytest.fixture(scope="module")
 def two_runs(opened: Opened) -> Page:
     """Return the report of two runs of one benchmark, shared because drawing is slow."""
     slow = scene("from-idle")
@@ -183,24 +189,25 @@ def test_axes_fit_readings_in_the_window(two_runs: Page) -> None:
     assert not any(text.startswith("limit") for text in texts), "a name on the curve"
 
 
-def test_legend_names_lines_with_their_mark(opened: Opened) -> None:
+def test_legend_names_lines_with_their_mark(opened: Opened, from_idle: Page) -> None:
     """A line, a point and a limit have different marks; a line outside the window says so, and a lone reading has no name."""
-    page = opened(judged(scene("from-idle")))
-    titles = f"[...{TIMELINE}.querySelectorAll('.annotation-text')].map((each) => each.textContent)"
-    clock, power = (next(text for text in page.run(titles) if text.startswith(title)) for title in ("SM clock", "Power"))
+    titles = "[...document.querySelector('[data-timeline=\"{}\"]').querySelectorAll('.annotation-text')].map((each) => each.textContent)"
+    read = from_idle.run(titles.format(0))
+    clock, power = (next(text for text in read if text.startswith(title)) for title in ("SM clock", "Power"))
     assert "━ NVML" in clock
     assert "● true, per iteration" in clock
     assert "limit 700 W" in power
     trace, begin_ns, dense = scene("from-idle").trace, scene("from-idle").window.begin_ns, scene("from-idle").trace.dense_power
     late = dense.at_ns > begin_ns - 500_000_000
-    for until_ns, name in ((begin_ns, "━ NVML, outside the window"), (begin_ns - 1_900_000_000, "Power  ━ every 20 ms  ")):
+    changed = []
+    for until_ns in (begin_ns, begin_ns - 1_900_000_000):
         at_ns = np.arange(begin_ns - 1_990_000_000, until_ns, 200_000_000, dtype=np.int64)
         sampled = Column(at_ns, np.full(len(at_ns), 123.0))
-        changed = replace(
-            trace, dense_power=Column(dense.at_ns[late], dense.values[late]), columns={**trace.columns, "power_w": sampled}
-        )
-        page = opened(judged(replace(scene("from-idle"), trace=changed)))
-        assert any(name in text for text in page.run(titles))
+        columns = {**trace.columns, "power_w": sampled}
+        changed.append(replace(trace, dense_power=Column(dense.at_ns[late], dense.values[late]), columns=columns))
+    page = opened(*(judged(replace(scene("from-idle"), trace=each), run_id=f"{n}") for n, each in enumerate(changed)))
+    for number, name in enumerate(("━ NVML, outside the window", "Power  ━ every 20 ms  ")):
+        assert any(name in text for text in page.run(titles.format(number)))
 
 
 def test_times_and_their_distribution_share_an_axis(two_runs: Page) -> None:
@@ -223,8 +230,8 @@ def test_controls_are_reached_by_tab(plain_run: Page) -> None:
     assert {"theme", "SUMMARY", "timeline", "save"} <= reached
 
 
-def test_paper_is_light_and_cuts_no_picture(opened: Opened) -> None:
-    page = opened(judged(scene("from-idle")))
+def test_paper_is_light_and_cuts_no_picture(from_idle: Page) -> None:
+    page = from_idle
     dark = [{"name": "prefers-color-scheme", "value": "dark"}]
     page.ask("Emulation.setEmulatedMedia", features=dark)
     page.run("dispatchEvent(new Event('beforeprint'))")
