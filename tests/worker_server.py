@@ -1,7 +1,7 @@
 """The server that forks the workers of xdist: ``python -m tests.worker_server DESCRIPTOR``.
 
-The server collects every test once, and imports the modules that judging imports late.  Otherwise each worker would import
-them.
+The server collects every test once, imports the modules that judging imports late, and compresses the library of reports.
+Otherwise each worker would do so.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.report import html_page
 from tests.gpuwatch import fork_server
 
 IMPORTED = (*fork_server.IMPORTED, "scipy.optimize", "scipy.special")
@@ -23,4 +24,5 @@ if __name__ == "__main__":
         pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider"])  # an error is reported by every worker
     for each in IMPORTED:
         importlib.import_module(each)
+    html_page.packed_plotly()
     fork_server.serve_to_the_end(int(sys.argv[1]))
