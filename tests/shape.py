@@ -6,6 +6,7 @@ A file, class or function above its limit does too much.
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import sys
 from collections import defaultdict
@@ -251,4 +252,5 @@ def main(product: Sequence[str] = PRODUCT, tests: str = "tests") -> int:
 
 
 if __name__ == "__main__":
+    gc.disable()  # scans of a million permanent nodes take half of the time
     sys.exit(main())
