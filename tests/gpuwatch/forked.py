@@ -106,13 +106,8 @@ def _as_module(words: Any) -> Any:
     script = [sys.executable, "-S", "-P", "-X", "gpuwatch_daemon"]
     if not isinstance(words, list) or words[: len(script)] != script:
         return words
-    return [
-        sys.executable,
-        "-P",
-        "-m",
-        "gpuwatch.daemon.on_demand",
-        *words[len(script) + 2 :],
-    ]  # the options follow script and folders
+    options = words[len(script) + 2 :]  # after the script and its folders
+    return [sys.executable, "-P", "-m", "gpuwatch.daemon.on_demand", *options]
 
 
 def is_program(words: Any) -> bool:
