@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from annotate.answer import Answer, Found, Severity
 from annotate.budget import Figure, Proof, ProofShown, ProofState
 from annotate.case import Case
-from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, TimeAccounts
+from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, SHORTEST_NS, TimeAccounts
+from annotate.times.durations import readable
 
 # Rules whose findings show that the times do not belong to the work, even if the sums balance.
 _INTEGRITY = ("missing-sync", "wrong-stream", "result-cached", "impossible-time", "clock-source-step")
@@ -18,9 +19,12 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     """
     accounts = case.accounts
     if accounts is None:
+        window = case.evidence.window
         missing = "utilisation over a second or more" if case.has_times else "utilisation over a second, by process"
         if case.has_times and case.is_busy_contradicted:
             missing = "one busy share (utilisation shows rest, energy shows work)"
+        elif window.length_ns < SHORTEST_NS:
+            missing = f"a window of a second or more (this one lasts {readable(window.length_s)})"
         return ProofShown(proof=Proof.BOOKS, state=ProofState.UNPROVEN, says="books: not shown", missing=(missing,))
     broken_by = tuple(name for name in _INTEGRITY if _is_hazard(found.get(name)))
     return ProofShown(

@@ -10,7 +10,7 @@ from annotate.derived.time_levels import TimeLevels
 from annotate.evidence import Fact
 from annotate.ranges import Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
-from annotate.times.durations import NO_ITERATION, readable
+from annotate.times.durations import NO_ITERATION, readable, readable_pair
 
 _TOO_FEW = Unobserved("too few iterations to judge changes of their times")
 
@@ -126,7 +126,7 @@ def _largest(bounds: tuple[Bound, ...]) -> float:
 def _facts(found: TimeLevels) -> dict[str, Fact]:
     times_s = sorted(float(found.took_s[each.places].mean()) for each in found.levels)
     at = "at one clock" if found.is_at_one_clock else "not corrected for the clock"
-    fast, slow = readable(times_s[0]), readable(times_s[-1])
+    fast, slow = readable_pair(times_s[0], times_s[-1])
     return {
         "what": f"have levels up to {found.apart_ratio:.1%} apart, {at}: {fast} and {slow}",
         "growth_ratio": abs(found.growth_ratio),

@@ -10,7 +10,7 @@ from annotate.evidence import Fact
 from annotate.ranges import Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
 from annotate.stats.robust import centre
-from annotate.times.durations import NO_ITERATION, readable
+from annotate.times.durations import NO_ITERATION, readable_pair
 from annotate.times.outlying import outlying
 
 _FEWEST_COUNT = 6  # iterations that remain without the cold and outlying ones: fewer do not give a useful mean
@@ -59,11 +59,12 @@ def mean_vs_median_gap(
         return Unobserved("fewer than three iterations have equal mean and median") if len(took_s) else NO_ITERATION
     mean_s, median_s = float(took_s.mean()), centre(took_s)
     gap_ratio = mean_s / median_s - 1.0
+    mean, median = readable_pair(mean_s, median_s)
     facts: dict[str, Fact] = {
         "mean_s": mean_s,
         "median_s": median_s,
-        "mean": readable(mean_s),
-        "median": readable(median_s),
+        "mean": mean,
+        "median": median,
         "gap_ratio": gap_ratio,
     }
     if abs(gap_ratio) <= note_ratio:

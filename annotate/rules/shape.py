@@ -18,7 +18,7 @@ from annotate.evidence import Fact
 from annotate.ranges import Duration, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserved, rule
 from annotate.stats.robust import centre
-from annotate.times.durations import NO_ITERATION, every_count, readable
+from annotate.times.durations import NO_ITERATION, every_count, readable_pair
 from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
 from annotate.times.outlying import Outlying, Pattern, beyond_jitter, beyond_rhythm, beyond_swing, outlying, pattern
 
@@ -232,11 +232,12 @@ def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
     if near or modes.depth_ratio > limits.depth_ratio or modes.p >= limits.p:
         return Clear(facts)
     cause, is_own = _mode_cause(case, modes, limits)
+    fast, slow = readable_pair(modes.fast_s, modes.slow_s)
     facts |= {
         "fast_s": modes.fast_s,
         "slow_s": modes.slow_s,
-        "fast": readable(modes.fast_s),
-        "slow": readable(modes.slow_s),
+        "fast": fast,
+        "slow": slow,
         "fast_ratio": 1.0 - modes.slow_ratio,
         "cause": cause,
     }

@@ -81,3 +81,12 @@ def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> i
 def readable(seconds: float) -> str:
     """Return a duration as text: three digits and a fitting unit."""
     return duration_text(seconds, 3)
+
+
+def readable_pair(first_s: float, second_s: float) -> tuple[str, str]:
+    """Return two durations as text, with three digits, or with up to six if fewer would make them look equal."""
+    for digits_count in (3, 4, 5, 6):
+        first, second = duration_text(first_s, digits_count), duration_text(second_s, digits_count)
+        if first != second:
+            break
+    return first, second

@@ -40,7 +40,7 @@ def test_main_judges_without_gpuwatch(recording: Path, tmp_path: Path) -> None:
     code = "import sys\nfrom annotate.__main__ import main\nassert main(sys.argv[1:]) == 0"
     printed = run(code, str(recording), cwd=tmp_path)
     assert re.findall("^(?:VALID|UNPROVEN) .*(first|second)", printed, re.MULTILINE) == ["first", "second"]
-    assert "books: utilisation over a second" in printed
+    assert "books: a window of a second or more" in printed
 
 
 def test_python_dash_m_runs_main(recording: Path) -> None:

@@ -263,7 +263,7 @@ def test_work_seen_with_a_neighbour_by_process_utilisation() -> None:
 def test_books_need_a_second_of_utilisation() -> None:
     short = stalled(0.8)
     assert shown(short).books.state is ProofState.UNPROVEN
-    assert shown(short).books.missing == ("utilisation over a second or more",)
+    assert shown(short).books.missing == ("a window of a second or more (this one lasts 800 ms)",)
 
 
 def test_books_are_broken_by_integrity_rules() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from annotate.amount_words import amount_text, duration_text, ordinal, span_text
 from annotate.evidence import Timings
 from annotate.stats.robust import effective_count
-from annotate.times.durations import every_count, inside, readable, usable, worth_count
+from annotate.times.durations import every_count, inside, readable, readable_pair, usable, worth_count
 from tests.annotate.builders import BEGIN_NS, evidence
 
 
@@ -50,6 +50,12 @@ def test_every_count_finds_a_rhythm_but_not_chance() -> None:
 def test_readable_duration_is_read_back(seconds: float) -> None:
     number, unit = readable(seconds).split()
     assert float(number) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit] == pytest.approx(seconds, rel=0.006)
+
+
+def test_pair_of_durations_looks_different() -> None:
+    """Two durations get as many digits as tell them apart, at most six."""
+    pairs = [(1.61e-3, 1.7e-3), (1.6101e-3, 1.6104e-3), (1.6100001e-3, 1.6100002e-3)]
+    assert [readable_pair(*pair) for pair in pairs] == [("1.61 ms", "1.7 ms"), ("1.6101 ms", "1.6104 ms"), ("1.61 ms", "1.61 ms")]
 
 
 def test_span_has_one_unit_for_both_ends() -> None:

@@ -120,12 +120,12 @@ def test_audit_lists_the_worst_window_first(gpuwatch: Gpuwatch, daemon: Settings
     order = ["rejected", "flagged", "unproven", "valid"]
     assert [order.index(run["status"]) for run in data["runs"]] == sorted(order.index(run["status"]) for run in data["runs"])
     listed = {run["run"]: run for run in data["runs"]}
-    assert "books: utilisation over a second" in listed[short.run_id]["why"]
+    assert "books: a window of a second or more" in listed[short.run_id]["why"]
     assert listed[short.run_id]["simulated"] is True
     assert listed[longer.run_id]["length_s"] == pytest.approx(3.2, abs=0.5)
     text = gpuwatch(*daemon.flags(), "audit")
     assert text.out.splitlines()[0].split() == ["STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND"]
-    assert "books: utilisation over a second" in text.out or listed[short.run_id]["hazards"]
+    assert "books: a window of a second or more" in text.out or listed[short.run_id]["hazards"]
 
 
 def test_audit_lists_the_number_of_a_timed_window(gpuwatch: Gpuwatch, daemon: Settings) -> None:
