@@ -17,6 +17,7 @@ from plotly.offline import get_plotlyjs
 
 from annotate.amount_words import duration_text
 from annotate.compare.decision import change_text
+from annotate.output.budget_words import has_times
 from annotate.output.fact_words import bare_phrase
 from annotate.output.report import first_lines, plain
 from annotate.output.rule_pages import Words, words
@@ -86,7 +87,7 @@ def sentence(verdict: Verdict) -> str:
     if verdict.status is Status.UNPROVEN:
         return f"Nobody can say whether this number may be trusted: {verdict.why.rstrip('.')}."
     if verdict.status is Status.VALID:
-        return "Everything that the claim requires was shown."
+        return f"Everything that {'the claim' if has_times(verdict) else 'a claim without times'} requires was shown."
     if not counting:
         is_asked = verdict.budget is not None and verdict.budget.precision_ratio is not None
         limits = "it repeats less well than requested" if is_asked else "an earlier judge flagged it and stored no cause"

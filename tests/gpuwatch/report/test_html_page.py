@@ -73,6 +73,13 @@ def test_sentence_names_the_cause_and_no_unasked_precision() -> None:
     assert "repeats less well than requested" in html_page.sentence(asked)
 
 
+def test_sentence_of_a_valid_window_says_if_times_are_missing() -> None:
+    timed = judge(scene("steady-gemm"))
+    untimed = judge(replace(scene("steady-gemm"), timings=None))
+    assert html_page.sentence(timed) == "Everything that the claim requires was shown."
+    assert html_page.sentence(untimed) == "Everything that a claim without times requires was shown."
+
+
 def test_time_line_has_every_observed_lane(from_idle: Page) -> None:
     drawn = from_idle.data("gpuwatch-drawn")["windows"][0]["timeline"]
     assert [lane["title"] for lane in drawn["lanes"]] == [
