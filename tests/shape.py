@@ -61,7 +61,7 @@ STATEMENTS_COUNT = sum(
         "P-state, links and MIG instances on the page, a dashboard and rules for 2 000 GPUs": 357,
         "rare sampling of an idle GPU, times handed over in a separate thread, windows that warm up, many verdicts": 400,
         "stops that end the measurement of lanes without a warning": 40,
-        "commands and screens with convenient input: GPUs, labels, judge, completion, notebooks": 470,
+        "commands and screens with convenient input: GPUs, labels, judge, completion, notebooks": 479,
         "both kernels run, checked and timed (diff)": 1_550,
         "removed parts (diff)": -220,
         "NVTX ranges of any program, and a C library (libgpuwatch)": 200,

@@ -13,6 +13,7 @@ from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import SourceError
 
+_FOUND_AT = 31  # column of a check's text
 _COLOURS = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
 
 
@@ -40,9 +41,11 @@ def command(as_json: bool) -> Exit:
 
 
 def _print(check: Check) -> None:
-    output.emit(f"{click.style(check.grade.value, fg=_COLOURS[check.grade])}  {check.name:<24} {check.found}")
+    line = output.wrapped(f"{check.grade.value}  {check.name:<24} {check.found}", _FOUND_AT)
+    output.emit(click.style(check.grade.value, fg=_COLOURS[check.grade]) + line.removeprefix(check.grade.value))
     if check.fix:
-        output.emit(f"{'':<31}{'→' if check.grade is not Grade.PASS else ''} {check.fix}")
+        fix = f"{'→' if check.grade is not Grade.PASS else ''} {check.fix}"
+        output.emit(output.wrapped(f"{'':<{_FOUND_AT}}{fix}", _FOUND_AT))
 
 
 def _checks(settings: Settings) -> Iterator[Check]:

@@ -14,6 +14,7 @@ import click
 from annotate.output import report
 from annotate.output.markup import logged
 from annotate.output.report import plain
+from annotate.output.terminal_text import wrap_line
 from annotate.verdict import Status, Verdict
 from gpuwatch import atomic_write
 from gpuwatch.cli.exit_codes import Exit, ReaderLeft, Stop
@@ -159,6 +160,12 @@ def _with_status_coloured(line: str) -> str:
     head, space, rest = line.partition(" ")
     code = next((code for status, code in _COLOURS.items() if head == status.value.upper()), None)
     return f"\x1b[{code}m{head}\x1b[0m{space}{rest}" if code else line
+
+
+def wrapped(line: str, indent: int) -> str:
+    """Wrap a line at standard output's width, and indent its further lines; a pipe gets the line unchanged."""
+    columns = width(sys.stdout)
+    return line if columns is None else wrap_line(line, columns, indent)
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], width: int | None = None) -> str:

@@ -1,7 +1,5 @@
 """gpuwatch scenes: the simulated GPUs that --source can name."""
 
-import sys
-
 import click
 
 from gpuwatch.cli import options, output
@@ -34,6 +32,7 @@ def command(as_json: bool) -> None:
         return
     rows = [(each.name, each.status, each.says) for each in SCENES.values()]
     rows += [(name, "", f"{len(members)} GPUs: {', '.join(members)}") for name, members in FLEETS.items()]
-    output.emit(output.table(rows, header=("SCENE", "VERDICT", "GPU"), width=output.width(sys.stdout)))
+    lines = output.table(rows, header=("SCENE", "VERDICT", "GPU")).splitlines()
+    output.emit("\n".join(output.wrapped(line, lines[0].index("GPU")) for line in lines))
     output.say("\nverdicts are for the scene's own window; a longer or later window can differ")
     output.say("several scenes, one GPU each: --source simulated:NAME,NAME, or GPUWATCH_SOURCE in the environment")

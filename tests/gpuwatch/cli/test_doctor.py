@@ -135,3 +135,14 @@ def test_doctor_warns_of_a_kernel_without_pressure_figures(tmp_path: Path) -> No
     assert machine._pressure(tmp_path / "none").grade is Grade.WARN
     (tmp_path / "cpu").write_text("some avg10=0.00")
     assert machine._pressure(tmp_path / "cpu").grade is Grade.PASS
+
+
+@pytest.mark.parametrize("name", ["doctor", "scenes"])
+def test_lists_fit_a_terminal_of_80_columns(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """On a terminal long lines are wrapped and no word is cut, also no path; a pipe gets whole lines."""
+    whole = gpuwatch(name, "--source", "simulated:steady-copy").out
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = gpuwatch(name, "--source", "simulated:steady-copy").out
+    longest = [max(len(line) for line in text.splitlines() if "/" not in line) for text in (whole, shown)]
+    assert longest[0] > 80 >= longest[1]
+    assert len(shown.split()) == len(whole.split())
