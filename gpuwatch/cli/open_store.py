@@ -23,8 +23,8 @@ _SCENES_COUNT = 8  # stores of simulated GPUs in which a label is looked for
 
 
 def folder(settings: Settings) -> Path:
-    """Return the state folder; for real GPUs, a running or system daemon's folder replaces the default one."""
-    if settings.origin("state") != "default" or settings.simulated:
+    """Return the state folder; a running daemon's folder, and for real GPUs the system daemon's, replace the default one."""
+    if settings.origin("state") != "default":
         return settings.state
     from gpuwatch.client.connection import connect
 
@@ -32,6 +32,8 @@ def folder(settings: Settings) -> Path:
         with connect(settings, start=False) as client:
             return Path(client.welcome.state)
     except DaemonError:
+        if settings.simulated:
+            return settings.state
         system = SYSTEM_STATE / DATABASE
         return SYSTEM_STATE if not (settings.state / DATABASE).exists() and os.access(system, os.R_OK) else settings.state
 

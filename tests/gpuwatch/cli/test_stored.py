@@ -11,9 +11,10 @@ from gpuwatch import clock
 from gpuwatch.cli import rejudge
 from gpuwatch.client.connection import connect
 from gpuwatch.client.window import Window, window
-from gpuwatch.config.settings import Settings
+from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
 from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.gpuwatch.forked import daemons_of_windows
 from tests.waiting import sample_for
 
 if TYPE_CHECKING:
@@ -50,6 +51,19 @@ def test_show_finds_the_last_window_or_an_id_prefix(
     assert gpuwatch(*daemon.flags(), "show", short.run_id, "--markdown").out.startswith(
         f"**{short.verdict.status.upper()}** **SIMULATED** short on"
     )
+
+
+def test_show_finds_the_windows_of_a_daemon_of_another_home(
+    gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's daemon that began with another HOME keeps its store; commands that read find it through the daemon."""
+    flags = ("--source", "simulated:steady-copy")
+    with daemons_of_windows():
+        measured(load({"source": "simulated:steady-copy"}), "kept", 0.1)
+    monkeypatch.setenv("HOME", str(tmp_path / "other"))
+    assert "  kept  " in gpuwatch("show", "kept", *flags).out
+    assert gpuwatch("daemon", "stop", *flags).code == 0
+    assert "expected a store, found none" in gpuwatch("show", "kept", *flags).err
 
 
 def test_another_policy_rejudges_and_writes_nothing(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
