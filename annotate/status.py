@@ -9,7 +9,7 @@ class Status(StrEnum):
     """The four statuses of a verdict, best first: VALID, UNPROVEN, FLAGGED, REJECTED.
 
     VALID: the number may be quoted.  UNPROVEN: required evidence is missing.  FLAGGED: a bound exceeds the tolerance, the
-    repeatability exceeds a demanded precision, or a finding or broken proof flags at any size.  REJECTED: the number is off
+    repeatability exceeds a demanded precision, a proof is broken, or a finding counts at any size.  REJECTED: the number is off
     by more than five tolerances, or is not what it claims to be.
 
     Raises ValueError: when ``Status(name)`` names no status.

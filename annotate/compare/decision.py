@@ -217,11 +217,12 @@ class Comparison:
 
 
 def change_text(interval: Interval | None, *, uncertain: bool) -> str:
-    """Return a difference of times as text: ``-0.52 % [-0.61, -0.43]``, with ``?`` for an uncertain difference."""
+    """Return a difference of times as text: ``-0.52 % [-0.61, -0.43]``, with ``not significant`` for an uncertain difference."""
     if interval is None:
         return "not measured"
-    low, high = (interval.low - 1.0) * 100, (interval.high - 1.0) * 100
-    return f"{(interval.centre - 1.0) * 100:+.2f} % [{low:+.2f}, {high:+.2f}]" + (" ?" if uncertain else "")
+    # Adding zero removes the sign of a negative zero.
+    centre, low, high = (round((each - 1.0) * 100, 2) + 0.0 for each in (interval.centre, interval.low, interval.high))
+    return f"{centre:+.2f} % [{low:+.2f}, {high:+.2f}]" + (", not significant" if uncertain else "")
 
 
 def text(comparison: Comparison) -> str:

@@ -64,10 +64,12 @@ def refuse_if_ended() -> None:
             raise Stop(Exit.INTERRUPTED, f"received {number.name} before the command started; nothing was run", "interrupted")
 
 
-def refuse_if_missing(name: str) -> None:
-    """Raise Stop for a command that does not exist, before anything is opened; ``spawn`` finds other faults."""
-    if shutil.which(name, mode=os.F_OK) is None and not Path(name).is_dir():
-        raise Stop(Exit.NOT_FOUND, f"{name}: {os.strerror(errno.ENOENT)}", "not-found")
+def refuse_if_unable(name: str) -> None:
+    """Raise Stop for a command that does not exist or is no program, before anything is opened; ``spawn`` finds other faults."""
+    if shutil.which(name) is None:
+        is_there = Path(name).is_dir() or shutil.which(name, mode=os.F_OK) is not None
+        code = errno.EACCES if is_there else errno.ENOENT
+        raise not_started(name, OSError(code, os.strerror(code)))
 
 
 def not_started(name: str, error: OSError) -> Stop:

@@ -116,7 +116,7 @@ def command(
     if gated.clock_mhz is not None and gated.baseline is None:
         raise UsageError("--clock: expected --baseline with it, found none")
     if command:
-        child.refuse_if_missing(command[0])
+        child.refuse_if_unable(command[0])
     settings = options.settings()
     policy = policy_options.policy()
     machine = MachineTerms(

@@ -133,7 +133,7 @@ def command(
         output.emit(_markdown(comparisons, verdict))
     else:
         # Labels and conditions come from untrusted programs: escape their control characters for the terminal.
-        harmless = "\n".join(plain(line) for line in text.split("\n"))
+        harmless = "\n".join(output.wrapped(plain(line), 4) for line in text.split("\n"))
         output.emit_either(data, output.coloured(harmless, sys.stdout), as_json=as_json)
     return Exit.FAILED if failing & {each["decision"] for each in data["comparisons"]} else Exit.OK
 

@@ -80,6 +80,8 @@ def _read_sides(texts: tuple[str, str]) -> tuple[ComparedSide, ComparedSide]:
         return a, b
     with open_store.reader(options.settings()) as store:
         runs = [open_store.run(store, text) if file is None else None for text, file in zip(texts, files, strict=True)]
+        if runs[0] is not None and runs[1] is not None and runs[0].id == runs[1].id:
+            raise UsageError(f"expected two runs, found run {runs[0].id} twice")
         # Compare two runs on the first GPU that both used.
         uuids = [run.uuids for run in runs if run is not None]
         shared = next((uuid for uuid in uuids[0] if uuid in uuids[-1]), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import shlex
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 DATABASE = "gpuwatch.db"
 _DECLARED_COUNT = 5
+_LABELS_COUNT = 200  # latest windows in which a label like the given one is looked for
 _SCENES_COUNT = 8  # stores of simulated GPUs in which a label is looked for
 
 
@@ -114,6 +116,8 @@ def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
                 raise
             if "found none" in why:
                 why = f"RUN: expected an id, the start of an id, or a label of a window in {store.state}, found {name!r}"
+                labels = [run.label for run in store.runs(limit=_LABELS_COUNT) if run.label]
+                why += "".join(f"; did you mean {near!r}?" for near in difflib.get_close_matches(name, labels, n=1))
             listing = f"; list the windows with: gpuwatch audit{options.repeated(settings)}"
             raise StoreError(f"{why}{hint_at_simulated(settings, name) or listing}") from error
     latest = store.runs(limit=back)

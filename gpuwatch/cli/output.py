@@ -116,7 +116,7 @@ def _write(text: str, stream: IO[str] | None) -> None:
     if stream is None:
         raise Stop(Exit.FAILED, "standard output: expected an open stream, found a closed one", "output")
     try:
-        click.echo(_clean(clean_text(text), stream), file=stream)  # a path may be any bytes
+        click.echo(_encodable(_clean(clean_text(text), stream), stream), file=stream)  # a path may be any bytes
     except OSError as error:
         if stream is not sys.stdout:
             raise
@@ -131,6 +131,15 @@ def _clean(text: str, stream: IO[str] | None) -> str:
     if stream is None or not stream.isatty():
         return text
     return _STEERING.sub(lambda found: found[0] if _OURS.fullmatch(found[0]) else plain(found[0]), text)
+
+
+def _encodable(text: str, stream: IO[str]) -> str:
+    """Escape all characters beyond ASCII, in the form of JSON, if the stream's encoding lacks one of them."""
+    try:
+        text.encode(getattr(stream, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return text
 
 
 def is_coloured(stream: IO[str] | None) -> bool:
@@ -166,6 +175,12 @@ def wrapped(line: str, indent: int) -> str:
     """Wrap a line at standard output's width, and indent its further lines; a pipe gets the line unchanged."""
     columns = width(sys.stdout)
     return line if columns is None else wrap_line(line, columns, indent)
+
+
+def wrapped_table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> str:
+    """Return rows with aligned columns; the last column is wrapped at standard output's width."""
+    lines = table(rows, header=header).splitlines()
+    return "\n".join(wrapped(line, lines[0].index(header[-1])) for line in lines)
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], width: int | None = None) -> str:

@@ -157,7 +157,7 @@ def command(
         policy = policy_options.policy()
         settings, before = options.settings(), times.state()
         child.refuse_if_ended()
-    child.refuse_if_missing(command[0])
+    child.refuse_if_unable(command[0])
     chosen = chosen_gpus.choose_of_daemon(names.gpus, settings) if names.gpus else ()
     watched = window(
         names.label or _name(command),

@@ -107,4 +107,5 @@ def _status(process: subprocess.Popen[bytes], settings: config.Settings, log: Pa
                 raise
         threading.Event().wait(0.05)
     words = log.read_text(errors="replace").strip().splitlines()
-    raise DaemonError(f"the simulating daemon did not start: {words[-1] if words else f'{log} is empty'}", "unreachable")
+    why = words[-1].removeprefix("gpuwatch: ") if words else f"{log} is empty"
+    raise DaemonError(f"the simulating daemon did not start: {why}", "unreachable")

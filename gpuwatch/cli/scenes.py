@@ -32,7 +32,6 @@ def command(as_json: bool) -> None:
         return
     rows = [(each.name, each.status, each.says) for each in SCENES.values()]
     rows += [(name, "", f"{len(members)} GPUs: {', '.join(members)}") for name, members in FLEETS.items()]
-    lines = output.table(rows, header=("SCENE", "VERDICT", "GPU")).splitlines()
-    output.emit("\n".join(output.wrapped(line, lines[0].index("GPU")) for line in lines))
+    output.emit(output.wrapped_table(rows, header=("SCENE", "VERDICT", "GPU")))
     output.say("\nverdicts are for the scene's own window; a longer or later window can differ")
     output.say("several scenes, one GPU each: --source simulated:NAME,NAME, or GPUWATCH_SOURCE in the environment")

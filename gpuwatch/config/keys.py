@@ -1,7 +1,7 @@
 """The closed list of settings: name in files and environment, unit, default and meaning of each."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from gpuwatch.config import paths, quantities
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.utf8 import found_words
 
+_PREFIX = "GPUWATCH_"  # of the environment variables of settings
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _DIGITS_COUNT = 9  # Python converts no text of more than 4300 digits
 LOOPBACK, LISTEN_PORT = "127.0.0.1", 9836
@@ -31,7 +32,7 @@ class Key:
     @property
     def variable(self) -> str:
         """Return the name of the setting's environment variable."""
-        return "GPUWATCH_" + self.name.replace(".", "_").upper()
+        return _PREFIX + self.name.replace(".", "_").upper()
 
 
 def _text(expected: str, found: object) -> str:
@@ -215,3 +216,17 @@ KEYS: tuple[Key, ...] = (
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}
+
+
+def misspelt(names: Iterable[str]) -> dict[str, str]:
+    """Return the variables that look like a misspelt setting, each with that setting's; other variables may exist too."""
+    import difflib
+
+    known = {key.variable.removeprefix(_PREFIX): key.variable for key in KEYS}
+    found = {}
+    for name in sorted(each for each in names if each.startswith(_PREFIX)):
+        own = name.removeprefix(_PREFIX)
+        near = difflib.get_close_matches(own, known, n=1, cutoff=0.8)
+        if near and own not in {*known, "CONFIG"}:
+            found[name] = known[near[0]]
+    return found

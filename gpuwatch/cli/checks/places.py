@@ -40,10 +40,11 @@ def _store(folder: Path, settings: Settings) -> Iterator[Check]:
     usage = psutil.disk_usage(str(there))
     kind = file_system(there)
     facts = {"path": str(folder), "free_bytes": usage.free, "file_system": kind, "budget_bytes": settings.store_budget_bytes}
-    if not os.access(there, os.W_OK | os.X_OK) and not (folder / open_store.DATABASE).exists():
-        yield failed(
-            "store", f"{there} cannot be written", f"chown it to {os.getuid()}, or choose another folder with --state", **facts
-        )
+    is_writable = usage.total > 0 and os.access(there, os.W_OK | os.X_OK)  # /proc and /sys have no room, but root may write
+    if not is_writable and not (folder / open_store.DATABASE).exists():
+        another = "choose another folder with --state, or GPUWATCH_STATE"
+        fix = another if there.stat().st_uid == os.getuid() else f"chown it to {os.getuid()}, or {another}"
+        yield failed("store", f"{there} cannot be written", fix, **facts)
     elif kind in NETWORK_TYPES:
         fix = "choose a local folder with --state, or GPUWATCH_STATE"
         yield warned("store", f"{folder} is on a network file system ({kind})", fix, **facts)

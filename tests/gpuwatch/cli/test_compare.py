@@ -72,7 +72,7 @@ class TestRuns:
         assert found["ratio"]["ratio"] == pytest.approx(1 + change, abs=0.002)
         text = gpuwatch(*where, "compare", "0ca7", "1ca7").out
         assert text.startswith(decision.upper())
-        assert ("?" in text) == (decision == "inconclusive")
+        assert ("], not significant" in text) == (decision == "inconclusive")
 
     def test_compare_fails_on_a_named_decision(self, gpuwatch: Gpuwatch, store: Stored) -> None:
         """The exit code is 1 if --fail-on names the decision, and an unknown decision is refused."""

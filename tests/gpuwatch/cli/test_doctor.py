@@ -137,12 +137,20 @@ def test_doctor_warns_of_a_kernel_without_pressure_figures(tmp_path: Path) -> No
     assert machine._pressure(tmp_path / "cpu").grade is Grade.PASS
 
 
-@pytest.mark.parametrize("name", ["doctor", "scenes"])
+@pytest.mark.parametrize("name", ["doctor", "scenes", "explain"])
 def test_lists_fit_a_terminal_of_80_columns(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """On a terminal long lines are wrapped and no word is cut, also no path; a pipe gets whole lines."""
-    whole = gpuwatch(name, "--source", "simulated:steady-copy").out
+    monkeypatch.setenv("GPUWATCH_SOURCE", "simulated:steady-copy")
+    whole = gpuwatch(name).out
     monkeypatch.setenv("COLUMNS", "80")
-    shown = gpuwatch(name, "--source", "simulated:steady-copy").out
+    shown = gpuwatch(name).out
     longest = [max(len(line) for line in text.splitlines() if "/" not in line) for text in (whole, shown)]
     assert longest[0] > 80 >= longest[1]
     assert len(shown.split()) == len(whole.split())
+
+
+def test_doctor_fails_a_store_in_a_folder_without_room_for_files(gpuwatch: Gpuwatch) -> None:
+    ended = gpuwatch("doctor", "--source", "simulated:steady-copy", "--state", "/proc/nohome/state", "--json")
+    (store,) = (check for check in ended.data["checks"] if check["name"] == "store")
+    assert (store["grade"], store["found"]) == ("FAIL", "/proc cannot be written")
+    assert store["fix"] == "choose another folder with --state, or GPUWATCH_STATE"

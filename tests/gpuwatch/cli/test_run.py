@@ -223,13 +223,14 @@ def test_run_prints_a_show_command_for_the_same_store(daemon: Settings) -> None:
         (["--json", "/no/such/folder/x", "--", "true"], 125, "/no/such/folder/x"),
         (["--source", "cuda", "--", "true"], 125, "--source"),
         (["--", "no-such-program-anywhere"], 127, "no-such-program-anywhere"),
-        (["--", "/etc"], 126, "/etc"),
+        (["--", "/etc"], 126, "/etc: Permission denied"),
+        (["--", "/etc/passwd"], 126, "/etc/passwd: Permission denied"),
     ],
 )
 def test_run_reports_start_failures_with_the_codes_of_env(
     gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
 ) -> None:
-    """Wrong options and programs that cannot run give env(1)'s codes and a one-line message."""
+    """Wrong options and programs that cannot run give env(1)'s codes and a one-line message, and start no daemon."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", "")
     monkeypatch.setenv("GPUWATCH_DAEMON_IDLE_EXIT", "1s")
     ended = gpuwatch("run", *arguments)
@@ -237,6 +238,7 @@ def test_run_reports_start_failures_with_the_codes_of_env(
     lines = [line for line in ended.err.splitlines() if line.startswith("gpuwatch: ") and "starting" not in line]
     assert len(lines) == 1
     assert words in lines[0]
+    assert code == 125 or "starting" not in ended.err
 
 
 def test_wrong_option_ends_the_process_with_125() -> None:

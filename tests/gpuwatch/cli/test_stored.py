@@ -66,6 +66,17 @@ def test_show_finds_the_windows_of_a_daemon_of_another_home(
     assert "expected a store, found none" in gpuwatch("show", "kept", *flags).err
 
 
+def test_show_suggests_a_label_like_the_given_one(gpuwatch: Gpuwatch, daemon: Settings, longer: Window) -> None:
+    ended = gpuwatch(*daemon.flags(), "show", "longre")
+    assert ended.code == 1
+    assert "found 'longre'; did you mean 'longer'?" in ended.err
+
+
+def test_compare_refuses_a_run_with_itself(gpuwatch: Gpuwatch, daemon: Settings, longer: Window) -> None:
+    ended = gpuwatch(*daemon.flags(), "compare", "longer", str(longer.run_id))
+    assert (ended.code, ended.err) == (2, f"gpuwatch: expected two runs, found run {longer.run_id} twice\n")
+
+
 def test_another_policy_rejudges_and_writes_nothing(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
     """With another policy, `show` judges the stored evidence again and writes nothing."""
     assert short.run_id is not None

@@ -176,3 +176,11 @@ def test_json_of_any_text_is_escaped_and_round_trips(data: dict[str, str]) -> No
     output.emit_json({"data": data}, stream)
     assert json.loads(stream.getvalue())["data"] == data
     assert steering(stream.getvalue()) == []
+
+
+def test_output_without_unicode_is_escaped() -> None:
+    """A stream whose encoding lacks a character gets an escape in its place, in JSON too."""
+    stream = io.TextIOWrapper(io.BytesIO(), "ascii", write_through=True)
+    output.emit_json({"says": "4096³ products"}, stream)
+    written = stream.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined]
+    assert json.loads(written)["says"] == "4096³ products"

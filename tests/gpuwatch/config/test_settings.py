@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli import main
 from gpuwatch.config import paths
 from gpuwatch.config import settings as config
-from gpuwatch.config.keys import KEYS
+from gpuwatch.config.keys import KEYS, misspelt
 from gpuwatch.errors import UsageError
 
 
@@ -222,3 +223,23 @@ def test_file_in_place_of_the_socket_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="expected a folder"):
         config.ensure_socket_folder(tmp_path / "file" / "daemon.sock")
+
+
+def test_misspelt_variable_names_the_nearest_setting(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A command names a variable like a setting's, and no variable of another program."""
+    names = (
+        "GPUWATCH_SORCE",
+        "GPUWATCH_SOURCE",
+        "GPUWATCH_CONFIG",
+        "GPUWATCH_TAGS",
+        "GPUWATCH_NVTX",
+        "GPUWATCH_EXAMPLES",
+        "SORCE",
+    )
+    assert misspelt(names) == {"GPUWATCH_SORCE": "GPUWATCH_SOURCE"}
+    monkeypatch.setenv("GPUWATCH_STAT", "/tmp/x")
+    main(["scenes"])
+    told = "gpuwatch: GPUWATCH_STAT: expected the name of a setting, and ignored it; did you mean GPUWATCH_STATE?\n"
+    assert capfd.readouterr().err.startswith(told)
