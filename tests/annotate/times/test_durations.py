@@ -55,7 +55,11 @@ def test_readable_duration_is_read_back(seconds: float) -> None:
 def test_pair_of_durations_looks_different() -> None:
     """Two durations get as many digits as tell them apart, at most six."""
     pairs = [(1.61e-3, 1.7e-3), (1.6101e-3, 1.6104e-3), (1.6100001e-3, 1.6100002e-3)]
-    assert [readable_pair(*pair) for pair in pairs] == [("1.61 ms", "1.7 ms"), ("1.6101 ms", "1.6104 ms"), ("1.61 ms", "1.61 ms")]
+    assert [readable_pair(*pair) for pair in pairs] == [
+        ("1.61 ms", "1.7 ms"),
+        ("1.6101 ms", "1.6104 ms"),
+        ("1.61 ms", "1.61 ms"),
+    ]
 
 
 def test_span_has_one_unit_for_both_ends() -> None:
