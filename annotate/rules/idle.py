@@ -10,6 +10,7 @@ from annotate.derived.busy_share import UTILISATION, gauge_lost_ratio, rhythm_lo
 from annotate.derived.idle_bounds import bought_bounds, gauge_bound, interval_bound, is_power_free
 from annotate.derived.idle_gaps import IdleGaps
 from annotate.derived.pause_causes import UNKNOWN, IdleCause, idle_causes
+from annotate.derived.time_accounts import SHORTEST_NS
 from annotate.derived.work_before import lost_since_before_ratio
 from annotate.evidence import Fact
 from annotate.ranges import PositiveShare, Share
@@ -25,6 +26,8 @@ _REMEDIES: Mapping[str, str] = {
     "hand-over": "Pass the times to gpuwatch after the window's end.",
 }
 _SHOWN_S = 0.02  # shorter stretches would print as "from 0.00 to 0.00 s"
+_BUSY_RATIO = 0.5  # mean utilisation above which a stretch is called busy
+_UNTIMED_REMEDY = "Or time every call; call record() after the work, not before it."
 _UNKNOWN_REMEDY = "Find the cause of the missing launches: a data loader, a lock, a synchronisation, or a sleep."
 
 
@@ -167,25 +170,34 @@ def _by_gauge(case: Case, lost_ratio: float | None) -> Answer:
 def _said(case: Case, idle: IdleGaps, causes: Sequence[IdleCause]) -> dict[str, Fact]:
     """Return the facts of the stretches and their cause."""
     spans, begin_ns, lost = idle.spans_ns(), case.evidence.window.begin_ns, idle.irregular_ratio
-    from_s, to_s = ((at_ns - begin_ns) / 1e9 for at_ns in max(spans, key=lambda span: span[1] - span[0]))
+    longest_ns = max(spans, key=lambda span: span[1] - span[0])
+    from_s, to_s = ((at_ns - begin_ns) / 1e9 for at_ns in longest_ns)
+    is_busy = case.gaps is not None and _is_busy(case, *longest_ns)
     longest = (
         f"from {from_s:.2f} to {to_s:.2f} s" if to_s - from_s >= _SHOWN_S else f"{readable(to_s - from_s)} at {from_s:.2f} s"
     )
     many = f"{len(spans)} times, {readable(lost * idle.window_s)} in all, longest {longest}"
     when = longest if len(spans) == 1 else many
+    what = "the GPU was busy, but no call was timed," if is_busy else "the GPU idled"
     main = causes[0]
     facts: dict[str, Fact] = {
         "idle_ratio": lost,
         "gaps_count": len(spans),
-        "what": f"the GPU idled {when} ({-lost:+.1%} throughput)",
+        "what": f"{what} {when} ({-lost:+.1%} throughput)",
         "cause": main.cause,
         "cause_by": main.by,
         "cause_overlap_ratio": main.overlap_ratio,
         "cause_idle_s": main.idle_s,
         "cause_words": "" if main.cause == UNKNOWN else f": {_worded(main, len(spans))}",
-        "advice": _REMEDIES.get(main.cause, _UNKNOWN_REMEDY),
+        "advice": _UNTIMED_REMEDY if is_busy else _REMEDIES.get(main.cause, _UNKNOWN_REMEDY),
     }
     return facts
+
+
+def _is_busy(case: Case, begin_ns: int, end_ns: int) -> bool:
+    """Return whether utilisation shows work for most of a stretch, which must be long enough for it."""
+    used = case.evidence.trace.within("utilization_ratio", begin_ns, end_ns).mean()
+    return end_ns - begin_ns >= SHORTEST_NS and used is not None and used > _BUSY_RATIO
 
 
 def _worded(cause: IdleCause, spans_count: int) -> str:

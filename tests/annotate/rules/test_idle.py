@@ -117,3 +117,13 @@ def test_short_stalls_count_with_several_longer_ones() -> None:
     """Stalls of 0.8 ms count if there are three longer ones; with a single longer one they do not."""
     assert lost(stalled(300.0, [5e-3] * 3 + [8e-4] * 4)) - lost(stalled(300.0, [5e-3] * 3)) == pytest.approx(8e-4, rel=0.05)
     assert lost(stalled(300.0, [5e-3] + [8e-4] * 4)) == pytest.approx(lost(stalled(300.0, [5e-3])), rel=0.01)
+
+
+@pytest.mark.parametrize(("used", "what"), [(0.98, "the GPU was busy, but no call was timed,"), (0.03, "the GPU idled")])
+def test_untimed_stretch_is_called_idle_only_if_it_was(used: float, what: str) -> None:
+    """Times recorded before the work leave a stretch without timed calls, in which utilisation shows whether the GPU idled."""
+    times = Timings(BEGIN_NS + np.arange(100, dtype=np.int64) * 310_000, np.full(100, 3e-4))
+    answer = ask(evidence(length_s=3.0, signals={"utilization_ratio": used}, timings=times))
+    assert isinstance(answer, Found)
+    assert str(answer.facts["what"]) == f"{what} from 0.03 to 3.00 s (-99.0% throughput)"
+    assert ("record()" in str(answer.facts["advice"])) == (used > 0.5)
