@@ -31,7 +31,7 @@ SCENE = "simulated:steady-copy"
 PAGE_FIRST = "README.md"
 PARTS_COUNT = 4  # groups of the other pages, which several workers run in parallel
 LISTED = frozenset((*SHELL, "python", "yaml", "toml", "sql", "c", "promql", "text", ""))
-RUNS = ("gemm", "RUN")  # labels that pages use in commands without opening the window
+RUNS = ("gemm", "RUN", "RUN2")  # labels that pages use in commands without opening the window
 REPORTS = ("a", "b", "gemm", "report")
 FILES = ROOT / "tests" / "gpuwatch" / "results" / "files"
 # A call that mostly waits: six commands compare such functions for three seconds each.

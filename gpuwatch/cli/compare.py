@@ -93,7 +93,7 @@ def command(
     """Compare B with A: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
 
     \b
-    gpuwatch compare RUN RUN             two stored windows: conditions first, then their times
+    gpuwatch compare RUN RUN2            two stored windows: conditions first, then their times
     gpuwatch compare A.html B.html       reports or capsules of any machines, label by label; also RUN B.html
     gpuwatch compare r1.json r2.json     results of NVBench, hyperfine and others, series by series
     gpuwatch compare a.py:f b.py:g       two functions, interleaved on one GPU in one process
