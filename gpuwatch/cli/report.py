@@ -138,7 +138,9 @@ def report_run(store: Reader, run: Run) -> list[ReportedWindow]:
         pause.wait(0.1)
         run = store.run(run.id)
     if run.status in UNFINISHED:
-        raise UsageError(f"run {run.id}: expected a window with a verdict, found one that is {run.status}; try again later")
+        raise UsageError(
+            f"run {run.id}: expected a window with a verdict, found one that is {run.status}: {run.why or 'try again later'}"
+        )
     signatures = store.signatures(run)
     out = []
     for position, verdict in enumerate(rejudge.stored(run)):

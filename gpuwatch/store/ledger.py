@@ -17,14 +17,13 @@ from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema, work_records
 from gpuwatch.store.database import Database
 from gpuwatch.store.held_file import HeldFile
-from gpuwatch.store.run import OPEN, UNFINISHED, UNJUDGED, as_json, to_row
+from gpuwatch.store.run import DIED, OPEN, UNFINISHED, UNJUDGED, as_json, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
 from gpuwatch.store.store_options import WriterFacts
 from gpuwatch.wire.packed_times import PackedTimes
 from gpuwatch.wire.spans import NamedSpans
 
 _SAME_CLOCK_NS = 50_000_000  # wall time is only for display: a smaller drift starts no new interval
-_DIED = "the daemon ended while the window was open"
 
 
 class Ledger(HeldFile):
@@ -135,7 +134,7 @@ class Ledger(HeldFile):
                 told = row["told"]
                 begin_ns, end_ns, why = row["begin_ns"], row["end_ns"], UNJUDGED
                 if row["status"] == OPEN or end_ns is None:
-                    told, why = _with_abandoned(told), _DIED
+                    told, why = _with_abandoned(told), DIED
                     alive = last_ns is not None and row["boot_id"] == self._boot_id
                     end_ns = max(begin_ns, last_ns) if alive and last_ns is not None else begin_ns
                 self.database.execute(

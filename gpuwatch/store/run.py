@@ -12,6 +12,7 @@ from gpuwatch.interfaces import Run
 
 OPEN, JUDGING = "open", "judging"
 UNFINISHED = (OPEN, "closing", JUDGING)
+DIED = "the daemon ended while the window was open"
 UNJUDGED = "the daemon ended before it had judged; the evidence is kept: gpuwatch audit --rejudge"
 
 # For sorting worst first; windows without a verdict come last.

@@ -7,6 +7,7 @@ import zlib
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +18,8 @@ from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema, work_records
 from gpuwatch.store.overlapping import MOST_COUNT, StoredSpan, foreign_to
-from gpuwatch.store.run import BADNESS, OPEN, UNFINISHED, Ended, as_json, from_row
+from gpuwatch.store.run import BADNESS, DIED, OPEN, UNFINISHED, UNJUDGED, Ended, as_json, from_row
+from gpuwatch.wire import store_owner
 from gpuwatch.wire.packed_times import PackedTimes
 from gpuwatch.wire.spans import NamedSpans
 
@@ -259,7 +261,13 @@ class RunReader(LedgerConnection):
         for row in rows:
             try:
                 verdicts = [msgspec.json.decode(zlib.decompress(each)) for each in packed.get(row["id"], ())]
-                runs.append(from_row(row, tuple(verdicts)))
+                runs.append(self._as_left(from_row(row, tuple(verdicts))))
             except DAMAGE as error:
                 unreadable[str(row["id"])] = f"{self.path}: run {row['id']}: expected a readable window, found: {error}"
         return runs
+
+    def _as_left(self, run: Run) -> Run:
+        """Return an unfinished run with the reason that the next daemon will store, if no daemon owns the store now."""
+        if run.status not in UNFINISHED or store_owner.is_alive(self.state):
+            return run
+        return replace(run, why=DIED if run.status == OPEN else UNJUDGED)

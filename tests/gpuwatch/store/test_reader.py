@@ -17,6 +17,7 @@ from sqlite_utils import Database
 
 from gpuwatch.errors import StoreError
 from gpuwatch.store import Reader, Store
+from gpuwatch.store.run import DIED, UNJUDGED
 from tests.gpuwatch.store.stored import a_run, feed, opened, verdict
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
 
@@ -91,6 +92,18 @@ def test_runs_worst_first_keep_their_order_when_filtered(state: Path, count: int
         every = [(run.id[:4], run.status) for run in reader.runs(worst_first=True)]
     for some in combinations(sorted({status for _, status in every}), count):
         assert ids(state, worst_first=True, status=some) == [run_id for run_id, status in every if status in some]
+
+
+@pytest.mark.parametrize(("status", "why"), [("open", DIED), ("judging", UNJUDGED)])
+def test_unfinished_run_of_an_ended_daemon_says_so(tmp_path: Path, status: str, why: str) -> None:
+    """Before the next daemon stores it, a reader gives the reason why a window will get no verdict."""
+    store = opened(tmp_path)
+    store.put_run(a_run(id="aaaa", status=status, verdicts=()))
+    store.flush()
+    with Reader(tmp_path) as reader:
+        assert (reader.run("aaaa").status, reader.run("aaaa").why) == (status, "")
+        store.close()
+        assert (reader.run("aaaa").status, reader.run("aaaa").why) == (status, why)
 
 
 def test_run_is_found_by_the_prefix_of_its_id(state: Path) -> None:
