@@ -21,6 +21,7 @@ from annotate.verdict import Verdict
 from gpuwatch.cli import options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop
+from gpuwatch.cli.option_words import named
 from gpuwatch.client.window_tags import read_tags
 from gpuwatch.comparing import Compared, Loaded, checkouts, compare, load
 from gpuwatch.comparing.load_variants import MODULE_PREFIX, names_function, wants_inputs
@@ -133,7 +134,7 @@ def command(
         output.emit(_markdown(comparisons, verdict))
     else:
         # Labels and conditions come from untrusted programs: escape their control characters for the terminal.
-        harmless = "\n".join(output.wrapped(plain(line), 4) for line in text.split("\n"))
+        harmless = "\n".join(output.wrapped(plain(named(line)), 4) for line in text.split("\n"))
         output.emit_either(data, output.coloured(harmless, sys.stdout), as_json=as_json)
     return Exit.FAILED if failing & {each["decision"] for each in data["comparisons"]} else Exit.OK
 

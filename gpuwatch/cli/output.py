@@ -172,9 +172,13 @@ def _with_status_coloured(line: str) -> str:
 
 
 def wrapped(line: str, indent: int) -> str:
-    """Wrap a line at standard output's width, and indent its further lines; a pipe gets the line unchanged."""
+    """Wrap a line at standard output's width, and indent its further lines; a pipe gets the line unchanged.
+
+    In GitHub's runner no line is wrapped: a label's words at the start of a line could be a command.
+    """
     columns = width(sys.stdout)
-    return line if columns is None else wrap_line(line, columns, indent)
+    is_runner = os.environ.get("GITHUB_ACTIONS") == "true"
+    return line if columns is None or is_runner else wrap_line(line, columns, indent)
 
 
 def wrapped_table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> str:
