@@ -23,7 +23,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
         missing = "utilisation over a second or more" if case.has_times else "utilisation over a second, by process"
         if case.has_times and case.is_busy_contradicted:
             missing = "one busy share (utilisation shows rest, energy shows work)"
-        elif window.length_ns < SHORTEST_NS:
+        elif window.length_ns < SHORTEST_NS and case.evidence.observes("utilization_ratio"):
             missing = f"a window of a second or more (this one lasts {readable(window.length_s)})"
         return ProofShown(proof=Proof.BOOKS, state=ProofState.UNPROVEN, says="books: not shown", missing=(missing,))
     broken_by = tuple(name for name in _INTEGRITY if _is_hazard(found.get(name)))

@@ -102,7 +102,8 @@ def idle_stretch(
         Follow the named cause.  If no cause is named, find out what the launching thread did at that time.
 
     Source:
-        The gaps before, between and after the timed entries.  Without times, the driver's 20 ms power record, limited by the
+        The gaps before, between and after the timed entries.  Utilisation shows whether the GPU idled in a gap of a second
+        or more.  Without times, the driver's 20 ms power record, limited by the
         loss of utilisation.  Without a known idle power, utilisation alone.  On an H200, 42 of 44 clean windows lost at most
         0.13 %, and one with a sleep of 0.3 s in 3 s lost 10.1 %.
     """
@@ -189,7 +190,7 @@ def _said(case: Case, idle: IdleGaps, causes: Sequence[IdleCause]) -> dict[str, 
         "cause_overlap_ratio": main.overlap_ratio,
         "cause_idle_s": main.idle_s,
         "cause_words": "" if main.cause == UNKNOWN else f": {_worded(main, len(spans))}",
-        "advice": _UNTIMED_REMEDY if is_busy else _REMEDIES.get(main.cause, _UNKNOWN_REMEDY),
+        "advice": _REMEDIES.get(main.cause, _UNTIMED_REMEDY if is_busy else _UNKNOWN_REMEDY),
     }
     return facts
 

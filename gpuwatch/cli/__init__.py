@@ -11,7 +11,7 @@ from annotate import __version__
 from gpuwatch.cli import failures, output
 from gpuwatch.cli.checked_commands import CheckedGroup
 from gpuwatch.cli.options import settings_options
-from gpuwatch.config.keys import misspelt
+from gpuwatch.config.keys import find_misspelt
 
 TASKS: Mapping[str, tuple[str, ...]] = {
     "Measure": ("run", "mark", "compare", "diff", "selftest", "demo"),
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.  Each expected failure is one line on standard error."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     output.keep_closed_streams_free()
-    for name, meant in misspelt(os.environ).items():
+    for name, meant in find_misspelt(os.environ).items():
         output.say(f"gpuwatch: {name}: expected the name of a setting, and ignored it; did you mean {meant}?")
     return failures.code_of(
         lambda: cli.main(arguments, prog_name="gpuwatch", standalone_mode=False), as_json=_wants_json(arguments)

@@ -21,7 +21,6 @@ from annotate.verdict import Verdict
 from gpuwatch.cli import options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop
-from gpuwatch.cli.option_words import named
 from gpuwatch.client.window_tags import read_tags
 from gpuwatch.comparing import Compared, Loaded, checkouts, compare, load
 from gpuwatch.comparing.load_variants import MODULE_PREFIX, names_function, wants_inputs
@@ -118,7 +117,7 @@ def command(
         if records != _RecordOptions(None, is_ratio=False):
             raise UsageError("--clock, --ratio: expected two runs or files, found functions, which share one clock")
         found = _compare_functions(variants, how, options.read_share("--tolerance", policy_options.tolerance) or MARGIN_RATIO)
-        data, text = found.to_dict() | {"runs": None}, str(found)
+        data, text = found.to_dict() | {"runs": None}, str(found).replace("own_steady=True", "--own-steady")
         comparisons: Sequence[Comparison] = found.comparisons
         verdict = found.verdict
     else:
@@ -134,7 +133,7 @@ def command(
         output.emit(_markdown(comparisons, verdict))
     else:
         # Labels and conditions come from untrusted programs: escape their control characters for the terminal.
-        harmless = "\n".join(output.wrapped(plain(named(line)), 4) for line in text.split("\n"))
+        harmless = "\n".join(output.wrap(plain(line), 4) for line in text.split("\n"))
         output.emit_either(data, output.coloured(harmless, sys.stdout), as_json=as_json)
     return Exit.FAILED if failing & {each["decision"] for each in data["comparisons"]} else Exit.OK
 

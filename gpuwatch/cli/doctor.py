@@ -41,11 +41,11 @@ def command(as_json: bool) -> Exit:
 
 
 def _print(check: Check) -> None:
-    line = output.wrapped(f"{check.grade.value}  {check.name:<24} {check.found}", _FOUND_AT)
+    line = output.wrap(f"{check.grade.value}  {check.name:<24} {check.found}", _FOUND_AT)
     output.emit(click.style(check.grade.value, fg=_COLOURS[check.grade]) + line.removeprefix(check.grade.value))
     if check.fix:
         fix = f"{'→' if check.grade is not Grade.PASS else ''} {check.fix}"
-        output.emit(output.wrapped(f"{'':<{_FOUND_AT}}{fix}", _FOUND_AT))
+        output.emit(output.wrap(f"{'':<{_FOUND_AT}}{fix}", _FOUND_AT))
 
 
 def _checks(settings: Settings) -> Iterator[Check]:

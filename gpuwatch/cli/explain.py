@@ -93,7 +93,7 @@ def command(name: str | None, as_json: bool) -> None:
 def _list(rules: Sequence[Rule]) -> tuple[dict[str, Any], str]:
     data = {"rules": [_rule(rule) for rule in rules], "reasons": [_reason(bit) for bit in REASONS]}
     rows = [(rule["name"], rule["family"], rule["summary"]) for rule in data["rules"]]
-    return data, output.wrapped_table(rows, header=("RULE", "FAMILY", "SUMMARY"))
+    return data, output.wrap_table(rows, header=("RULE", "FAMILY", "SUMMARY"))
 
 
 def _page(rule: Rule) -> str:

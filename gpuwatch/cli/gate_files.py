@@ -69,7 +69,7 @@ def show(found: Sequence[GatedWindow]) -> None:
         output.emit(output.table(rows, header=header, width=output.width(sys.stdout)))
     is_simulated = any(each.window.verdict.simulated for each in found)
     output.say(f"\n{gate_formats.counts_line(found)}" + ("; of simulated GPUs" if is_simulated else ""))
-    if os.environ.get("GITHUB_ACTIONS") == "true":
+    if output.is_in_runner():
         for line in gate_formats.workflow_commands(found):
             output.emit(line)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import shlex
 from pathlib import Path
@@ -85,6 +84,14 @@ def name_left_out(store: Reader) -> None:
         output.say(f"gpuwatch: {len(lines) - _DECLARED_COUNT} more windows cannot be read and are left out")
 
 
+def _hint_at_label(store: Reader, name: str) -> str:
+    """Return the label of a late window that is like ``name``; empty without one."""
+    import difflib
+
+    labels = [each.label for each in store.runs(limit=_LABELS_COUNT) if each.label]
+    return "".join(f"; did you mean {near!r}?" for near in difflib.get_close_matches(name, labels, n=1))
+
+
 def hint_at_simulated(settings: Settings, label: str | None = None) -> str:
     """Return the option for the latest store of simulated GPUs, if possible with this label; empty without such a store."""
     from gpuwatch.store import Reader
@@ -116,8 +123,7 @@ def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
                 raise
             if "found none" in why:
                 why = f"RUN: expected an id, the start of an id, or a label of a window in {store.state}, found {name!r}"
-                labels = [run.label for run in store.runs(limit=_LABELS_COUNT) if run.label]
-                why += "".join(f"; did you mean {near!r}?" for near in difflib.get_close_matches(name, labels, n=1))
+                why += _hint_at_label(store, name)
             listing = f"; list the windows with: gpuwatch audit{options.repeated(settings)}"
             raise StoreError(f"{why}{hint_at_simulated(settings, name) or listing}") from error
     latest = store.runs(limit=back)

@@ -10,7 +10,6 @@ _OPTIONS = tuple(
     for parameter, option in (
         (r"\bclaim='([a-z-]+)'", r"--claim \1"),
         (r"\bvaries=True\b", "--varies"),
-        (r"\bown_steady=True\b", "--own-steady"),
         (r"\bevery=", "--every DURATION"),
         (r"\blocked_mhz=", "--locked-mhz MHZ"),
     )
@@ -20,14 +19,13 @@ _OPTIONS = tuple(
 def name_options(verdict: Verdict) -> Verdict:
     """Return the verdict with options in its reasons and remedies, such as ``--varies`` for ``varies=True``."""
     findings = tuple(
-        replace(each, says=named(each.says), remedy=named(each.remedy)) if "=" in each.says + each.remedy else each
+        replace(each, says=_named(each.says), remedy=_named(each.remedy)) if "=" in each.says + each.remedy else each
         for each in verdict.findings
     )
-    return replace(verdict, why=named(verdict.why), findings=findings)
+    return replace(verdict, why=_named(verdict.why), findings=findings)
 
 
-def named(words: str) -> str:
-    """Return words with options in place of parameters."""
+def _named(words: str) -> str:
     for parameter, option in _OPTIONS:
         words = parameter.sub(option, words)
     return words

@@ -116,7 +116,7 @@ def _write(text: str, stream: IO[str] | None) -> None:
     if stream is None:
         raise Stop(Exit.FAILED, "standard output: expected an open stream, found a closed one", "output")
     try:
-        click.echo(_encodable(_clean(clean_text(text), stream), stream), file=stream)  # a path may be any bytes
+        click.echo(_escape_unencodable(_clean(clean_text(text), stream), stream), file=stream)  # a path may be any bytes
     except OSError as error:
         if stream is not sys.stdout:
             raise
@@ -133,7 +133,7 @@ def _clean(text: str, stream: IO[str] | None) -> str:
     return _STEERING.sub(lambda found: found[0] if _OURS.fullmatch(found[0]) else plain(found[0]), text)
 
 
-def _encodable(text: str, stream: IO[str]) -> str:
+def _escape_unencodable(text: str, stream: IO[str]) -> str:
     """Escape all characters beyond ASCII, in the form of JSON, if the stream's encoding lacks one of them."""
     try:
         text.encode(getattr(stream, "encoding", None) or "utf-8")
@@ -160,9 +160,14 @@ def lay_out(verdicts: Sequence[Verdict], stream: IO[str] | None, *, more: str, v
     return coloured(_for_runner(report.texts(named, verbose=verbose, more=more, width=width(stream))), stream)
 
 
+def is_in_runner() -> bool:
+    """Return True in a job of GitHub's runner."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
 def _for_runner(text: str) -> str:
     """Return text in which GitHub's runner, which reads every log, finds no command."""
-    return logged(text) if os.environ.get("GITHUB_ACTIONS") == "true" else text
+    return logged(text) if is_in_runner() else text
 
 
 def _with_status_coloured(line: str) -> str:
@@ -171,20 +176,19 @@ def _with_status_coloured(line: str) -> str:
     return f"\x1b[{code}m{head}\x1b[0m{space}{rest}" if code else line
 
 
-def wrapped(line: str, indent: int) -> str:
+def wrap(line: str, indent: int) -> str:
     """Wrap a line at standard output's width, and indent its further lines; a pipe gets the line unchanged.
 
     In GitHub's runner no line is wrapped: a label's words at the start of a line could be a command.
     """
     columns = width(sys.stdout)
-    is_runner = os.environ.get("GITHUB_ACTIONS") == "true"
-    return line if columns is None or is_runner else wrap_line(line, columns, indent)
+    return line if columns is None or is_in_runner() else wrap_line(line, columns, indent)
 
 
-def wrapped_table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> str:
+def wrap_table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> str:
     """Return rows with aligned columns; the last column is wrapped at standard output's width."""
     lines = table(rows, header=header).splitlines()
-    return "\n".join(wrapped(line, lines[0].index(header[-1])) for line in lines)
+    return "\n".join(wrap(line, lines[0].index(header[-1])) for line in lines)
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], width: int | None = None) -> str:

@@ -32,6 +32,6 @@ def command(as_json: bool) -> None:
         return
     rows = [(each.name, each.status, each.says) for each in SCENES.values()]
     rows += [(name, "", f"{len(members)} GPUs: {', '.join(members)}") for name, members in FLEETS.items()]
-    output.emit(output.wrapped_table(rows, header=("SCENE", "VERDICT", "GPU")))
+    output.emit(output.wrap_table(rows, header=("SCENE", "VERDICT", "GPU")))
     output.say("\nverdicts are for the scene's own window; a longer or later window can differ")
     output.say("several scenes, one GPU each: --source simulated:NAME,NAME, or GPUWATCH_SOURCE in the environment")

@@ -42,6 +42,7 @@ _NOT_INHERITED = (
     "COVERAGE_PROCESS_START",
 )
 
+DAEMON_OPTIONS = ("-S", "-P", "-X", "gpuwatch_daemon")  # of Python, for ``on_demand_script.py``
 _INSTALLED = ("site-packages", "dist-packages")  # names of the folders to which pip and Debian install packages
 
 
@@ -107,7 +108,7 @@ def daemon_command(settings: Settings) -> list[str]:
     named = [each for each in sys.path if isinstance(each, str) and Path(each).name in _INSTALLED]
     folders = os.pathsep.join([*named, str(package.parent)])
     script = package / "daemon" / "on_demand_script.py"
-    return [sys.executable, "-S", "-P", "-X", "gpuwatch_daemon", str(script), folders, *settings.flags()]
+    return [sys.executable, *DAEMON_OPTIONS, str(script), folders, *settings.flags()]
 
 
 def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:

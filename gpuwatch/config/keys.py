@@ -218,15 +218,13 @@ KEYS: tuple[Key, ...] = (
 BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}
 
 
-def misspelt(names: Iterable[str]) -> dict[str, str]:
+def find_misspelt(names: Iterable[str]) -> dict[str, str]:
     """Return the variables that look like a misspelt setting, each with that setting's; other variables may exist too."""
+    known = {key.variable.removeprefix(_PREFIX): key.variable for key in KEYS}
+    unknown = {each.removeprefix(_PREFIX) for each in names if each.startswith(_PREFIX)} - {*known, "CONFIG"}
+    if not unknown:
+        return {}
     import difflib
 
-    known = {key.variable.removeprefix(_PREFIX): key.variable for key in KEYS}
-    found = {}
-    for name in sorted(each for each in names if each.startswith(_PREFIX)):
-        own = name.removeprefix(_PREFIX)
-        near = difflib.get_close_matches(own, known, n=1, cutoff=0.8)
-        if near and own not in {*known, "CONFIG"}:
-            found[name] = known[near[0]]
-    return found
+    nearest = {own: difflib.get_close_matches(own, known, n=1, cutoff=0.8) for own in sorted(unknown)}
+    return {_PREFIX + own: known[near[0]] for own, near in nearest.items() if near}

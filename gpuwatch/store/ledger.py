@@ -17,7 +17,7 @@ from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema, work_records
 from gpuwatch.store.database import Database
 from gpuwatch.store.held_file import HeldFile
-from gpuwatch.store.run import DIED, OPEN, UNFINISHED, UNJUDGED, as_json, to_row
+from gpuwatch.store.run import DIED, UNFINISHED, as_json, reason_without_verdict, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
 from gpuwatch.store.store_options import WriterFacts
 from gpuwatch.wire.packed_times import PackedTimes
@@ -132,9 +132,10 @@ class Ledger(HeldFile):
         with self.database.atomic():
             for row in left:
                 told = row["told"]
-                begin_ns, end_ns, why = row["begin_ns"], row["end_ns"], UNJUDGED
-                if row["status"] == OPEN or end_ns is None:
-                    told, why = _with_abandoned(told), DIED
+                begin_ns, end_ns = row["begin_ns"], row["end_ns"]
+                why = reason_without_verdict(row["status"], end_ns)
+                if why == DIED:
+                    told = _with_abandoned(told)
                     alive = last_ns is not None and row["boot_id"] == self._boot_id
                     end_ns = max(begin_ns, last_ns) if alive and last_ns is not None else begin_ns
                 self.database.execute(

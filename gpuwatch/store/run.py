@@ -70,5 +70,10 @@ def from_row(row: Mapping[str, Any], verdicts: tuple[Mapping[str, Any], ...]) ->
     )
 
 
+def reason_without_verdict(status: str, end_ns: int | None) -> str:
+    """Return the reason why an unfinished run of an ended daemon gets no verdict."""
+    return DIED if status == OPEN or end_ns is None else UNJUDGED
+
+
 def as_json(value: Any) -> str:  # anything that msgspec can encode
     return msgspec.json.encode(value).decode()

@@ -18,7 +18,7 @@ from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema, work_records
 from gpuwatch.store.overlapping import MOST_COUNT, StoredSpan, foreign_to
-from gpuwatch.store.run import BADNESS, DIED, OPEN, UNFINISHED, UNJUDGED, Ended, as_json, from_row
+from gpuwatch.store.run import BADNESS, OPEN, UNFINISHED, Ended, as_json, from_row, reason_without_verdict
 from gpuwatch.wire import store_owner
 from gpuwatch.wire.packed_times import PackedTimes
 from gpuwatch.wire.spans import NamedSpans
@@ -261,13 +261,16 @@ class RunReader(LedgerConnection):
         for row in rows:
             try:
                 verdicts = [msgspec.json.decode(zlib.decompress(each)) for each in packed.get(row["id"], ())]
-                runs.append(self._as_left(from_row(row, tuple(verdicts))))
+                runs.append(from_row(row, tuple(verdicts)))
             except DAMAGE as error:
                 unreadable[str(row["id"])] = f"{self.path}: run {row['id']}: expected a readable window, found: {error}"
-        return runs
+        return self._with_reasons(runs)
 
-    def _as_left(self, run: Run) -> Run:
-        """Return an unfinished run with the reason that the next daemon will store, if no daemon owns the store now."""
-        if run.status not in UNFINISHED or store_owner.is_alive(self.state):
-            return run
-        return replace(run, why=DIED if run.status == OPEN else UNJUDGED)
+    def _with_reasons(self, runs: list[Run]) -> list[Run]:
+        """Return runs, the unfinished ones with the reason that the next daemon will store, if no daemon owns the store now."""
+        if not any(run.status in UNFINISHED for run in runs) or store_owner.is_alive(self.state):
+            return runs
+        return [
+            replace(run, why=reason_without_verdict(run.status, run.end_ns)) if run.status in UNFINISHED else run
+            for run in runs
+        ]

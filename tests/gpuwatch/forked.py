@@ -103,7 +103,9 @@ def run(
 
 def _as_module(words: Any) -> Any:
     """Return the command of a window's daemon in the form ``python -P -m MODULE …``, and any other command as it is."""
-    script = [sys.executable, "-S", "-P", "-X", "gpuwatch_daemon"]
+    from gpuwatch.client.launch import DAEMON_OPTIONS  # imported here: most processes fork before they need gpuwatch
+
+    script = [sys.executable, *DAEMON_OPTIONS]
     if not isinstance(words, list) or words[: len(script)] != script:
         return words
     options = words[len(script) + 2 :]  # after the script and its folders

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from annotate.rules import RULES
 from annotate.verdict import Answered, Finding, Status, Verdict
-from gpuwatch.cli.option_words import name_options, named
+from gpuwatch.cli.option_words import name_options
 from gpuwatch.cli.output import lay_out
 
 FOUND = Verdict(
@@ -33,13 +33,9 @@ def test_remedies_name_options_on_the_command_line() -> None:
     assert "every=" in str(FOUND)
 
 
-def test_comparison_names_the_option_of_own_clocks() -> None:
-    assert named("the shared clock: own_steady=True measures each") == "the shared clock: --own-steady measures each"
-
-
 def test_every_remedy_with_a_claims_parameter_has_an_option() -> None:
     """No remedy of a rule names a claim's Python parameter on the command line."""
     (finding,) = FOUND.findings
     for rule in RULES:
-        worded = name_options(replace(FOUND, findings=(replace(finding, remedy=rule.remedy),)))
-        assert not any(word in worded.findings[0].remedy for word in ("every=", "claim=", "varies=", "locked_mhz="))
+        named = name_options(replace(FOUND, findings=(replace(finding, remedy=rule.remedy),)))
+        assert not any(word in named.findings[0].remedy for word in ("every=", "claim=", "varies=", "locked_mhz="))

@@ -12,7 +12,7 @@ import pytest
 from gpuwatch.cli import main
 from gpuwatch.config import paths
 from gpuwatch.config import settings as config
-from gpuwatch.config.keys import KEYS, misspelt
+from gpuwatch.config.keys import KEYS, find_misspelt
 from gpuwatch.errors import UsageError
 
 
@@ -238,7 +238,7 @@ def test_misspelt_variable_names_the_nearest_setting(
         "GPUWATCH_EXAMPLES",
         "SORCE",
     )
-    assert misspelt(names) == {"GPUWATCH_SORCE": "GPUWATCH_SOURCE"}
+    assert find_misspelt(names) == {"GPUWATCH_SORCE": "GPUWATCH_SOURCE"}
     monkeypatch.setenv("GPUWATCH_STAT", "/tmp/x")
     main(["scenes"])
     told = "gpuwatch: GPUWATCH_STAT: expected the name of a setting, and ignored it; did you mean GPUWATCH_STATE?\n"
