@@ -81,8 +81,13 @@ def _is_own_library(name: str, value: str, root: Path) -> bool:
     Of a process that has just ended, only the path can be judged.  A further library that gpuwatch's library calls has a
     separate variable, which is a finding.
     """
-    seen = root / value.lstrip("/") if os.path.exists(root) else Path(value)  # noqa: PTH110 - Path.exists raises if forbidden
-    return name == "NVTX_INJECTION64_PATH" and libgpuwatch.is_ours(value, seen)
+    if name != "NVTX_INJECTION64_PATH":
+        return False
+    if libgpuwatch.is_ours(value, root / value.lstrip("/")):
+        return True
+    # Looked at last: the process may end during the comparison.
+    has_ended = not os.path.exists(root)  # noqa: PTH110 - Path.exists raises if forbidden
+    return has_ended and libgpuwatch.is_ours(value, Path(value))
 
 
 def _preloads_injection(value: str) -> bool:
